@@ -1,0 +1,148 @@
+"""Everything that can go wrong, in one tree; it imports nothing of ours.
+
+::
+
+    DownloaderError            .exit_code is what the process ends with
+    ├── ConfigError        2   usage or configuration; nothing was started
+    │   └── InUse          2   another run owns the destination
+    ├── UnsafeProcess      3   this process could not be made safe (patching, TLS trap)
+    ├── BootError          3   a worker or the feeder could not start
+    ├── SourceError        4   the listing or the list of URLs broke off
+    ├── DestinationError   4   the destination failed (disk full, gone, read-only)
+    └── JournalError       4   the journal failed or is damaged
+
+    FetchError                     one attempt at one file failed; never leaves a worker
+
+Exceptions never cross processes: a ``FetchError`` becomes a ``Failure`` record, the others a
+``Stop`` record that carries the exit code and the sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = [
+    "FAILURES",
+    "BootError",
+    "ConfigError",
+    "DestinationError",
+    "DownloaderError",
+    "FetchError",
+    "InUse",
+    "JournalError",
+    "SourceError",
+    "UnsafeProcess",
+    "failure_kind",
+]
+
+
+class DownloaderError(Exception):
+    """Base of all errors that end a run; the message is one sentence for a person."""
+
+    exit_code = 4
+
+
+class ConfigError(DownloaderError):
+    """The command line or a ``Config`` is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class InUse(ConfigError):
+    """Another run owns the destination."""
+
+
+class UnsafeProcess(DownloaderError):
+    """HTTPS would be serialized or broken in this process; the message names the culprit."""
+
+    exit_code = 3
+
+
+class BootError(DownloaderError):
+    """A worker or the feeder could not start."""
+
+    exit_code = 3
+
+
+class SourceError(DownloaderError):
+    """The source broke off: listing unreachable, malformed, or a list that changed or vanished."""
+
+
+class DestinationError(DownloaderError):
+    """The destination failed: disk full, read-only, removed."""
+
+
+class JournalError(DownloaderError):
+    """The journal could not be written or read, or belongs to something else."""
+
+
+class FetchError(Exception):
+    """One attempt at one file failed.
+
+    ``code`` is a key of ``FAILURES`` or ``http-NNN``; ``detail`` is for a person and already
+    redacted; ``retry_after`` is in seconds where the server named a time.
+    """
+
+    def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
+        super().__init__(code, detail, retry_after)
+        self.code = code
+        self.detail = detail
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}" if self.detail else self.code
+
+
+class Kind(NamedTuple):
+    """What a failure code means: ``retry``: another attempt may succeed; ``host``: it speaks of the
+    whole host, not of this file (backing off applies to all its files)."""
+
+    retry: bool
+    host: bool
+    meaning: str
+
+
+FAILURES: Final[dict[str, Kind]] = {
+    "dns": Kind(True, True, "the host name does not resolve"),
+    "connect": Kind(True, True, "the connection was refused or the host is unreachable"),
+    "connect-timeout": Kind(True, True, "no connection within --connect-timeout"),
+    "read-timeout": Kind(True, False, "the server sent nothing for --read-timeout"),
+    "timeout": Kind(True, False, "the whole file took longer than --deadline"),
+    "reset": Kind(True, False, "the connection broke"),
+    "truncated": Kind(True, False, "fewer bytes arrived than were promised"),
+    "protocol": Kind(True, False, "the answer is not valid HTTP"),
+    "tls-verify": Kind(False, True, "the server's certificate is not trusted; see --cacert"),
+    "tls-version": Kind(
+        False, True, "the server offers no TLS version that is accepted (1.2 or newer)"
+    ),
+    "tls-handshake": Kind(True, True, "the TLS handshake failed"),
+    "proxy": Kind(True, True, "the proxy failed or refused"),
+    "unexpected-status": Kind(False, False, "a status that does not answer a plain GET"),
+    "size-mismatch": Kind(True, False, "the body has another size than the source says"),
+    "too-large": Kind(False, False, "larger than --max-size"),
+    "redirect-loop": Kind(False, False, "more than --redirects hops"),
+    "redirect-refused": Kind(False, False, "a redirect that is not followed for safety"),
+    "bad-url": Kind(False, False, "not an http(s) URL"),
+    "bad-name": Kind(False, False, "the name cannot be stored safely"),
+    "name-taken": Kind(False, False, "another file of this job has this name; see --layout mirror"),
+    "poison": Kind(False, False, "killed three workers that took it; set aside"),
+    "damaged": Kind(True, False, "`verify` found the stored file changed or missing"),
+    "internal": Kind(False, False, "a defect in the downloader; please report it"),
+}
+
+# 408 request timeout, 425 too early, 429 too many requests; 5xx but the two that will not change.
+_RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 600)) - {501, 505})
+_HOST_STATUSES: Final = frozenset({429, 503})
+
+
+def failure_kind(code: str) -> Kind:
+    """The policy for ``code``: a key of ``FAILURES`` or ``http-NNN``.
+
+    Raises KeyError for any other code, so that no failure can be invented outside the table.
+    """
+    if code.startswith("http-"):
+        status = int(code[5:])
+        return Kind(
+            status in _RETRIED_STATUSES, status in _HOST_STATUSES, f"the server answered {status}"
+        )
+    return FAILURES[code]
