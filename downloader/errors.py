@@ -80,7 +80,8 @@ class FetchError(Exception):
     """One attempt at one file failed.
 
     ``code`` is a key of ``FAILURES`` or ``http-NNN``; ``detail`` is for a person and already
-    redacted; ``retry_after`` is in seconds where the server named a time.
+    redacted; ``retry_after`` is in seconds where the server named a time; ``requests`` is how many
+    the attempt took, redirects included.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -88,6 +89,7 @@ class FetchError(Exception):
         self.code = code
         self.detail = detail
         self.retry_after = retry_after
+        self.requests = 1
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code
@@ -112,9 +114,7 @@ FAILURES: Final[dict[str, Kind]] = {
     "truncated": Kind(True, False, "fewer bytes arrived than were promised"),
     "protocol": Kind(True, False, "the answer is not valid HTTP"),
     "tls-verify": Kind(False, True, "the server's certificate is not trusted; see --cacert"),
-    "tls-version": Kind(
-        False, True, "the server offers no TLS version that is accepted (1.2 or newer)"
-    ),
+    "tls-version": Kind(False, True, "the server offers no TLS version that is accepted (1.2 or newer)"),
     "tls-handshake": Kind(True, True, "the TLS handshake failed"),
     "proxy": Kind(True, True, "the proxy failed or refused"),
     "unexpected-status": Kind(False, False, "a status that does not answer a plain GET"),
@@ -142,7 +142,5 @@ def failure_kind(code: str) -> Kind:
     """
     if code.startswith("http-"):
         status = int(code[5:])
-        return Kind(
-            status in _RETRIED_STATUSES, status in _HOST_STATUSES, f"the server answered {status}"
-        )
+        return Kind(status in _RETRIED_STATUSES, status in _HOST_STATUSES, f"the server answered {status}")
     return FAILURES[code]

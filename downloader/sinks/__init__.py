@@ -1,0 +1,75 @@
+"""Where files go. One Protocol, one module each; ``open_sink`` picks by ``--store``.
+
+A sink makes a name appear whole or not at all, and never puts one item over another in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from downloader.config import Config
+
+__all__ = ["Sink", "Writer", "check", "open_sink", "target"]
+
+
+class Writer(Protocol):
+    """One file on its way in. Exactly one of ``publish`` and ``abort`` ends it."""
+
+    size: int
+    crc: int
+
+    def write(self, chunk: bytes) -> None:
+        """Append ``chunk``. Raises DestinationError when the destination fails."""
+
+    def publish(self) -> bool:
+        """Make the name appear; True when it is new or replaced, False when the same bytes were
+        there already.
+
+        Raises FetchError (``name-taken``, ``bad-name``) when it cannot, DestinationError.
+        """
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+
+
+class Sink(Protocol):
+    """A destination."""
+
+    def open(self, name: str, seq: int, index: int, *, replace: bool = False) -> Writer:
+        """Begin the file ``name`` (a safe relative path), item ``index`` of batch ``seq``.
+
+        Raises FetchError (``bad-name``, ``name-taken``), DestinationError.
+        """
+
+    def verify(self, name: str, size: int, crc: int) -> bool:
+        """Whether the published file has that size and CRC-32."""
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+
+
+def open_sink(config: Config, foreign_before_ns: int) -> Sink:
+    """The sink that ``config`` names. ``foreign_before_ns``: see ``journal.Job``."""
+    if config.store == "null":
+        from downloader.sinks.null import NullSink
+
+        return NullSink()
+    from downloader.sinks.files import FilesSink
+
+    return FilesSink(Path(config.output), config.layout, foreign_before_ns)
+
+
+def check(path: os.PathLike[str], size: int, crc: int) -> bool:
+    """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
+    from downloader.sinks.files import file_matches
+
+    return file_matches(os.fspath(path), None, size, crc)
+
+
+def target(name: str, layout: str) -> str:
+    """Where under the destination the files sink puts ``name``."""
+    from downloader.sinks.files import place
+
+    return place(name, layout)

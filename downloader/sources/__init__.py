@@ -1,0 +1,50 @@
+"""Where items come from. One Protocol, one module each; the table is ``downloader.forms``.
+
+A source lives in the feeder. It yields pages lazily, each with the cursor behind it, and can make the
+items of an earlier page again. It fetches only through the ``Fetch`` that it is given.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from downloader.config import Config
+from downloader.model import Item, Page, Recall
+
+__all__ = ["Fetch", "Source", "base_url", "open_source"]
+
+Fetch = Callable[[str], bytes]
+"""GET a URL of the source itself (a listing), within its retry policy; raises SourceError."""
+
+
+class Source(Protocol):
+    """A source of items."""
+
+    def recall(self, batch: Recall) -> list[Item]:
+        """The items of an earlier batch, ``batch.count`` of them in their order.
+
+        Called before ``pages``, in ascending order of batches. Raises SourceError when the source
+        is not what it was.
+        """
+
+    def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
+        """Pages from ``cursor`` on (empty: from the start) to the end of the source.
+
+        ``size()`` says how many items the next page may have at most.
+
+        Raises SourceError with what broke and where.
+        """
+
+
+def open_source(config: Config, fetch: Fetch) -> Source:
+    """The source that ``config`` names, not read yet."""
+    module = importlib.import_module(f"downloader.sources.{config.kind}")
+    source: Source = module.open_source(config, fetch)
+    return source
+
+
+def base_url(config: Config) -> str:
+    """What stands before the quoted name in the URL of an item that brings none of its own."""
+    return f"{config.source.rstrip('/')}/{config.get_path.strip('/')}/"

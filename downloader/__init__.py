@@ -1,0 +1,60 @@
+"""A mass downloader. The public names, each imported when it is first asked for.
+
+Importing this package has no effects: it imports neither gevent nor ssl nor requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from downloader._version import VERSION as __version__
+    from downloader.config import Config
+    from downloader.errors import (
+        BootError,
+        ConfigError,
+        DestinationError,
+        DownloaderError,
+        InUse,
+        JournalError,
+        SourceError,
+        UnsafeProcess,
+    )
+    from downloader.library import download
+    from downloader.model import Report
+
+__all__ = [
+    "BootError",
+    "Config",
+    "ConfigError",
+    "DestinationError",
+    "DownloaderError",
+    "InUse",
+    "JournalError",
+    "Report",
+    "SourceError",
+    "UnsafeProcess",
+    "__version__",
+    "download",
+]
+
+_ELSEWHERE = {
+    "Config": ("config", "Config"),
+    "Report": ("model", "Report"),
+    "__version__": ("_version", "VERSION"),
+    "download": ("library", "download"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _ELSEWHERE.get(name, ("errors", name))
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | set(__all__))

@@ -1,0 +1,109 @@
+"""Messages between the supervisor and its children: MessagePack records in length-prefixed frames
+over a socketpair.
+
+``Link`` is the supervisor's end: it never blocks. ``ChildLink`` is the child's end: greenlets wait.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from downloader.core.frames import FrameError, Unpacker, pack
+from downloader.model import FromChild, Message, ToChild
+
+__all__ = ["ChildLink", "Link"]
+
+_CHUNK = 256 << 10
+_encode = msgspec.msgpack.Encoder().encode
+_from_child = msgspec.msgpack.Decoder(FromChild)
+_to_child = msgspec.msgpack.Decoder(ToChild)
+
+
+class Link:
+    """The supervisor's end. What cannot be sent at once waits in ``outgoing``, which credit bounds."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._unpacker = Unpacker()
+        self.outgoing = bytearray()
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._sock.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send as much as the socket takes; a peer that is gone is noticed when receiving."""
+        self.outgoing += pack(_encode(message))
+        self.flush()
+
+    def flush(self) -> None:
+        """Go on sending."""
+        try:
+            while self.outgoing:
+                sent = self._sock.send(self.outgoing)
+                del self.outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.outgoing.clear()
+
+    def receive(self) -> tuple[list[FromChild], bool]:
+        """What has arrived, and whether the child's end is still open.
+
+        A child that is killed may leave half a frame; it is dropped with the link.
+        """
+        messages: list[FromChild] = []
+        # Bounded, so that one busy child cannot keep the others waiting.
+        for _ in range(16):
+            try:
+                data = self._sock.recv(_CHUNK)
+            except BlockingIOError:
+                return messages, True
+            except OSError:
+                return messages, False
+            if not data:
+                return messages, False
+            try:
+                messages += [_from_child.decode(frame) for frame in self._unpacker.feed(data)]
+            except (FrameError, msgspec.DecodeError):
+                return messages, False
+        return messages, True
+
+    def close(self) -> None:
+        """Close this end."""
+        self._sock.close()
+
+
+class ChildLink:
+    """The child's end, over gevent's socket; ``send`` may be called from any greenlet."""
+
+    def __init__(self, fileno: int) -> None:
+        from gevent.lock import Semaphore
+        from gevent.socket import socket as gevent_socket
+
+        self._sock: Any = gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
+        self._lock = Semaphore()
+
+    def send(self, message: Message) -> None:
+        """Send; waits when the supervisor is slow. Raises OSError when it is gone."""
+        frame = pack(_encode(message))
+        with self._lock:
+            self._sock.sendall(frame)
+
+    def messages(self) -> Iterator[ToChild]:
+        """What the supervisor sends, until it closes its end or dies."""
+        unpacker = Unpacker()
+        while True:
+            try:
+                data = self._sock.recv(_CHUNK)
+            except OSError:
+                return
+            if not data:
+                return
+            for frame in unpacker.feed(data):
+                yield _to_child.decode(frame)

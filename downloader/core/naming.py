@@ -1,0 +1,236 @@
+"""An untrusted name becomes a checked type before it touches a disk.
+
+``SafeName`` is one path segment: never empty, ``.`` or ``..``, without ``/`` and NUL, at most 255
+bytes, harmless on a terminal, and never one of the tool's own (``.downloader…``). ``escape`` is
+injective and ``unescape`` its inverse, so no two names of a server share a file, and the server's
+name can be told from the file's. What a file system itself folds (case, NFC) is the sink's to find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, NewType, cast
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from downloader.core.redact import is_secret_param
+
+__all__ = [
+    "BadName",
+    "SafeName",
+    "escape",
+    "escape_all",
+    "hashed",
+    "mirror_path",
+    "quote_name",
+    "shown",
+    "unescape",
+    "url_name",
+    "url_path",
+]
+
+SafeName = NewType("SafeName", str)
+
+_NAME_BYTES: Final = 255  # NAME_MAX of every file system in use
+_PATH_BYTES: Final = 4096  # PATH_MAX of Linux
+_SHOWN: Final = 120  # characters
+
+# Categories Cc, Cf, Zl and Zp of Unicode 15.1 and the surrogates. Written out, not asked of
+# `unicodedata`: a job that goes on under another Python must give the same names.
+_CONTROLS: Final = (
+    r"\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f"
+    r"\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001"
+    r"\U000e0020-\U000e007f\ud800-\udfff"
+)
+_UNSAFE: Final = re.compile(rf"[%/\\{_CONTROLS}]")
+_UNSHOWABLE: Final = re.compile(rf"[{_CONTROLS}]")
+_RESERVED: Final = re.compile(r"\.(?:\.?\Z|downloader)")
+
+# Printable ASCII but `%`, `/` and `\`; no dot in front.
+_PLAIN: Final = re.compile(r"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatch
+_PLAIN_BYTES: Final = re.compile(rb"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatch
+_PLAIN_ALPHABET: Final = bytes(byte for byte in range(0x20, 0x7F) if byte not in b"%/\\")
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9_.~\-]+").fullmatch
+
+_URL: Final = re.compile(  # RFC 3986, appendix B, with a scheme and an authority
+    r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL
+)
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ftp": "21"}
+
+
+class BadName(ValueError):
+    """The name cannot be stored safely; the message says why, with the name escaped and cut."""
+
+
+def shown(text: str) -> str:
+    """``text`` for a message: one line, nothing a terminal obeys, at most 120 characters.
+
+    Controls, ESC, line separators, bidi controls and surrogates are written as in ``repr``; what is
+    too long ends in an ellipsis.
+    """
+    if len(text) <= _SHOWN and _UNSHOWABLE.search(text) is None:
+        return text
+    out: list[str] = []
+    room = _SHOWN
+    for position, char in enumerate(text[: _SHOWN + 1]):
+        form = char.encode("unicode_escape").decode() if _UNSHOWABLE.match(char) else char
+        last = position == len(text) - 1
+        if len(form) > (room if last else room - 1):
+            out.append("…")
+            break
+        out.append(form)
+        room -= len(form)
+    return "".join(out)
+
+
+def _refuse(why: str, raw: str | bytes) -> BadName:
+    head = raw[: _SHOWN * 4]
+    text = head if isinstance(head, str) else head.decode("utf-8", "backslashreplace")
+    return BadName(f"the name {why}: '{shown(text)}'")
+
+
+def _percent(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, see `escape`
+        return f"%{code - 0xDC00:02X}"
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+
+def escape(raw: str | bytes) -> SafeName:
+    """The name under which ``raw`` is stored: one path segment, reversible by ``unescape``.
+
+    Percent-encoded, in upper case, are ``%``, ``/``, ``\\``, control and format characters, line
+    separators, surrogates, bytes that are not UTF-8, and the first dot of ``.``, ``..`` and
+    ``.downloader…``; all else stays. A str is taken as its UTF-8 bytes ("surrogatepass"). Raises
+    BadName for an empty name and for more than 255 bytes after escaping.
+    """
+    if isinstance(raw, str):
+        if _PLAIN(raw):
+            return SafeName(raw)
+        if len(raw) > _NAME_BYTES:  # escaping never shortens
+            raise _refuse(f"takes more than {_NAME_BYTES} bytes", raw)
+        data = raw.encode("utf-8", "surrogatepass")
+    else:
+        if _PLAIN_BYTES(raw):
+            return SafeName(raw.decode("ascii"))
+        data = raw
+    if not data:
+        raise BadName("the name is empty")
+    if len(data) > _NAME_BYTES:
+        raise _refuse(f"takes more than {_NAME_BYTES} bytes", raw)
+    # Bytes that are not UTF-8, those of encoded surrogates too, become U+DC80 … U+DCFF.
+    text = _UNSAFE.sub(_percent, data.decode("utf-8", "surrogateescape"))
+    if _RESERVED.match(text):
+        text = "%2E" + text[1:]
+    if len(text.encode()) > _NAME_BYTES:
+        raise _refuse(f"takes more than {_NAME_BYTES} bytes when escaped", raw)
+    return SafeName(text)
+
+
+def unescape(name: SafeName) -> bytes:
+    """The bytes that ``escape`` was given; none for ``%``, ``mirror_path``'s empty segment."""
+    if "%" not in name:
+        return name.encode()
+    return b"" if name == "%" else unquote_to_bytes(name)
+
+
+def escape_all(names: list[str]) -> list[SafeName] | None:
+    """``names`` itself if all are plain (``escape`` would return each unchanged), else None.
+
+    Plain is printable ASCII without ``%``, ``/``, ``\\`` and a leading dot, 1 to 255 characters.
+    None means: go one by one. A quarter of the cost of ``escape`` for each. Translating
+    what may stand away is faster than a regular expression and keeps no backtracking stack.
+    """
+    if not names:
+        return cast("list[SafeName]", names)
+    joined = "/".join(names)
+    if not joined.isascii() or "/." in joined or "//" in joined or joined[:1] in "./":
+        return None
+    # Only the separators may be left, and not one more: a name with `/` in it is not plain.
+    left = joined.encode("ascii").translate(None, _PLAIN_ALPHABET)
+    if left != b"/" * (len(names) - 1) or joined[-1] == "/":
+        return None
+    if len(joined) > _NAME_BYTES and max(map(len, names)) > _NAME_BYTES:
+        return None
+    return cast("list[SafeName]", names)
+
+
+def hashed(name: SafeName) -> str:
+    """``ab/cd/name``: two levels of 256 directories, from blake2b of the name's UTF-8."""
+    digest = blake2b(name.encode(), digest_size=2).hexdigest()
+    return f"{digest[:2]}/{digest[2:]}/{name}"
+
+
+def mirror_path(segments: Iterable[str | bytes]) -> str:
+    """Relative path of the escaped segments, joined by ``/``; injective.
+
+    An empty segment (``a//b``, ``/a``) becomes a lone ``%``: ``escape`` never gives that, and
+    ``unescape`` turns it into nothing again. Raises BadName for no segments at all, for a bad
+    segment, and for more than 4096 bytes.
+    """
+    path = "/".join([escape(segment) if segment else "%" for segment in segments])
+    if not path:
+        raise BadName("the name is empty")
+    if len(path.encode()) > _PATH_BYTES:
+        raise _refuse(f"takes more than {_PATH_BYTES} bytes as a path", path)
+    return path
+
+
+def _split(url: str) -> tuple[str, str, list[bytes]]:
+    """Scheme, authority, and the decoded segments of the path, query added to the last."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise BadName("the URL has no scheme and host, so it gives no name")
+    scheme, authority, path, query = match.groups()
+    raw = path.encode("utf-8", "surrogatepass")
+    segments = [unquote_to_bytes(segment) for segment in raw.split(b"/")[1:]] or [b""]
+    if not segments[-1]:
+        segments[-1] = b"index.html"
+    if query:
+        kept = [part for part in query.split("&") if not is_secret_param(part.partition("=")[0])]
+        if kept:
+            segments[-1] += b"?" + "&".join(kept).encode("utf-8", "surrogatepass")
+    return scheme.lower(), authority, segments
+
+
+def url_name(url: str) -> SafeName:
+    """The file name for a URL: its last path segment, decoded, and its query, escaped.
+
+    ``index.html`` where the segment is empty. The query stays as it is written, less parameters
+    whose names look secret; the fragment goes. Two URLs may give one name (other directory, other
+    token). Raises BadName.
+    """
+    return escape(_split(url)[2][-1])
+
+
+def url_path(url: str) -> str:
+    """The path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
+
+    The host in lower case, without userinfo and default port; the last segment as in ``url_name``;
+    dot segments are escaped, never resolved. Raises BadName.
+    """
+    scheme, authority, segments = _split(url)
+    host = authority.rpartition("@")[2].lower()
+    name, colon, port = host.rpartition(":")
+    if colon and port.isascii() and (port.isdigit() or not port):
+        port = port.lstrip("0") or port[:1]
+        host = name if port in ("", _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
+    if not host:
+        raise BadName("the URL has no host, so it gives no name")
+    return mirror_path([host, *segments])
+
+
+def quote_name(name: SafeName) -> str:
+    """The server's own name, percent-encoded as one segment of a URL's path.
+
+    RFC 3986 unreserved characters stay. The dots of ``.`` and ``..`` do not: as dot segments they
+    would be resolved on the way.
+    """
+    if _UNRESERVED(name):
+        return name
+    raw = unescape(name)
+    if raw in (b".", b".."):
+        return "%2E" * len(raw)
+    return quote_from_bytes(raw, safe="")

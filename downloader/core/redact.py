@@ -1,0 +1,254 @@
+"""No secret in a message: what is shown, logged, journaled or reported goes through here first.
+
+When in doubt it cuts: a message that lost its tail is a nuisance, one that kept a password is a
+leak. Nothing here raises, whatever the text, and everything is linear in its length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import quote, quote_plus, unquote
+
+__all__ = ["is_secret_param", "redact", "redact_url"]
+
+_CUT: Final = "***"
+_LONGEST: Final = 65536  # characters of a message; nobody reads more
+
+# Names as `_plain_name` leaves them: lower case, `_` for `-`, no `x_` in front.
+_NAMES: Final = frozenset(
+    {
+        "key",
+        "pwd",
+        "auth",
+        "credential",
+        "credentials",
+        "code",
+        "session",
+        "sid",
+        "jwt",
+        "amz_signature",
+        "amz_credential",
+        "goog_signature",
+        "goog_credential",
+        "awsaccesskeyid",
+        "googleaccessid",
+        "cookie",
+        "session_id",
+        "sessionid",
+        "jsessionid",
+        "phpsessid",
+    }
+)
+_PARTS: Final = ("token", "secret", "passw", "api_key", "apikey", "authorization")
+# Too common in prose and in reprs (`code=404`) to be cut where no `?` or `&` stands before them.
+_WEAK: Final = frozenset({"code", "key", "session", "sid"})
+
+_NAME_JUNK: Final = re.compile(r"[\x00-\x20\x7f\"'\\]+")
+_BRACKETS: Final = re.compile(r"[\[\]]+")
+_SEPARATOR: Final = re.compile(r"([?&;#])")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
+_PREFIX: Final = re.compile(r"[\x00-\x20]*(?:[A-Za-z][A-Za-z0-9+.\-]*://|https?:)?[/\\]*", re.I)
+_AUTHORITY_END: Final = re.compile(r"[/?#]|$")
+_HOST_PORT: Final = re.compile(r"(?:\[[^\]@]*\]|[^:@%\[\]]*)(?::[0-9]+)?")
+_TAIL: Final = re.compile(r"[)\]>}\"',.:;!]+$")
+_WORD: Final = re.compile(r"\S+")
+_BEFORE_USER: Final = re.compile(r"[/\\\"'(<\[{,=;&?#]")
+
+# A quoted string behind group 3, to its end or to the end of the text. What is quoted may hold
+# white space; a header's value that is not quoted reaches to the end of the line.
+_STRING: Final = r"([\"'])(?:\\.|(?!\3)[^\\])*(?:\3|\Z)"
+_HEADER: Final = re.compile(
+    r"(authorization|cookie2?|[\-_](?:token|secret|password|api[\-_]?key|key))"
+    rf"(?:([\"']\s*[:,=]\s*[bu]?|\s*[:=]\s*[bu]?){_STRING}|([\"']?\s*:\s*)[^\n]*)",
+    re.I | re.S,
+)
+_QUOTED: Final = re.compile(
+    r"((?:token|secret|passw|pwd|api[\-_]?key|signature)[A-Za-z0-9_\-]{0,40})"
+    rf"([\"']?\s*[:=]\s*[bu]?){_STRING}",
+    re.I | re.S,
+)
+_SCHEME_VALUE: Final = re.compile(r"\b(Bearer|Basic)((?:\s|[:=+]|%20)+)[^\s,;]+", re.I)
+
+
+def _unquoted(text: str) -> str:
+    """``text`` without percent-encoding, up to three layers of it."""
+    for _ in range(3):
+        if "%" not in text:
+            break
+        text = unquote(text)
+    return text
+
+
+def _plain_name(name: str) -> str:
+    name = _NAME_JUNK.sub("", _unquoted(name).replace("+", " ")).lower().replace("-", "_")
+    return name[2:] if name.startswith("x_") else name
+
+
+def is_secret_param(name: str) -> bool:
+    """Does a query parameter (or header) of this name carry a secret?
+
+    Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
+    Secret is what stands in ``_NAMES``, also within or before brackets, what begins with ``sig``,
+    and what contains ``token``, ``secret``, ``passw`` or ``api_key``. Azure's sv, se, sp and sr are
+    not.
+    """
+    plain = _plain_name(name)
+    if plain in _NAMES or plain.startswith("sig") or any(part in plain for part in _PARTS):
+        return True
+    return "[" in plain and not _NAMES.isdisjoint(_BRACKETS.split(plain))
+
+
+def _is_strong(name: str) -> bool:
+    """Is ``name=`` a secret even where nothing says that it is a parameter?"""
+    plain = _plain_name(name)
+    if plain.startswith("sig"):
+        return plain in ("sig", "signature")
+    return plain not in _WEAK and is_secret_param(plain)
+
+
+def _piece(piece: str, parameter: bool) -> tuple[str, bool]:
+    """One piece between separators, and whether a secret was cut at its end."""
+    parts = piece.split("=")
+    secret = is_secret_param if parameter else _is_strong
+    for index, part in enumerate(parts[:-1]):
+        name = re.split(r"[/,\s\"'({]", part.rstrip("\"' "))[-1]
+        if secret(name):
+            return "=".join(parts[: index + 1]) + "=" + _CUT, True
+    if "%" in piece:  # a URL within the URL: its own separators are encoded
+        decoded = _unquoted(piece)
+        if decoded != piece and _rest(decoded, parameter) != decoded:
+            return (parts[0] + "=" if len(parts) > 1 and "%" not in parts[0] else "") + _CUT, True
+    return piece, False
+
+
+def _parameters(rest: str, parameter: bool) -> str:
+    """``rest`` without the values of secret parameters.
+
+    The value reaches to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong
+    to it.
+    """
+    tokens = _SEPARATOR.split(rest)
+    first, cut = _piece(tokens[0], parameter)
+    out = [first]
+    for separator, piece in zip(tokens[1::2], tokens[2::2], strict=True):
+        if cut and not (separator == "&" and "=" in piece):
+            continue
+        kept, cut = _piece(piece, True)
+        out += (separator, kept)
+    return "".join(out)
+
+
+def _userinfo(text: str) -> str:
+    """``text`` without ``user:password`` (or anything after ``//``) before its last ``@``."""
+    left, at, right = text.rpartition("@")
+    if not at:
+        return text
+    slashes = left.find("//")
+    colon = left.find(":")
+    if slashes >= 0:
+        start = slashes + 2
+    elif colon >= 0:
+        start = 0
+        for match in _BEFORE_USER.finditer(left, 0, colon):
+            start = match.end()
+    else:
+        return text
+    return f"{left[:start]}{_CUT}@{right}"
+
+
+def _rest(rest: str, parameter: bool = False) -> str:
+    """What is not the authority of a URL: path, query, fragment, or a word of free text."""
+    if "@" in rest:
+        end = re.search(r"[?#]|$", rest)
+        cut = end.start() if end else len(rest)
+        rest = _userinfo(rest[:cut]) + rest[cut:]
+    if "=" in rest or "%" in rest:
+        rest = _parameters(rest, parameter)
+    return _userinfo(rest) if "@" in rest else rest
+
+
+def redact_url(url: str) -> str:
+    """The URL without its secrets: ``***@`` for the userinfo, ``***`` for secret values.
+
+    Query, fragment, path parameters (``;sid=…``) and URLs encoded within the URL are looked at. A
+    URL that is not well formed loses whatever may be a secret in it. Never raises.
+    """
+    prefix = _PREFIX.match(url)
+    start = prefix.end() if prefix else 0
+    if url[:1] == "/" and url[1:2] not in ("/", "\\"):  # the path and query alone
+        return _rest(url)
+    end_match = _AUTHORITY_END.search(url, start)
+    end = end_match.start() if end_match else len(url)
+    authority, rest = url[start:end], url[end:]
+    if "@" in authority:
+        host = authority.rpartition("@")[2]
+        if "=" in host or "%" in host or not _HOST_PORT.fullmatch(host):
+            host = _CUT
+        if "@" in rest:  # or the password held an `@` and then a `/`
+            host, rest = "", rest.rpartition("@")[2]
+        return f"{url[:start]}{_CUT}@{host}{_rest(rest)}"
+    if "=" not in authority and _HOST_PORT.fullmatch(authority.removesuffix(":")):
+        if not (authority.endswith(":") and "@" in rest):
+            return url[:start] + authority + _rest(rest)
+    elif "=" in authority and ":" not in authority and "@" not in rest:
+        return url[:start] + _rest(authority + rest)
+    # Neither a host nor host:port. A password may hold `/`, `?` or `#` that nobody encoded.
+    if "@" in rest:
+        return f"{url[:start]}{_CUT}@{_rest(rest.rpartition('@')[2])}"
+    return f"{url[:start]}{_CUT}{_rest(rest)}"
+
+
+def _word(match: re.Match[str]) -> str:
+    word = match[0]
+    scheme = _SCHEME.search(word)
+    if scheme is None:
+        return _rest(word) if "=" in word or "@" in word or "%" in word else word
+    before, url = word[: scheme.start()], word[scheme.start() :]
+    shown_before = _rest(before)
+    if shown_before != before:  # a secret whose value is, or holds, a URL
+        return shown_before
+    if redact_url(url) == url:
+        return word
+    tail = _TAIL.search(url)
+    if tail and redact_url(url[: tail.start()]) == url[: tail.start()]:
+        return word
+    return before + redact_url(url)
+
+
+def _spellings(secret: str) -> set[str]:
+    """The secret as it stands in URLs, in reprs and in JSON."""
+    raw = secret.encode("utf-8", "surrogatepass")
+    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), text) for text in quoted}
+    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], *quoted, *lower}
+
+
+def _cut_value(hit: re.Match[str]) -> str:
+    if hit[3]:
+        return f"{hit[1]}{hit[2]}{hit[3]}{_CUT}{hit[3]}"
+    return f"{hit[1]}{hit[4]}{_CUT}"
+
+
+def redact(text: str, secrets: Collection[str] = ()) -> str:
+    """Free text, such as the message of an exception, without the secrets in it.
+
+    Cut: URLs as ``redact_url`` does; paths with a query, as urllib3 prints them; the values of
+    Authorization, Proxy-Authorization, Cookie, Set-Cookie and ``…-Token``, ``…-Key`` headers (to
+    the end of the line, or of the quoted string); what follows Bearer and Basic;
+    ``user:password@``; and each string of ``secrets``, longest first, in its usual spellings
+    (shorter than 4 characters: left alone); and everything after 64 KiB. Never raises.
+    """
+    spellings = {form for secret in secrets if len(secret) >= 4 for form in _spellings(secret)}
+    for form in sorted(spellings, key=len, reverse=True):
+        text = text.replace(form, _CUT)
+    if len(text) > _LONGEST:  # cut between words, for half a URL may hide what it is
+        text = text[:_LONGEST].rpartition(" ")[0] + " " + _CUT
+    text = _HEADER.sub(_cut_value, text)
+    text = _QUOTED.sub(_cut_value, text)
+    text = _SCHEME_VALUE.sub(lambda hit: f"{hit[1]}{hit[2]}{_CUT}", text)
+    if "=" in text or "@" in text or "%" in text or "://" in text:
+        text = _WORD.sub(_word, text)
+    return text

@@ -1,0 +1,50 @@
+"""Whether a redirect is followed, and with what: pure decisions.
+
+Followed: http and https only, never from https to http, at most so many hops, not from a public
+address to a private one. Credentials and the user's headers stay with the origin they were given for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urljoin, urlsplit
+
+from downloader.errors import FetchError
+
+__all__ = ["REDIRECTS", "is_private", "next_url"]
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def next_url(url: str, location: str, hops: int, most: int) -> str:
+    """Where ``location``, an answer to ``url``, leads; ``hops`` redirects have been followed.
+
+    Raises FetchError ``redirect-loop``, ``redirect-refused``.
+    """
+    if hops >= most:
+        raise FetchError("redirect-loop", f"more than {most} redirects")
+    try:
+        target = urljoin(url, location)
+        parts = urlsplit(target)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise FetchError("redirect-refused", "to something that is not a URL") from None
+    scheme = parts.scheme.lower()
+    if scheme not in ("http", "https"):
+        raise FetchError("redirect-refused", f"to a {scheme or 'nameless'}: URL")
+    if not host:
+        raise FetchError("redirect-refused", "to a URL without a host")
+    if scheme == "http" and urlsplit(url).scheme.lower() == "https":
+        raise FetchError("redirect-refused", "from https to http")
+    return parts._replace(fragment="").geturl()
+
+
+def is_private(addresses: Iterable[str]) -> bool:
+    """Whether any of the numeric ``addresses`` is not on the public internet."""
+    for address in addresses:
+        ip = ipaddress.ip_address(address.split("%")[0])
+        mapped = getattr(ip, "ipv4_mapped", None)
+        if not (mapped or ip).is_global or ip.is_multicast:
+            return True
+    return False

@@ -1,0 +1,96 @@
+"""The retry policy as a value, and what Retry-After means.
+
+Nothing here sleeps, asks the clock or draws a number: all three come from the caller.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_tz
+from typing import Final
+
+__all__ = ["RetryPolicy", "parse_retry_after"]
+
+_LONGEST: Final = 1e12  # seconds; a server that says more means never
+_SECONDS: Final = re.compile(r"(-?)0*([0-9]+)").fullmatch
+# The three forms of HTTP-date (RFC 9110 §5.6.7), loosely: weekday first, hh:mm:ss somewhere.
+_DATE: Final = re.compile(
+    r"[A-Za-z]{3,9},? [ 0-9A-Za-z\-]{1,40}[0-9]{2}:[0-9]{2}:[0-9]{2}[ 0-9A-Za-z+\-]{0,20}"
+).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how late an attempt is repeated; times in seconds.
+
+    Raises ValueError for a negative or infinite value.
+    """
+
+    retries: int = 5
+    backoff: float = 0.5
+    max_retry_after: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise ValueError(f"retries must be 0 or more, not {self.retries}")
+        for name, value in (("backoff", self.backoff), ("max_retry_after", self.max_retry_after)):
+            if not (0 <= value < math.inf):
+                raise ValueError(f"{name} must be a time of 0 s or more, not {value}")
+
+    def allows(self, attempt: int, retryable: bool) -> bool:
+        """May there be another attempt after ``attempt`` (1 = the first) failed?"""
+        return retryable and attempt <= self.retries
+
+    def delay(self, attempt: int, random: float, retry_after: float | None = None) -> float:
+        """Seconds to wait after failed attempt ``attempt`` (1 = the first); ``random`` in [0, 1).
+
+        "Full jitter" of the AWS architecture blog (Exponential Backoff And Jitter): evenly between
+        a floor and ``backoff * 2 ** (attempt - 1)``. Of the jitters there it makes the fewest calls
+        and spreads the clients of one failure best; its one fault, a wait of nearly nothing that
+        meets the same failure again, is taken away by the floor, half of ``backoff``. Never more
+        than ``max_retry_after``.
+
+        ``retry_after``, what the server asked for, wins: never less than that (or than
+        ``max_retry_after``, if that is less), plus up to a tenth of it or ``backoff``, whichever
+        is more, so that all who were told the same do not return at one instant.
+        """
+        if retry_after is not None:
+            wait = min(max(retry_after, 0.0), self.max_retry_after)
+            return wait + random * max(wait / 10, self.backoff)
+        doublings = min(max(attempt - 1, 0), 64)
+        ceiling = min(self.backoff * 2.0**doublings, self.max_retry_after)
+        floor = min(self.backoff / 2, ceiling)
+        return floor + random * (ceiling - floor)
+
+
+def parse_retry_after(value: str | None, now: float) -> float | None:
+    """Seconds from ``now`` (Unix time) that a Retry-After header asks for; None if it is rubbish.
+
+    RFC 9110 §10.2.3: digits, or an HTTP-date. A negative number and a date that is past are 0.0;
+    more than 1e12 s is 1e12. ``1e9``, ``1.5`` and ``+5`` are not in the grammar: None. Never
+    raises.
+    """
+    if value is None:
+        return None
+    value = value.strip(" \t\r\n")
+    match = _SECONDS(value)
+    if match:
+        if match[1]:
+            return 0.0
+        return min(float(match[2]), _LONGEST) if len(match[2]) <= 15 else _LONGEST
+    if len(value) > 80 or not _DATE(value):
+        return None
+    try:
+        parsed = parsedate_tz(value)
+        if parsed is None:
+            return None
+        # No zone (asctime) means GMT here; email.utils.mktime_tz would take the local one.
+        year, month, day, hour, minute, second = parsed[:6]
+        at = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
+        moment = at.timestamp() - (parsed[9] or 0)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return min(max(moment - now, 0.0), _LONGEST)

@@ -1,0 +1,203 @@
+"""The destination as the supervisor has it: made, locked, its journal open and reconciled.
+
+All that is the tool's own stands under ``DEST/.downloader/``: ``lock``, ``journal.sqlite``, one
+``ledger-N`` for each worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from downloader.config import Config
+from downloader.core import marks as core_marks
+from downloader.errors import ConfigError, DestinationError, InUse
+from downloader.journal import Job, Journal
+from downloader.journal import exists as journal_exists
+from downloader.ledger import read as read_ledger
+from downloader.model import Tally
+
+__all__ = ["HOME", "Destination", "home_of", "lock"]
+
+HOME = ".downloader"
+_ORPHANS_END_WITHIN = 10.0
+
+
+def home_of(output: str) -> Path:
+    """Where the tool's own files stand under ``output``."""
+    return Path(output) / HOME
+
+
+class Destination:
+    """An owned destination; close it when the run is over.
+
+    Raises ConfigError when it cannot be one (a file, not permitted, a journal of another job),
+    InUse when another run owns it, DestinationError when the disk fails, JournalError.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.home = home_of(config.output)
+        _make(Path(config.output), self.home)
+        self.lock_fd = lock(self.home)
+        try:
+            if config.restart:
+                _forget(self.home)
+            if config.retry_failed and not journal_exists(self.home):
+                raise ConfigError(
+                    f"{config.output} has no journal, so nothing to retry; leave out --retry-failed"
+                )
+            self.journal = Journal(self.home)
+            try:
+                self.job, self.resumed = self._agree()
+                self._collect_ledgers()
+                self.before: Tally = self.journal.tally()
+                self.listed_before: int = self.journal.position()[2]
+            except BaseException:
+                self.journal.close()
+                raise
+        except BaseException:
+            os.close(self.lock_fd)
+            raise
+
+    def ledger(self, number: int) -> Path:
+        """The ledger of worker ``number``."""
+        return self.home / f"ledger-{number}"
+
+    def close(self) -> None:
+        """Close the journal and give up the lock."""
+        try:
+            self.journal.close()
+        finally:
+            os.close(self.lock_fd)
+
+    def _agree(self) -> tuple[Job, bool]:
+        """The job of the journal, which must be ours; or ours, begun now."""
+        config = self._config
+        mine = Job(
+            source=source_digest(config),
+            shown=config.shown_source,
+            kind=config.kind,
+            store=config.store,
+            layout=config.layout,
+            foreign_before_ns=self._foreign_before(),
+        )
+        job = self.journal.job()
+        if job is None:
+            self.journal.begin(mine)
+            return mine, False
+        if job.source != mine.source:
+            raise ConfigError(
+                f"{config.output} holds a job of another source, {job.shown}; "
+                "choose another -o, or --restart to forget that job (its files stay)"
+            )
+        if (job.store, job.layout) != (mine.store, mine.layout):
+            raise ConfigError(
+                f"{config.output} was begun with --store {job.store} --layout {job.layout}; "
+                "give the same, or --restart"
+            )
+        return job, True
+
+    def _foreign_before(self) -> int:
+        """A file whose ctime is older was there before the job; 0 when nothing was.
+
+        Read from the file system itself, whose clock is the one that stamps files.
+        """
+        with os.scandir(self._config.output) as entries:
+            empty = all(entry.name == HOME for entry in entries)
+        return 0 if empty else (self.home / "journal.sqlite").stat().st_ctime_ns
+
+    def _collect_ledgers(self) -> None:
+        """What workers of a run that was killed had published, into the journal."""
+        for path in sorted(self.home.glob("ledger-*")):
+            kept = {}
+            for seq, marks in read_ledger(path):
+                kept[seq] = core_marks.merge(self.journal.marks(seq), marks.packed(), marks.count)
+            self.journal.keep_marks(kept)
+            path.unlink()
+
+
+def source_digest(config: Config) -> str:
+    """What tells one source from another in the journal, without its secrets in the clear."""
+    source = config.source
+    if config.kind == "server":
+        source = f"{source.rstrip('/')}\0{config.list_path}\0{config.get_path}"
+    elif source != "-":
+        source = os.path.realpath(source)
+    return hashlib.sha256(f"{config.kind}\0{source}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _make(output: Path, home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = home / "probe"
+        probe.write_bytes(b"downloader\n")
+        probe.unlink()
+    except (FileExistsError, NotADirectoryError):
+        culprit = next((p for p in (output, *output.parents) if p.is_file()), home)
+        raise ConfigError(f"-o {output}: {culprit} is a file, not a directory") from None
+    except PermissionError as error:
+        raise ConfigError(f"-o {output}: {error.strerror}; choose a directory you may write to") from None
+    except OSError as error:
+        raise DestinationError(f"-o {output}: {error.strerror}") from error
+
+
+def _forget(home: Path) -> None:
+    for path in home.iterdir():
+        if path.name.startswith(("journal.sqlite", "ledger-")):
+            path.unlink()
+
+
+def lock(home: Path) -> int:
+    """Own the destination until the descriptor that is returned is closed by all who inherit it.
+
+    A run's children inherit it; after a SIGKILL of the supervisor they end at once, so that is
+    waited for. Raises InUse with the owner's process number, DestinationError.
+    """
+    path = home / "lock"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DestinationError(f"{path}: {error.strerror}") from error
+    give_up = time.monotonic() + _ORPHANS_END_WITHIN
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            if _alive(owner) or time.monotonic() > give_up:
+                os.close(fd)
+                raise InUse(
+                    f"{home.parent} is in use by another run (process {owner or 'unknown'}); "
+                    "wait for it, or stop it"
+                ) from None
+            time.sleep(0.02)
+            continue
+        except OSError as error:
+            os.close(fd)
+            raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return fd
+
+
+def _alive(owner: str) -> bool:
+    """Whether process ``owner`` runs; one that is dead and only not reaped yet does not."""
+    if not owner.isdigit():
+        return False
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        state = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    return state not in "ZX"

@@ -1,0 +1,48 @@
+"""What the file server is told, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from downloader.errors import ConfigError
+
+__all__ = ["MOST_FILES", "Settings"]
+
+MOST_FILES: Final = 10**9
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is served, and how. Raises ConfigError for a value that makes no sense.
+
+    ``size``: least and most bytes of a file, equal for a fixed size. ``page``: names in one answer
+    to ``/list``. ``port``: 0 takes any free one. ``delay``: least and most seconds between the
+    arrival of a ``/get`` request and its answer, drawn anew for each. ``workers``: processes; 1
+    serves in the calling process. ``next_file_alias``: the marker is spelt ``NextFile``, as on
+    some of the talk's slides, instead of ``NextMarker``.
+    """
+
+    files: int = 1000
+    size: tuple[int, int] = (100, 100)
+    page: int = 1000
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: bool = False
+    delay: tuple[float, float] = (0.0, 0.0)
+    workers: int = 1
+    next_file_alias: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.files <= MOST_FILES:
+            raise ConfigError(f"files: {self.files} is not in 0 … {MOST_FILES}")
+        if not 0 <= self.size[0] <= self.size[1]:
+            raise ConfigError(f"size: {self.size[0]}-{self.size[1]} is not a range of sizes")
+        if self.page < 1:
+            raise ConfigError(f"page: {self.page} names a page is fewer than one")
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port: {self.port} is not in 0 … 65535")
+        if not 0 <= self.delay[0] <= self.delay[1] < float("inf"):
+            raise ConfigError(f"delay: {self.delay[0]}-{self.delay[1]} is not a range of times")
+        if self.workers < 1:
+            raise ConfigError(f"workers: {self.workers} is fewer than one")

@@ -1,0 +1,196 @@
+"""The feeder: a forked child that turns the source into batches, never more than it has credit for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import gevent
+import msgspec
+from gevent.event import Event
+from gevent.queue import Queue
+
+from downloader.channel import ChildLink
+from downloader.config import Config
+from downloader.errors import FetchError, SourceError, failure_kind
+from downloader.journal import encode_names
+from downloader.model import (
+    BATCH_ITEMS,
+    Batch,
+    Continue,
+    Credit,
+    Ended,
+    Finish,
+    Heartbeat,
+    Item,
+    Log,
+    Ready,
+    Recall,
+    Tally,
+)
+from downloader.sources import Fetch, open_source
+
+__all__ = ["run"]
+
+_LARGEST_PAGE = 256 << 20
+_FIRST_BATCH = 32
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def run(config: Config, link: ChildLink, ready: Callable[[], Ready]) -> None:
+    """The feeder's life: recall what the journal has open, then read on from its cursor.
+
+    Raises SourceError when the source breaks off.
+    """
+    link.send(ready())
+    beat = gevent.spawn(_heartbeat, link)
+    orders: Queue = Queue()
+    credit = _CreditCount()
+    reader = gevent.spawn(_receive, link, orders, credit)
+    try:
+        source = open_source(config, _listing_fetch(config, link))
+        for order in iter(orders.get, None):
+            if isinstance(order, Recall):
+                items = source.recall(order)
+                link.send(_batch(order.seq, items, b"", order.origin, -1.0, recalled=True))
+            elif isinstance(order, Continue):
+                _read_on(config, link, credit, source.pages, order)
+            elif isinstance(order, Finish):
+                return
+    finally:
+        gevent.killall([beat, reader])
+
+
+class _CreditCount:
+    """How many batches the supervisor has room for."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._some = Event()
+
+    def grant(self, batches: int) -> None:
+        self._left += batches
+        self._some.set()
+
+    def spend(self) -> None:
+        while not self._left:
+            self._some.clear()
+            self._some.wait()
+        self._left -= 1
+
+
+def _receive(link: ChildLink, orders: Queue, credit: _CreditCount) -> None:
+    for message in link.messages():
+        if isinstance(message, Credit):
+            credit.grant(message.batches)
+        else:
+            orders.put(message)
+    orders.put(None)
+
+
+def _heartbeat(link: ChildLink) -> None:
+    while True:
+        gevent.sleep(1)
+        link.send(Heartbeat(Tally(), 0, 0))
+
+
+def _batch(
+    seq: int,
+    items: list[Item],
+    cursor: bytes,
+    origin: bytes,
+    position: float,
+    *,
+    recalled: bool = False,
+) -> Batch:
+    return Batch(
+        seq=seq,
+        count=len(items),
+        cursor=cursor,
+        names=encode_names([item.name for item in items]),
+        origin=origin,
+        items=_encode(items),
+        recalled=recalled,
+        position=position,
+    )
+
+
+def _sizes() -> Iterator[int]:
+    """Small batches first, so that every worker has work at once, then full ones."""
+    size = _FIRST_BATCH
+    while size < BATCH_ITEMS:
+        yield size
+        size *= 2
+    while True:
+        yield BATCH_ITEMS
+
+
+def _read_on(
+    config: Config,
+    link: ChildLink,
+    credit: _CreditCount,
+    pages: Callable[[bytes, Callable[[], int]], Iterator[object]],
+    start: Continue,
+) -> None:
+    from downloader.model import Page
+
+    seq, listed = start.seq, start.listed
+    sizes = _sizes()
+
+    def size() -> int:
+        most = next(sizes)
+        return min(most, config.limit - listed) if config.limit else most
+
+    if config.limit and listed >= config.limit:
+        link.send(Ended(limited=True))
+        return
+    for page in pages(start.cursor, size):
+        assert isinstance(page, Page)
+        credit.spend()
+        link.send(_batch(seq, page.items, page.cursor, page.origin, page.position))
+        seq += 1
+        listed += len(page.items)
+        if config.limit and listed >= config.limit:
+            link.send(Ended(limited=True))
+            return
+    link.send(Ended())
+
+
+def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
+    """GET for listings, with the run's retry policy; SourceError says what broke."""
+    from random import random
+
+    from downloader.core.redact import redact_url
+    from downloader.lanes.fetch import RequestsLane
+    from downloader.lanes.session import LaneSession
+    from downloader.sinks.null import NullSink
+
+    lane = RequestsLane(config, LaneSession(config), NullSink())
+    policy = config.retry_policy
+
+    def fetch(url: str) -> bytes:
+        attempt = 1
+        while True:
+            try:
+                return lane.read(url, _LARGEST_PAGE)
+            except FetchError as error:
+                kind = failure_kind(error.code)
+                what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"
+                if not policy.allows(attempt, kind.retry):
+                    raise SourceError(f"the listing failed: {what}{_advice(error.code)}") from None
+                pause = policy.delay(attempt, random(), error.retry_after)
+                link.send(Log("warning", f"{what}; again in {pause:.1f} s"))
+            gevent.sleep(pause)
+            attempt += 1
+
+    return fetch
+
+
+def _advice(code: str) -> str:
+    return {
+        "tls-verify": "; if you trust this server, name its CA with --cacert FILE.pem",
+        "dns": "; check the host's name",
+        "connect": "; is the server running, and is the port right?",
+        "http-404": "; is this a file server, and is --list-path right?",
+        "http-401": "; give credentials with --auth-file, --netrc or -H",
+        "http-403": "; give credentials with --auth-file, --netrc or -H",
+    }.get(code, "")

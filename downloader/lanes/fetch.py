@@ -1,0 +1,257 @@
+"""The requests lane: one file, one attempt, streamed from the session to the sink.
+
+All that can go wrong leaves as ``FetchError`` with a code of the table, or as ``DestinationError``.
+"""
+
+from __future__ import annotations
+
+from downloader import patching
+
+patching.require()
+
+import socket  # noqa: E402
+import zlib  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from time import time  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
+from urllib.parse import urlsplit  # noqa: E402
+
+import gevent  # noqa: E402
+import requests  # noqa: E402
+
+from downloader.config import Config  # noqa: E402
+from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
+from downloader.core.retry import parse_retry_after  # noqa: E402
+from downloader.core.units import show_size, show_time  # noqa: E402
+from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.lanes.session import LaneSession, Origin  # noqa: E402
+from downloader.lanes.translate import translate  # noqa: E402
+from downloader.sinks import Sink, Writer  # noqa: E402
+
+__all__ = ["Fetched", "RequestsLane"]
+
+_CHUNK = 256 << 10
+_SMALL = 64 << 10
+
+
+class Fetched(NamedTuple):
+    """A file that is stored. ``new`` is false when the same bytes were there already; ``verified``
+    when something vouched for the length; ``requests`` counts redirects too."""
+
+    size: int
+    crc: int
+    new: bool
+    verified: bool
+    requests: int
+
+
+class RequestsLane:
+    """Fetches through ``session`` into ``sink``."""
+
+    def __init__(self, config: Config, session: LaneSession, sink: Sink) -> None:
+        self._config = config
+        self._session = session
+        self._sink = sink
+        self._secrets = config.secrets
+
+    def fetch(
+        self, url: str, name: str, seq: int, index: int, *, size: int = -1, replace: bool = False
+    ) -> Fetched:
+        """Store the file at ``url`` as ``name``; ``size`` is what the source promises, or -1.
+
+        Raises FetchError, DestinationError.
+        """
+        clock = gevent.Timeout.start_new(self._config.deadline)
+        writer: Writer | None = None
+        response: Any = None
+        try:
+            response, hops = self._open(url)
+            length = _length(response)
+            self._check_size(length)
+            writer = self._sink.open(name, seq, index, replace=replace)
+            self._stream(response, writer, length)
+            if size >= 0 and writer.size != size:
+                raise FetchError("size-mismatch", f"{writer.size} bytes arrived, the source says {size}")
+            # Published without a switch to another greenlet: the deadline cannot fire in between.
+            vouched = length is not None or response.chunked or size >= 0
+            done = Fetched(writer.size, writer.crc, writer.publish(), vouched, hops + 1)
+            writer = None
+            return done
+        except gevent.Timeout as timeout:
+            if timeout is not clock:
+                raise
+            limit = show_time(self._config.deadline)
+            raise FetchError("timeout", f"took longer than --deadline {limit}") from None
+        except (FetchError, DestinationError):
+            raise
+        except Exception as error:
+            raise translate(error, self._secrets) from error
+        finally:
+            clock.close()
+            if writer is not None:
+                writer.abort()
+            if response is not None:
+                response.close()
+
+    def read(self, url: str, most: int) -> bytes:
+        """The body at ``url``, at most ``most`` bytes, in memory: for listings.
+
+        Raises FetchError.
+        """
+        clock = gevent.Timeout.start_new(self._config.deadline)
+        response: Any = None
+        try:
+            response, _ = self._open(url)
+            length = _length(response)
+            if length is not None and length > most:
+                raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
+            body = bytearray()
+            for chunk in _chunks(response, self._config.compressed):
+                body += chunk
+                if len(body) > most:
+                    raise FetchError("too-large", f"more than {show_size(most)}")
+            return bytes(body)
+        except gevent.Timeout as timeout:
+            if timeout is not clock:
+                raise
+            limit = show_time(self._config.deadline)
+            raise FetchError("timeout", f"took longer than --deadline {limit}") from None
+        except FetchError:
+            raise
+        except Exception as error:
+            raise translate(error, self._secrets) from error
+        finally:
+            clock.close()
+            if response is not None:
+                response.close()
+
+    def _open(self, url: str) -> tuple[Any, int]:
+        """A 200 at ``url`` or where it redirects to, its body unread; and the hops it took."""
+        session = self._session
+        origin = session.origin(url)
+        hops, bare = 0, False
+        while True:
+            response = session.get_file(url, origin)
+            status = response.status
+            if status == 200:
+                return response, hops
+            try:
+                if status not in REDIRECTS or "Location" not in response.headers:
+                    raise _refusal(response)
+                location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
+                url, before = next_url(url, location, hops, self._config.redirects), url
+            except FetchError as error:
+                error.requests = hops + 1
+                raise
+            finally:
+                _let_go(response)
+            hops += 1
+            target = session.origin(url, bare=bare)
+            if target.key != origin.key:
+                # Credentials and headers were given for the first origin; they never come back.
+                bare = True
+                target = session.origin(url, bare=True)
+                self._check_address(before, url, origin)
+            url = requests.utils.requote_uri(url)
+            origin = target
+
+    def _check_address(self, before: str, after: str, origin: Origin) -> None:
+        if self._config.allow_private_redirects or origin.proxies:
+            return
+        if is_private(_addresses(after)) and not is_private(_addresses(before)):
+            raise FetchError(
+                "redirect-refused", "to a private address; --allow-private-redirects allows it"
+            )
+
+    def _check_size(self, length: int | None) -> None:
+        most = self._config.max_size
+        if most and length is not None and length > most:
+            raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
+
+    def _stream(self, response: Any, writer: Writer, length: int | None) -> None:
+        if length is not None and length <= _CHUNK and not self._decodes(response):
+            # One read; urllib3 raises when it is short.
+            writer.write(response.read(decode_content=False))
+            return
+        most = self._config.max_size
+        for chunk in _chunks(response, self._config.compressed):
+            writer.write(chunk)
+            if most and writer.size > most:
+                raise FetchError("too-large", f"more than --max-size {show_size(most)}")
+
+    def _decodes(self, response: Any) -> bool:
+        return self._config.compressed and "Content-Encoding" in response.headers
+
+
+def _chunks(response: Any, decode: bool) -> Iterator[bytes]:
+    """The body in pieces; decoded when it was asked for, and a decoded one must be whole."""
+    encoding = response.headers.get("Content-Encoding", "").strip().lower() if decode else ""
+    raw = iter(lambda: response.read(_CHUNK, decode_content=False), b"")
+    if encoding in ("", "identity"):
+        yield from raw
+    elif encoding in ("gzip", "x-gzip", "deflate"):
+        yield from _inflated(raw)
+    else:
+        raise FetchError("protocol", f"Content-Encoding {encoding!r} was not asked for")
+
+
+def _inflated(raw: Iterator[bytes]) -> Iterator[bytes]:
+    # 47: zlib and gzip, told apart by their headers; pieces are bounded whatever the ratio is.
+    inflate = zlib.decompressobj(47)
+    try:
+        for block in raw:
+            left = block
+            while left:
+                piece = inflate.decompress(left, _CHUNK)
+                if piece:
+                    yield piece
+                left = inflate.unconsumed_tail
+                if inflate.eof and inflate.unused_data:
+                    left, inflate = inflate.unused_data, zlib.decompressobj(47)
+        if tail := inflate.flush():
+            yield tail
+    except zlib.error as error:
+        raise FetchError("protocol", f"the compressed body is damaged: {error}") from None
+    if not inflate.eof:
+        raise FetchError("truncated", "the compressed body ends early")
+
+
+def _length(response: Any) -> int | None:
+    """Content-Length, None where there is none; FetchError ``protocol`` for nonsense."""
+    value = response.headers.get("Content-Length")
+    if value is None or response.chunked:
+        return None
+    if not (value.isascii() and value.isdigit()):
+        # Several that agree are one (RFC 9112 §6.3).
+        values = {each.strip() for each in value.split(",")}
+        only = values.pop()
+        if values or not (only.isascii() and only.isdigit()):
+            raise FetchError("protocol", "the Content-Length is not a number")
+        value = only
+    return int(value)
+
+
+def _refusal(response: Any) -> FetchError:
+    status = response.status
+    if status >= 400:
+        wait = parse_retry_after(response.headers.get("Retry-After"), time())
+        return FetchError(f"http-{status}", "", wait)
+    return FetchError("unexpected-status", f"the server answered {status} to a plain GET")
+
+
+def _let_go(response: Any) -> None:
+    """Read over a body that is known to be short, so that its connection serves again; close any
+    other."""
+    left = response.length_remaining
+    if left is not None and left <= _SMALL and not response.chunked:
+        response.drain_conn()
+    response.close()
+
+
+def _addresses(url: str) -> list[str]:
+    parts = urlsplit(url)
+    try:
+        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise translate(error) from error
+    return [str(each[4][0]) for each in found]

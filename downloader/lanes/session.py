@@ -1,0 +1,249 @@
+"""The configured requests session: the authority on headers, auth, proxies, TLS and connections.
+
+One per process. It has none of requests' ambient surprises: no proxies, netrc or CA bundle from the
+environment, no redirect followed (and no redirect's body read), no cookie that crosses a port, no CA
+bundle loaded again for every connection. ``send`` returns urllib3's response, so that a body is
+streamed and its length enforced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from downloader import patching
+
+patching.require()
+
+import netrc  # noqa: E402
+import ssl  # noqa: E402  (only in a patched process)
+from urllib.parse import urlsplit  # noqa: E402
+
+import requests  # noqa: E402
+import urllib3  # noqa: E402
+from certifi import where  # noqa: E402
+from requests.adapters import HTTPAdapter  # noqa: E402
+from requests.cookies import (  # noqa: E402
+    RequestsCookieJar,
+    extract_cookies_to_jar,
+    get_cookie_header,
+)
+from requests.structures import CaseInsensitiveDict  # noqa: E402
+from requests.utils import get_auth_from_url, select_proxy, should_bypass_proxies  # noqa: E402
+
+from downloader._version import VERSION  # noqa: E402
+from downloader.config import Config  # noqa: E402
+from downloader.errors import BootError, ConfigError, FetchError  # noqa: E402
+from downloader.lanes.connections import Census, pool_classes  # noqa: E402
+
+__all__ = ["LaneSession", "Origin"]
+
+patching.settle_urllib3()
+
+_ORIGINS = 10_000
+
+
+class Origin:
+    """What is the same for all files of one scheme, host and port: headers, proxies, cookies."""
+
+    __slots__ = ("headers", "jar", "key", "pool", "proxies")
+
+    def __init__(self, key: str, headers: CaseInsensitiveDict[str], proxies: dict[str, str]) -> None:
+        self.key = key
+        self.headers = headers
+        self.proxies = proxies
+        self.jar: RequestsCookieJar | None = None
+        self.pool: Any = None
+
+
+class LaneSession(requests.Session):
+    """The session that ``config`` describes; at most ``config.connections`` connections at once.
+
+    Raises ConfigError when the CA file, client certificate or netrc cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.config = config
+        self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
+        self.census = Census(config.connections)
+        self.headers.clear()
+        self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
+        self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
+        self.headers["Accept"] = "*/*"
+        self.headers["Connection"] = "keep-alive"
+        # Set by name, so that -H 'user-agent: …' replaces ours in its place.
+        for name, value in config.headers:
+            self.headers[name] = value
+        adapter = _Adapter(self.census, config.slots_per_host, _tls_context(config))
+        self.mount("https://", adapter)
+        self.mount("http://", adapter)
+        self._adapter = adapter
+        self._origins: dict[str, Origin] = {}
+
+    def origin(self, url: str, *, bare: bool = False) -> Origin:
+        """The origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
+        changed the origin).
+
+        Raises FetchError ``bad-url``.
+        """
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise FetchError("bad-url", str(error)) from None
+        scheme = parts.scheme.lower()
+        if not host or scheme not in ("http", "https"):
+            raise FetchError("bad-url", "not an http(s) URL")
+        if ":" in host:
+            host = f"[{host}]"
+        key = f"{scheme}://{host}:{port or (443 if scheme == 'https' else 80)}"
+        # Credentials in the URL make an origin of its own, with headers of its own.
+        userinfo = "" if bare else parts.netloc.rpartition("@")[0]
+        slot = f"{'bare ' if bare else ''}{userinfo}@{key}"
+        origin = self._origins.get(slot)
+        if origin is None:
+            if len(self._origins) >= _ORIGINS:
+                self._origins.clear()
+            origin = self._origins[slot] = self._make_origin(key, url, bare, userinfo)
+        return origin
+
+    def _make_origin(self, key: str, url: str, bare: bool, userinfo: str) -> Origin:
+        if bare:
+            saved = self.headers
+            self.headers = CaseInsensitiveDict(
+                {name: saved[name] for name in ("User-Agent", "Accept-Encoding", "Accept", "Connection")}
+            )
+            try:
+                prepared = self.prepare_request(requests.Request("GET", key + "/"))
+            finally:
+                self.headers = saved
+        else:
+            auth = get_auth_from_url(url) if userinfo else self._auth_for(key)
+            prepared = self.prepare_request(requests.Request("GET", key + "/", auth=auth))
+            # requests lets auth win over a header; what the user wrote as -H wins here.
+            for name, value in self.config.headers:
+                prepared.headers[name] = value
+        proxies = self.config.proxies
+        if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy or None):
+            proxies = {}
+        return Origin(key, prepared.headers, proxies)
+
+    def _auth_for(self, key: str) -> tuple[str, str] | None:
+        if self.config.auth:
+            return self.config.auth
+        if self.config.netrc:
+            return _netrc_auth(self.config.netrc, key)
+        return None
+
+    def normal(self, url: str) -> str:
+        """``url`` as requests would send it: quoted, its host in ASCII. Raises what requests raises."""
+        request = requests.PreparedRequest()
+        request.prepare_url(url, None)
+        return request.url or ""
+
+    def get_file(self, url: str, origin: Origin) -> Any:
+        """GET ``url``, which belongs to ``origin``; returns urllib3's response, its body unread.
+
+        Raises what requests raises; ``lanes.translate`` turns it into FetchError.
+        """
+        request = requests.PreparedRequest()
+        request.method = "GET"
+        request.url = url
+        request.headers = origin.headers
+        request.hooks = {"response": []}
+        if origin.jar is not None:
+            cookie = get_cookie_header(origin.jar, request)  # type: ignore[no-untyped-call]
+            if cookie and "Cookie" not in origin.headers:
+                request.headers = origin.headers.copy()
+                request.headers["Cookie"] = cookie
+        request._lane_origin = origin  # type: ignore[attr-defined]
+        response = self._adapter.send(
+            request,
+            stream=True,
+            timeout=self.timeout,  # type: ignore[arg-type]  # requests takes urllib3's Timeout as it is
+            proxies=origin.proxies,
+        )
+        if "Set-Cookie" in response.headers:
+            self._keep_cookies(origin, request, response)
+        return response
+
+    def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
+        if origin.jar is None:
+            origin.jar = RequestsCookieJar()
+        extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
+
+
+class _Adapter(HTTPAdapter):
+    """requests' adapter with one TLS context and with pools that share one census."""
+
+    def __init__(self, census: Census, per_host: int, context: ssl.SSLContext) -> None:
+        self._census = census
+        self._context = context
+        super().__init__(pool_connections=census.limit, pool_maxsize=per_host, pool_block=False)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, ssl_context=self._context, **kwargs)
+        self._settle(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        known = proxy in self.proxy_manager
+        proxies = super().proxy_manager_for(
+            proxy, ssl_context=self._context, proxy_ssl_context=self._context, **kwargs
+        )
+        if not known:
+            self._settle(proxies)
+        return proxies
+
+    def _settle(self, pools: urllib3.PoolManager) -> None:
+        pools.pool_classes_by_scheme = pool_classes(self._census)
+        self._census.watch(pools)
+
+    def get_connection_with_tls_context(
+        self, request: Any, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        origin: Origin = request._lane_origin
+        pool = origin.pool
+        if pool is None or pool.pool is None:
+            verify = self._context.verify_mode is ssl.CERT_REQUIRED
+            pool = super().get_connection_with_tls_context(request, verify, proxies, None)
+            if not select_proxy(request.url, proxies):
+                origin.pool = pool
+        return pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Nothing: the context is complete. requests would look at the CA file for every request."""
+
+    def build_response(self, req: Any, resp: Any) -> Any:
+        """urllib3's own response: the lanes stream from it."""
+        return resp
+
+
+def _tls_context(config: Config) -> ssl.SSLContext:
+    # Made here and not by create_default_context(), which lets the environment write key logs.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if config.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        bundle = config.cacert or where()
+        try:
+            context.load_verify_locations(bundle)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(f"--cacert: {bundle} is not a PEM file of certificates: {error}") from None
+    if config.cert:
+        try:
+            context.load_cert_chain(config.cert, config.key or None)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(f"--cert: {config.cert} cannot be used: {error}") from None
+    return context
+
+
+def _netrc_auth(path: str, key: str) -> tuple[str, str] | None:
+    try:
+        entry = netrc.netrc(path).authenticators(urlsplit(key).hostname or "")
+    except (netrc.NetrcParseError, OSError) as error:
+        raise BootError(f"--netrc: {path}: {error}") from None
+    return (entry[0] or entry[1] or "", entry[2] or "") if entry else None

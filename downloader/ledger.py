@@ -1,0 +1,108 @@
+"""The ledger: what a worker is doing, in a file that is mapped into its memory.
+
+A worker that is killed cannot report. So, for each item, it stores a mark (``core.marks``) into a
+shared mapping: two stores into memory, no system call. The kernel keeps the pages when the process
+dies, whatever kills it; the supervisor, or the next run, reads from them which files of a batch are
+published and which were in flight at that instant.
+
+Layout: ``slots`` slots, each a header (u64 ``seq + 1``, 0 when free; u64 count) and room for the
+marks of ``BATCH_ITEMS`` items. One file per worker process under ``DEST/.downloader/``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from downloader.core import marks as core_marks
+from downloader.core.marks import Marks
+from downloader.errors import DestinationError, JournalError
+from downloader.model import BATCH_ITEMS
+
+__all__ = ["Ledger", "Slot", "read"]
+
+_HEADER = 16
+_SLOT = _HEADER + core_marks.ITEM_BYTES * BATCH_ITEMS
+
+
+class Slot:
+    """The marks of one leased batch."""
+
+    __slots__ = ("_header", "marks", "number")
+
+    def __init__(self, number: int, view: memoryview, seq: int, count: int) -> None:
+        self.number = number
+        self._header = view[:_HEADER].cast("Q")
+        self.marks = Marks(count, view[_HEADER:])
+        # Clear before naming the owner: a reader must never see old marks under a new batch.
+        self._header[0] = 0
+        self.marks.clear()
+        self._header[1] = count
+        self._header[0] = seq + 1
+
+    def free(self) -> None:
+        """The batch is reported; its marks are no longer needed here."""
+        self._header[0] = 0
+        self._header.release()
+        self.marks.release()
+
+
+class Ledger:
+    """A worker's own ledger, made anew.
+
+    Raises DestinationError when the file cannot be made (its blocks are allocated at once: on a full
+    disk this must fail here, not as a bus error when a page is written).
+    """
+
+    def __init__(self, path: Path, slots: int) -> None:
+        size = slots * _SLOT
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(fd, 0, size)
+                self._map = mmap.mmap(fd, size)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise DestinationError(f"{path}: {error.strerror}") from error
+        self._free = list(range(slots - 1, -1, -1))
+
+    @property
+    def vacant(self) -> int:
+        """How many more batches can be opened."""
+        return len(self._free)
+
+    def open(self, seq: int, count: int) -> Slot:
+        """A slot for batch ``seq``; IndexError when there is none vacant."""
+        number = self._free.pop()
+        view = memoryview(self._map)[number * _SLOT : (number + 1) * _SLOT]
+        return Slot(number, view, seq, count)
+
+    def close(self, slot: Slot) -> None:
+        """Give ``slot`` back."""
+        slot.free()
+        self._free.append(slot.number)
+
+
+def read(path: Path) -> Iterator[tuple[int, Marks]]:
+    """The open batches in a dead worker's ledger: number and a copy of the marks.
+
+    Nothing where the file does not exist (the worker died before it made it).
+    Raises JournalError when the file is not a ledger.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}") from error
+    for start in range(0, len(content) - _SLOT + 1, _SLOT):
+        slot = memoryview(bytearray(content[start : start + _SLOT]))
+        owner, count = slot[:_HEADER].cast("Q")
+        if not owner:
+            continue
+        if count > BATCH_ITEMS:
+            raise JournalError(f"{path}: not a ledger of this version; --restart begins anew")
+        yield owner - 1, Marks(count, slot[_HEADER:])

@@ -1,0 +1,97 @@
+"""``downloader.download(config)``: a run, from any program.
+
+A program that is patched, has threads, or has imported ssl cannot fork safely. So the supervisor runs
+in a fresh process, which is told the Config over its standard input (never argv: it may hold secrets)
+and answers with the Report. When the program dies, the pipe closes and the run drains.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from downloader import errors
+from downloader.config import Config
+from downloader.errors import BootError, ConfigError, DownloaderError
+from downloader.model import Report
+
+__all__ = ["Answer", "download", "serve_download"]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the fresh process says: a report, or the error that kept it from beginning."""
+
+    report: Report | None = None
+    error: str = ""
+    message: str = ""
+
+
+def download(config: Config) -> Report:
+    """Run ``config`` in a fresh process and wait for its report.
+
+    Safe from threads, from gevent, patched or not (waiting is cooperative where ``subprocess`` is
+    patched). A run that ended early is a Report with ``complete`` false and its ``exit_code``.
+    Raises ConfigError (also for the source ``-``: standard input belongs to the caller), InUse,
+    DestinationError, JournalError, BootError.
+    """
+    if config.source == "-":
+        raise ConfigError("standard input cannot be the source of download(); give a file")
+    environment = dict(os.environ)
+    ours = str(Path(__file__).resolve().parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        path for path in (ours, environment.get("PYTHONPATH", "")) if path
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from downloader.library import serve_download; serve_download()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        try:
+            message = msgspec.json.encode(config)
+            process.stdin.write(len(message).to_bytes(4, "big") + message)
+            process.stdin.flush()
+            text = process.stdout.read()
+        except BaseException:
+            # Ctrl-C, a killed greenlet, a timeout: closing the pipe makes the run drain.
+            process.stdin.close()
+            process.wait()
+            raise
+        process.stdin.close()
+        status = process.wait()
+    try:
+        answer = msgspec.json.decode(text, type=Answer)
+    except msgspec.DecodeError:
+        raise BootError(f"the run's own process ended with status {status} and no report") from None
+    if answer.report is not None:
+        return answer.report
+    kind = getattr(errors, answer.error, DownloaderError)
+    raise kind(answer.message)
+
+
+def serve_download() -> None:
+    """The fresh process: Config in, Answer out."""
+    from downloader.run import run_job
+
+    size = int.from_bytes(sys.stdin.buffer.read(4), "big")
+    config = msgspec.json.decode(sys.stdin.buffer.read(size), type=Config)
+    try:
+        answer = Answer(run_job(config, ended=_closed))
+    except DownloaderError as error:
+        answer = Answer(error=type(error).__name__, message=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    sys.stdout.buffer.flush()
+
+
+def _closed() -> bool:
+    """Whether the caller's end of standard input is closed; nothing more is ever sent on it."""
+    import select
+
+    return bool(select.select([0], [], [], 0)[0])

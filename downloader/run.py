@@ -1,0 +1,88 @@
+"""One job from its Config to its Report, in this process: it becomes the supervisor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from time import monotonic
+
+from downloader import report as reports
+from downloader.config import Config
+from downloader.destination import Destination
+from downloader.errors import DestinationError, UnsafeProcess
+from downloader.model import Report
+from downloader.progress import Progress
+from downloader.supervisor import Supervisor
+
+__all__ = ["run_job"]
+
+
+def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Report:
+    """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
+
+    Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where
+    the run could not begin, UnsafeProcess where this process must not fork (threads, gevent).
+    ``ended`` is asked now and then whether who wanted the result is gone.
+    """
+    _check_process()
+    began = monotonic()
+    destination = Destination(config)
+    try:
+        progress = Progress(config)
+        progress.begin(destination.listed_before, destination.before)
+        supervisor = Supervisor(config, destination, progress, abandoned=ended)
+        try:
+            run = supervisor.run()
+        finally:
+            progress.end()
+        for detail in run.details:
+            progress.log("debug", detail)
+        report = reports.make(config, destination, run, monotonic() - began)
+        return _write(config, destination, report, progress)
+    finally:
+        destination.close()
+
+
+def _write(config: Config, destination: Destination, report: Report, progress: Progress) -> Report:
+    import msgspec
+
+    try:
+        if config.failures:
+            reports.write_failures(destination.journal.failures(), config.failures)
+        if config.report:
+            reports.write_json(report, config.report)
+    except DestinationError as error:
+        # The job is done; only its description could not be written. Say so, and not with 0.
+        progress.log("error", str(error))
+        return msgspec.structs.replace(
+            report,
+            exit_code=report.exit_code or error.exit_code,
+            stopped_by=report.stopped_by or str(error),
+        )
+    return report
+
+
+def _check_process() -> None:
+    """The supervisor forks: it must have one thread and no hub."""
+    import threading
+
+    if "gevent" in sys.modules or "ssl" in sys.modules:
+        module = "gevent" if "gevent" in sys.modules else "ssl"
+        raise UnsafeProcess(
+            f"{module} is imported in this process, which is to fork workers; "
+            "call downloader.download(), which starts a fresh one"
+        )
+    threads = _threads() or threading.active_count()
+    if threads > 1:
+        raise UnsafeProcess(
+            f"this process has {threads} threads and cannot fork safely; "
+            "call downloader.download(), which starts a fresh one"
+        )
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0

@@ -1,0 +1,279 @@
+"""One file for each item, in a directory.
+
+Publishing: the bytes go into a file without a name (``O_TMPFILE``) in the target's own directory;
+when they are complete, ``linkat`` gives it its name. That refuses to replace, so that a second item
+of one name is noticed for nothing, and a crash leaves nothing behind. Where the file system has no
+``O_TMPFILE``, a temporary name beside the target (``.downloader-BATCH-ITEM``: the next owner of the
+item takes the same one, so nothing is left over) and ``link`` and ``unlink`` do the same.
+Measured on ext4 and tmpfs: no slower than a temporary name and ``rename`` (benchmarks/README.md).
+
+Directories below the destination are opened one segment at a time without following symbolic links,
+and files are made relative to the descriptor: nothing is written outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+
+from downloader.core.naming import SafeName, hashed
+from downloader.errors import DestinationError, FetchError
+
+__all__ = ["FilesSink", "FilesWriter", "file_matches", "place"]
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_HELD_DIRECTORIES = 256
+_BLOCK = 1 << 20
+_TMPFILE = getattr(os, "O_TMPFILE", 0)
+
+# What says something about this one name, not about the destination.
+_NAME_ERRORS = {
+    errno.ENAMETOOLONG: "bad-name",
+    errno.EINVAL: "bad-name",
+    errno.EILSEQ: "bad-name",
+    errno.ENOTDIR: "bad-name",
+    errno.EISDIR: "bad-name",
+    errno.ELOOP: "bad-name",
+}
+_ADVICE = {
+    errno.ENOSPC: "no space left; free some, then run the same command again",
+    errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
+    errno.EROFS: "the file system is read-only",
+    errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
+    errno.ENFILE: "the machine has too many open files; lower --connections",
+    errno.ENOENT: "the destination was removed",
+}
+
+
+def place(name: str, layout: str) -> str:
+    """The path of ``name`` under the destination."""
+    return hashed(SafeName(name)) if layout == "hashed" else name
+
+
+def _failed(error: OSError, name: str) -> Exception:
+    code = _NAME_ERRORS.get(error.errno or 0)
+    if code is not None:
+        return FetchError(code, f"{name}: {error.strerror}")
+    advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+    return DestinationError(f"cannot store {name}: {advice}")
+
+
+def _crc_of(fd: int) -> int:
+    crc = 0
+    while chunk := os.read(fd, _BLOCK):
+        crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
+    """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(fd)
+        return stat.S_ISREG(found.st_mode) and found.st_size == size and _crc_of(fd) == crc
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+class FilesWriter:
+    """A file that has no final name yet."""
+
+    __slots__ = ("_directory", "_fd", "_leaf", "_replace", "_sink", "_temporary", "crc", "size")
+
+    def __init__(self, sink: FilesSink, directory: int, leaf: str, temporary: str, replace: bool) -> None:
+        self._sink = sink
+        self._directory = directory
+        self._leaf = leaf
+        self._temporary = temporary
+        self._replace = replace
+        self._fd, self._temporary = sink.make_unnamed(directory, temporary)
+        self.size = 0
+        self.crc = 0
+
+    def write(self, chunk: bytes) -> None:
+        """Append ``chunk``, whatever portions the system takes it in."""
+        try:
+            written = os.write(self._fd, chunk)
+            while written < len(chunk):
+                written += os.write(self._fd, memoryview(chunk)[written:])
+        except OSError as error:
+            raise _failed(error, self._leaf) from error
+        self.size += len(chunk)
+        self.crc = zlib.crc32(chunk, self.crc)
+
+    def publish(self) -> bool:
+        """See ``Writer``."""
+        try:
+            try:
+                self._link(self._leaf)
+            except FileExistsError:
+                return self._meet()
+            return True
+        except OSError as error:
+            raise _failed(error, self._leaf) from error
+        finally:
+            self.abort()
+
+    def _link(self, leaf: str) -> None:
+        source = self._temporary or f"/proc/self/fd/{self._fd}"
+        os.link(
+            source,
+            leaf,
+            src_dir_fd=self._directory,
+            dst_dir_fd=self._directory,
+            follow_symlinks=not self._temporary,
+        )
+
+    def _meet(self) -> bool:
+        """The name is taken. By the same bytes: fine. By what was there before the job, or is known
+        to be damaged: replace it. By another item: refuse."""
+        found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            raise FetchError("bad-name", f"{self._leaf}: a directory of this name is there")
+        if file_matches(self._leaf, self._directory, self.size, self.crc):
+            return False
+        if not self._replace and found.st_ctime_ns >= self._sink.foreign_before_ns:
+            raise FetchError(
+                "name-taken",
+                f"{self._leaf}: another file of this job, with other bytes, has this name",
+            )
+        spare = f"{self._sink.spare_prefix}{self._fd}"
+        self._link(spare)
+        os.rename(spare, self._leaf, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        return True
+
+    def abort(self) -> None:
+        """Close, and remove the temporary name if it has one."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+        if self._temporary:
+            # Gone with its directory? What that means, the next write will say.
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._directory)
+        self._sink.unpin(self._directory)
+
+
+class FilesSink:
+    """See ``Sink``. Raises DestinationError when ``root`` cannot be opened."""
+
+    def __init__(self, root: Path, layout: str, foreign_before_ns: int) -> None:
+        self.foreign_before_ns = foreign_before_ns
+        self.spare_prefix = f".downloader-spare-{os.getpid()}-"
+        self._layout = layout
+        try:
+            self._root = os.open(root, _DIRECTORY)
+        except OSError as error:
+            raise DestinationError(f"{root}: {error.strerror}") from error
+        self._unnamed = bool(_TMPFILE)
+        # Descriptors of directories: the least recently used is closed, unless a writer uses it.
+        self._held: OrderedDict[str, int] = OrderedDict()
+        self._pins: dict[int, int] = {}
+        self._retired: set[int] = set()
+
+    def open(self, name: str, seq: int, index: int, *, replace: bool = False) -> FilesWriter:
+        """See ``Sink``."""
+        try:
+            directory, leaf = self._locate(name)
+            self._pins[directory] = self._pins.get(directory, 0) + 1
+            try:
+                return FilesWriter(self, directory, leaf, f".downloader-{seq}-{index}", replace)
+            except OSError:
+                self.unpin(directory)
+                raise
+        except OSError as error:
+            raise _failed(error, name) from error
+
+    def verify(self, name: str, size: int, crc: int) -> bool:
+        """See ``Sink``."""
+        try:
+            directory, leaf = self._locate(name)
+        except (OSError, FetchError):
+            return False
+        return file_matches(leaf, directory, size, crc)
+
+    def close(self) -> None:
+        """See ``Sink``."""
+        for fd in (self._root, *self._held.values(), *self._retired):
+            os.close(fd)
+        self._held.clear()
+        self._retired.clear()
+
+    def make_unnamed(self, directory: int, temporary: str) -> tuple[int, str]:
+        """A new file without a name, or with ``temporary``; the descriptor and the name it has."""
+        if self._unnamed:
+            try:
+                return os.open(".", os.O_WRONLY | _TMPFILE | os.O_CLOEXEC, 0o666, dir_fd=directory), ""
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+                    raise
+                self._unnamed = False
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(temporary, flags, 0o666, dir_fd=directory), temporary
+
+    def unpin(self, directory: int) -> None:
+        """A writer has let go of ``directory``."""
+        left = self._pins[directory] - 1
+        if left:
+            self._pins[directory] = left
+            return
+        del self._pins[directory]
+        if directory in self._retired:
+            self._retired.discard(directory)
+            os.close(directory)
+
+    def _locate(self, name: str) -> tuple[int, str]:
+        path = place(name, self._layout)
+        parent, _, leaf = path.rpartition("/")
+        if not parent:
+            return self._root, leaf
+        held = self._held.get(parent)
+        if held is None:
+            held = self._descend(parent)
+            self._held[parent] = held
+            if len(self._held) > _HELD_DIRECTORIES:
+                _, oldest = self._held.popitem(last=False)
+                if oldest in self._pins:
+                    self._retired.add(oldest)
+                else:
+                    os.close(oldest)
+        else:
+            self._held.move_to_end(parent)
+        return held, leaf
+
+    def _descend(self, parent: str) -> int:
+        at = self._root
+        try:
+            for segment in parent.split("/"):
+                try:
+                    below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                except FileNotFoundError:
+                    # It exists when another worker was faster.
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(segment, dir_fd=at)
+                    below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                except (NotADirectoryError, OSError) as error:
+                    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                        raise FetchError(
+                            "bad-name", f"{parent}: {segment} is there and not a directory"
+                        ) from error
+                    raise
+                if at != self._root:
+                    os.close(at)
+                at = below
+        except BaseException:
+            if at != self._root:
+                os.close(at)
+            raise
+        return at

@@ -1,0 +1,335 @@
+"""SafeName: reversible, injective, and harmless whatever the server calls its files."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from downloader.core.naming import (
+    BadName,
+    SafeName,
+    escape,
+    escape_all,
+    hashed,
+    mirror_path,
+    quote_name,
+    shown,
+    unescape,
+    url_name,
+    url_path,
+)
+
+# Every kind of trouble, often: what `st.text()` alone would rarely hit.
+NASTY = st.sampled_from(list("./\\%\0\x1b\n\r~-?:& aZ2eEfF\x7f\x85\u2028\u202e\ud800\udc80é😀"))
+TEXT = st.text(NASTY | st.characters(exclude_categories=()), max_size=60) | st.sampled_from(
+    [".downloader", ".downloader/journal", ".DOWNLOADER", "..", ".", "...", "%2E", "%", "%00"]
+)
+BYTES = st.binary(max_size=80) | TEXT.map(lambda text: text.encode("utf-8", "surrogatepass"))
+NAMES = TEXT | BYTES
+
+
+def as_bytes(raw: str | bytes) -> bytes:
+    return raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
+
+
+def assert_safe(name: str) -> None:
+    assert name not in ("", ".", "..")
+    assert "/" not in name
+    assert "\\" not in name
+    assert not name.startswith(".downloader")
+    assert len(name.encode()) <= 255  # strict: no surrogate is left
+    assert not any(unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") for char in name)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        # HOSTILE.md, Names
+        ("..", "%2E."),
+        (".", "%2E"),
+        ("a/../../b", "a%2F..%2F..%2Fb"),
+        ("/etc/passwd", "%2Fetc%2Fpasswd"),
+        ("a\0b", "a%00b"),
+        ("\ud800", "%ED%A0%80"),
+        ("\udcff", "%ED%B3%BF"),
+        ("a\nb", "a%0Ab"),
+        ("\x1b[31mred", "%1B[31mred"),
+        ("a/b", "a%2Fb"),
+        ("%2e%2e%2f", "%252e%252e%252f"),
+        ("-rf", "-rf"),
+        ("CON", "CON"),
+        ("nul.txt", "nul.txt"),
+        ("e\u0301", "e\u0301"),
+        ("\u00e9", "\u00e9"),
+        # the rest of the contract
+        ("%", "%25"),
+        ("..\\..\\x", "..%5C..%5Cx"),
+        (".downloader", "%2Edownloader"),
+        (".downloader.tmp", "%2Edownloader.tmp"),
+        (".bashrc", ".bashrc"),
+        ("...", "..."),
+        ("a b?c:d*", "a b?c:d*"),
+        ("\x7f\x85", "%7F%C2%85"),
+        ("\u2028\u2029", "%E2%80%A8%E2%80%A9"),
+        ("exe\u202egpj", "exe%E2%80%AEgpj"),
+        ("\ufeffa", "%EF%BB%BFa"),
+        (b"\xff\xfe", "%FF%FE"),
+        (b"caf\xc3\xa9", "café"),
+        (b"\xed\xa0\x80", "%ED%A0%80"),
+        (b"plain.txt", "plain.txt"),
+    ],
+)
+def test_escape(raw: str | bytes, name: str) -> None:
+    assert escape(raw) == name
+    assert unescape(escape(raw)) == as_bytes(raw)
+    assert_safe(name)
+
+
+@pytest.mark.parametrize("raw", ["a" * 255, "é" * 127, "😀" * 63, "%" * 85, b"\xff" * 85])
+def test_as_long_as_a_name_can_be(raw: str | bytes) -> None:
+    assert unescape(escape(raw)) == as_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["", b"", "a" * 256, "a" * 4096, b"a" * 256, "é" * 128, "%" * 86, "/" * 200, b"\xff" * 86],
+)
+def test_bad_name(raw: str | bytes) -> None:
+    with pytest.raises(BadName):
+        escape(raw)
+
+
+def test_the_message_of_a_bad_name_is_short_and_harmless() -> None:
+    for raw in ("\x1b[2J\n" * 100, b"\x1b\xff" * 500, "\ud800" * 300):
+        with pytest.raises(BadName) as info:
+            escape(raw)
+        message = str(info.value)
+        assert message.isprintable()
+        assert len(message) < 220
+        message.encode()
+
+
+def test_two_that_differ_stay_two() -> None:
+    family = ["a", "A", "a/b", "a%2Fb", "a%252Fb", "\u00e9", "e\u0301", b"\xe9", "%E9", ".", "%2E"]
+    assert len({escape(raw) for raw in family}) == len(family)
+
+
+@given(NAMES)
+def test_reversible_and_safe(raw: str | bytes) -> None:
+    try:
+        name = escape(raw)
+    except BadName:
+        assert not raw or len(as_bytes(raw)) > 85
+        return
+    assert_safe(name)
+    assert unescape(name) == as_bytes(raw)
+    assert escape(as_bytes(raw)) == name
+
+
+@given(NAMES, NAMES)
+def test_injective(one: str | bytes, other: str | bytes) -> None:
+    try:
+        same = escape(one) == escape(other)
+    except BadName:
+        return
+    assert same == (as_bytes(one) == as_bytes(other))
+
+
+def test_every_character_that_unicode_calls_a_control_is_escaped() -> None:
+    # Of this Python's Unicode; the table may know newer ones, and these only.
+    newer = set(map(chr, range(0x13430, 0x13440)))
+    for code in range(0x110000):
+        char = chr(code)
+        control = unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")
+        if control or char in "%/\\":
+            assert escape("x" + char).startswith("x%"), hex(code)
+        elif char not in newer:
+            assert escape("x" + char) == "x" + char, hex(code)
+
+
+@given(st.lists(TEXT | st.sampled_from(["a", "b.txt", "-x"]), max_size=8))
+def test_escape_all_is_escape_for_each_or_none(names: list[str]) -> None:
+    fast = escape_all(names)
+    if fast is not None:
+        assert fast is names
+        assert [escape(name) for name in names] == names
+    else:
+        plain = [
+            name.isascii() and name.isprintable() and name[:1] != "." and len(name) in range(1, 256)
+            for name in names
+        ]
+        assert not all(plain) or any(char in name for name in names for char in "%/\\")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "a/b", "/", "a/", "/a", ".", "..", ".x", "%", "é", "a\nb", "a" * 256, "\\", "\ud800"],
+)
+def test_escape_all_is_not_fooled(bad: str) -> None:
+    for names in ([bad], [bad, "a"], ["a", bad], ["a", bad, "a"]):
+        assert escape_all(names) is None
+    assert escape_all(["a"] * 3) == ["a"] * 3
+    assert escape_all(["a" * 255, "b.c"]) is not None
+    assert escape_all([]) == []
+
+
+def test_hashed() -> None:
+    digest = hashlib.blake2b("größe".encode(), digest_size=2).hexdigest()
+    assert hashed(escape("größe")) == f"{digest[:2]}/{digest[2:]}/größe"
+
+
+@pytest.mark.parametrize(
+    ("segments", "path"),
+    [
+        (["a", "b"], "a/b"),
+        (["a", "", "b"], "a/%/b"),
+        (["", "etc", "passwd"], "%/etc/passwd"),
+        (["..", "..", "x"], "%2E./%2E./x"),
+        (["a/b"], "a%2Fb"),
+        (["%"], "%25"),
+        ([b"\xff", "."], "%FF/%2E"),
+        ([".downloader", "journal"], "%2Edownloader/journal"),
+    ],
+)
+def test_mirror_path(segments: list[str | bytes], path: str) -> None:
+    assert mirror_path(segments) == path
+    back = [unescape(SafeName(segment)) for segment in path.split("/")]
+    assert back == [as_bytes(segment) for segment in segments]
+
+
+@given(st.lists(TEXT | BYTES, min_size=1, max_size=6))
+def test_mirror_path_is_reversible_and_stays_inside(segments: list[str | bytes]) -> None:
+    try:
+        path = mirror_path(segments)
+    except BadName:
+        return
+    parts = path.split("/")
+    for part in parts:
+        assert_safe(part)
+    assert [unescape(SafeName(part)) for part in parts] == list(map(as_bytes, segments))
+
+
+def test_mirror_path_has_a_limit() -> None:
+    assert mirror_path(["a" * 255] * 16)
+    with pytest.raises(BadName):
+        mirror_path(["a" * 255] * 17)
+    with pytest.raises(BadName):
+        mirror_path([])
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "path"),
+    [
+        ("http://h/a/b.txt", "b.txt", "h/a/b.txt"),
+        ("http://h", "index.html", "h/index.html"),
+        ("http://h/a/", "index.html", "h/a/index.html"),
+        ("HTTPS://User:Pw@Host.Example:443/x", "x", "host.example/x"),
+        ("https://h:80/x", "x", "h:80/x"),
+        ("http://h:080/x", "x", "h/x"),
+        ("http://h:/x", "x", "h/x"),
+        ("http://h:8080/x#frag?no", "x", "h:8080/x"),
+        ("http://[::1]:8080/x", "x", "[::1]:8080/x"),
+        ("http://[::1]/x", "x", "[::1]/x"),
+        ("http://h/caf%C3%A9%20x", "café x", "h/café x"),
+        ("http://h/a%2Fb", "a%2Fb", "h/a%2Fb"),
+        ("http://h/%2e%2e%2f", "..%2F", "h/..%2F"),
+        ("http://h/%2e%2e", "%2E.", "h/%2E."),
+        ("http://h/../../etc/passwd", "passwd", "h/%2E./%2E./etc/passwd"),
+        ("http://h//a", "a", "h/%/a"),
+        ("http://h/%00", "%00", "h/%00"),
+        ("http://h/%zz%", "%25zz%25", "h/%25zz%25"),
+        ("http://h/x?b=2&a=1", "x?b=2&a=1", "h/x?b=2&a=1"),
+        ("http://h/?q=a/b", "index.html?q=a%2Fb", "h/index.html?q=a%2Fb"),
+        ("http://h/x?", "x", "h/x"),
+        ("http://h/x?token=abc", "x", "h/x"),
+        ("http://h/x?a=1&to%6Ben=abc&X-Amz-Signature=ff", "x?a=1", "h/x?a=1"),
+        ("http://../x", "x", "%2E./x"),
+        ("http://.downloader/journal", "journal", "%2Edownloader/journal"),
+        ("http://h/\ud800", "%ED%A0%80", "h/%ED%A0%80"),
+    ],
+)
+def test_url(url: str, name: str, path: str) -> None:
+    assert url_name(url) == name
+    assert url_path(url) == path
+
+
+@pytest.mark.parametrize("url", ["", "x", "/a/b", "h/x", "http:/x", "http:///x", "mailto:a@b"])
+def test_url_that_gives_no_name(url: str) -> None:
+    with pytest.raises(BadName):
+        url_path(url)
+
+
+@given(TEXT.map(lambda text: "http://" + text) | TEXT)
+def test_no_url_leads_outside(url: str) -> None:
+    try:
+        path, name = url_path(url), url_name(url)
+    except BadName:
+        return
+    assert_safe(name)
+    for part in path.split("/"):
+        assert_safe(part)
+
+
+@pytest.mark.parametrize(
+    ("raw", "quoted"),
+    [
+        ("plain-1_2.3~", "plain-1_2.3~"),
+        ("a b", "a%20b"),
+        ("a/b", "a%2Fb"),
+        ("50%", "50%25"),
+        ("?&=+#", "%3F%26%3D%2B%23"),
+        ("é", "%C3%A9"),
+        (b"\xff", "%FF"),
+        ("..", "%2E%2E"),
+        (".", "%2E"),
+        ("...", "..."),
+        (".downloader", ".downloader"),
+    ],
+)
+def test_quote_name(raw: str | bytes, quoted: str) -> None:
+    assert quote_name(escape(raw)) == quoted
+
+
+@given(NAMES)
+def test_the_server_gets_its_own_name_back(raw: str | bytes) -> None:
+    from urllib.parse import unquote_to_bytes
+
+    try:
+        quoted = quote_name(escape(raw))
+    except BadName:
+        return
+    assert unquote_to_bytes(quoted) == as_bytes(raw)
+    assert quoted.isascii()
+    assert not set(quoted) & set("/?#\\ ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("a\nb\x1b[0m", "a\\nb\\x1b[0m"),
+        ("\ud800\u202e", "\\ud800\\u202e"),
+        ("x" * 120, "x" * 120),
+        ("x" * 121, "x" * 119 + "…"),
+        ("\n" * 60, "\\n" * 60),
+        ("\n" * 61, "\\n" * 59 + "…"),
+        ("x" * 118 + "\n", "x" * 118 + "\\n"),
+        ("x" * 119 + "\n", "x" * 119 + "…"),
+        ("x" * 120 + "\n", "x" * 119 + "…"),
+        ("é" * 3, "ééé"),
+    ],
+)
+def test_shown(text: str, expected: str) -> None:
+    assert shown(text) == expected
+
+
+@given(st.text(NASTY | st.characters(exclude_categories=()), max_size=300))
+def test_shown_is_one_harmless_line(text: str) -> None:
+    out = shown(text)
+    assert len(out) <= 120
+    out.encode()
+    assert not any(unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") for char in out)

@@ -1,0 +1,215 @@
+"""No secret comes through, whatever it is wrapped in; and what is harmless stays readable."""
+
+from __future__ import annotations
+
+import json
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from downloader.core.redact import is_secret_param, redact, redact_url
+
+SECRET = "hunter2Zq"
+URLISH = st.text(
+    st.sampled_from(list(":/?#[]@&=;%. \t\n'\"<>)(a1\\*,-_")) | st.characters(max_codepoint=0x2FF)
+)
+# No character of it occurs in what the tests put around it; so a leak cannot hide.
+ALIEN = st.text(st.sampled_from("ΑΒΓΔΕΖΗΘ"), min_size=3, max_size=12)
+WORDS = """
+token access_token id_token key apikey api_key secret password passwd pwd auth authorization
+credential sig signature code session sid jwt X-Amz-Signature X-Amz-Credential X-Amz-Security-Token
+X-Goog-Signature AWSAccessKeyId GoogleAccessId TOKEN Sig signed_by client_secret refresh_token
+passwort x-api-key to%6ben to%256ben user[password] key[0] a[code] %20token
+"""
+SECRET_NAMES = st.sampled_from(WORDS.split())
+
+
+@pytest.mark.parametrize("name", WORDS.split())
+def test_secret_names(name: str) -> None:
+    assert is_secret_param(name)
+    for separator in "?&;#":
+        assert redact_url(f"http://h/a{separator}{name}=abc") == f"http://h/a{separator}{name}=***"
+        assert redact(f"url: /a{separator}{name}=abc x") == f"url: /a{separator}{name}=*** x"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "sv", "se", "sp", "sr", "a", "q", "keyword", "author", "next-marker", "design"]
+)
+def test_other_names(name: str) -> None:
+    assert not is_secret_param(name)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://u:p@h/x", "http://***@h/x"),
+        ("http://token@h:8080/x?a=1", "http://***@h:8080/x?a=1"),
+        ("http://u:p@w@h/x", "http://***@h/x"),
+        ("http://h/x?token=abc&a=1", "http://h/x?token=***&a=1"),
+        ("http://h/x?a=1&sig=a;b=c&d=e", "http://h/x?a=1&sig=***&d=e"),
+        ("http://h/x?a=1;TOKEN=abc", "http://h/x?a=1;TOKEN=***"),
+        ("http://h/#access_token=abc&x=1", "http://h/#access_token=***&x=1"),
+        ("http://h/#/r?token=abc", "http://h/#/r?token=***"),
+        ("http://h/x?password=a&b", "http://h/x?password=***"),
+        ("http://h/x;jsessionid=abc", "http://h/x;jsessionid=***"),
+        ("http://h/?sv=1&se=2&sp=r&sr=b&sig=ab%3D", "http://h/?sv=1&se=2&sp=r&sr=b&sig=***"),
+        ("http://h/?u=http%3A%2F%2Fa%3Ab%40c%2F", "http://h/?u=***"),
+        ("http://h/?u=http%3A%2F%2Fc%2F%3Ftoken%3Dabc", "http://h/?u=***"),
+        ("/get/x?token=abc", "/get/x?token=***"),
+        ("//u:p@h/x", "//***@h/x"),
+        ("u:p@h/x", "***@h/x"),
+        # malformed: a password with a raw `/`, `?`, `#`, or an encoded `@`
+        ("http://user:pa/ss@h/x", "http://***@h/x"),
+        ("http://user:pa?ss@h/x", "http://***@h/x"),
+        ("http://user:#pass@h/x", "http://***@h/x"),
+        ("http://user:pass%40h/x", "http://***/x"),
+        ("http:/u:p@h", "http:/***@h"),
+        ("http:///u:p@h", "http:///***@h"),
+        ("http://u:p\\@h/", "http://***@h/"),
+    ],
+)
+def test_redact_url(url: str, expected: str) -> None:
+    assert redact_url(url) == expected
+    assert redact_url(expected) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h",
+        "https://h.example:8443/a/b.txt?x=1&y=%20z#frag",
+        "http://[::1]:8080/a",
+        "http://bücher.example/ü",
+        "https://medium.com/@user/a",
+        "http://h:80/img@2x.png?mail=a@b.example",
+        "/list?next-marker=abc%26d",
+        "http://h:80:",
+        "",
+        "http://",
+    ],
+)
+def test_harmless_urls_stay(url: str) -> None:
+    assert redact_url(url) == url
+    assert redact(f"see {url} there") == f"see {url} there"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # as requests and urllib3 print them
+        (
+            "HTTPConnectionPool(host='h', port=80): Max retries exceeded with url: "
+            "/get/x?token=abc (Caused by ResponseError('too many 500 error responses'))",
+            "HTTPConnectionPool(host='h', port=80): Max retries exceeded with url: "
+            "/get/x?token=*** (Caused by ResponseError('too many 500 error responses'))",
+        ),
+        (
+            "403 Client Error: Forbidden for url: https://u:p@h/x?sig=abc",
+            "403 Client Error: Forbidden for url: https://***@h/x?sig=***",
+        ),
+        ("url: /a?sig=abc", "url: /a?sig=***"),
+        ("Invalid URL 'http://u:p@/x': No host supplied", "Invalid URL 'http://***@/x': No host "),
+        ("Authorization: Basic dTpw\nHost: h", "Authorization: ***\nHost: h"),
+        ("Proxy-Authorization: Digest a=b, c=d", "Proxy-Authorization: ***"),
+        ("Cookie: a=b; c=d", "Cookie: ***"),
+        ("set-cookie: a=b; Path=/", "set-cookie: ***"),
+        ("X-Api-Key: abc", "X-Api-Key: ***"),
+        (
+            "{'Authorization': 'Bearer abc', 'Host': 'h'}",
+            "{'Authorization': '***', 'Host': 'h'}",
+        ),
+        ("(b'Cookie', b'a=b')", "(b'Cookie', b'***')"),
+        ('{"access_token": "a b", "n": 1}', '{"access_token": "***", "n": 1}'),
+        ("got Bearer abc.def back", "got Bearer *** back"),
+        ("got Basic dTpw back", "got Basic *** back"),
+        ("proxy user:pass@host:3128 failed", "proxy ***@host:3128 failed"),
+        ("password='a b c' x", "password=*** x"),
+        ("see token=abc", "see token=***"),
+        ("token=http://u:p@h/", "token=***"),
+        # harmless
+        ("connect to http://h:80: refused", "connect to http://h:80: refused"),
+        ("see (http://h/a?x=1).", "see (http://h/a?x=1)."),
+        ("mail a@b.example, code=404, key=3", "mail a@b.example, code=404, key=3"),
+        ("50% at 12:30", "50% at 12:30"),
+    ],
+)
+def test_redact(text: str, expected: str) -> None:
+    assert redact(text).startswith(expected)
+    for leak in ("abc", "u:p", "dTpw", "pass@", "a=b"):
+        assert leak not in redact(text)
+
+
+def test_literal_secrets() -> None:
+    assert redact("x s3cr3t y s3cr3t-long z", ["s3cr3t", "s3cr3t-long"]) == "x *** y *** z"
+    assert redact("abc is short", ["abc", ""]) == "abc is short"
+    secret = "p@ss/w\"rd'ü\n"
+    for form in (secret, quote(secret, safe=""), repr(secret), json.dumps(secret)):
+        assert redact(f"<{form}>", [secret]).replace("'", "").replace('"', "") == "<***>"
+
+
+@given(ALIEN, SECRET_NAMES, URLISH, URLISH, st.sampled_from("?&;#"))
+def test_no_parameter_leaks(secret: str, name: str, before: str, after: str, separator: str) -> None:
+    before = before.replace("#", "")
+    url = f"http://h.example/a?b=c{separator}{name}={secret}"
+    assert secret not in redact_url(url)
+    assert secret not in redact_url(f"{url}&{after}".replace(" ", ""))
+    assert secret not in redact_url(f"http://h/{before}{separator}{name}={secret}")
+    assert secret not in redact(f"{before} {url} {after}")
+    assert secret not in redact(f"{before} url: /a/b{separator}{name}={secret} ({after}")
+    assert secret not in redact(f"{before} http://h/?next={quote(url, safe='')} {after}")
+
+
+@given(ALIEN, ALIEN, URLISH, URLISH)
+def test_no_userinfo_leaks(user: str, password: str, before: str, after: str) -> None:
+    for info in (f"{user}:{password}", f"{user}:", f":{password}", password):
+        for scheme in ("http", "https", "HTTP", "socks5"):
+            url = f"{scheme}://{info}@h.example/a"
+            for out in (
+                redact_url(url),
+                redact(f"{before} {url} {after}"),
+                redact_url(url + after),
+            ):
+                assert user not in out
+                assert password not in out
+
+
+@given(ALIEN, st.text(st.sampled_from("/?#@:ΑΒΓ%&=;\\[]"), max_size=8))
+def test_no_malformed_userinfo_leaks(secret: str, junk: str) -> None:
+    assert secret not in redact_url(f"http://user:x{junk}{secret}@h.example/a")
+    assert secret not in redact(f"<http://user:x{junk}{secret}@h.example/a>")
+
+
+@given(URLISH, ALIEN)
+def test_literal_secrets_never_leak(text: str, secret: str) -> None:
+    if len(secret) >= 4:
+        assert secret not in redact(f"{text}{secret}{text}", [secret])
+
+
+@given(URLISH)
+def test_never_raises(text: str) -> None:
+    redact_url(text)
+    redact(text, [text])
+    redact("http://" + text)
+    is_secret_param(text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a:", "a@", "token=", "%25", "x-", "http://", "'", "Bearer ", "\\", "token='", "[[=", "=b@"],
+)
+def test_linear(unit: str) -> None:
+    started = time.process_time()
+    redact(unit * 100_000)
+    redact_url(unit * 100_000)
+    assert time.process_time() - started < 5
+
+
+def test_a_huge_message_is_cut_between_words() -> None:
+    out = redact("word " * 20_000 + f"http://u:{SECRET}@h/")
+    assert len(out) < 66_000
+    assert SECRET not in out
+    out = redact("x" * 65_530 + f"http://u:{SECRET}@h/")
+    assert SECRET[:2] not in out
