@@ -140,14 +140,15 @@ def test_injective(one: str | bytes, other: str | bytes) -> None:
 
 
 def test_every_character_that_unicode_calls_a_control_is_escaped() -> None:
-    # Of this Python's Unicode; the table may know newer ones, and these only.
+    # Of this Python's Unicode; the table may know characters that this Python has not heard of, and
+    # the Egyptian format controls that were added late, and these only.
     newer = set(map(chr, range(0x13430, 0x13440)))
     for code in range(0x110000):
         char = chr(code)
         control = unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")
         if control or char in "%/\\":
             assert escape("x" + char).startswith("x%"), hex(code)
-        elif char not in newer:
+        elif char not in newer and unicodedata.category(char) != "Cn":
             assert escape("x" + char) == "x" + char, hex(code)
 
 

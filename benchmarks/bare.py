@@ -1,0 +1,54 @@
+"""The least that does the job: a gevent pool around one requests session, and a write.
+
+What this project's requests lane is measured against: no journal, no limits, no retries, nothing
+checked. ``python benchmarks/bare.py URL DEST FILES`` prints its files a second as JSON.
+"""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import json  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+
+import requests  # noqa: E402
+from gevent.pool import Pool  # noqa: E402
+from requests.adapters import HTTPAdapter  # noqa: E402
+
+CONNECTIONS = 32
+
+
+def main(url: str, destination: str, files: int) -> None:
+    """Fetch the first ``files`` files of the server at ``url`` into ``destination``."""
+    os.makedirs(destination, exist_ok=True)
+    session = requests.Session()
+    session.mount("http://", HTTPAdapter(pool_maxsize=CONNECTIONS))
+    began = time.perf_counter()
+    names: list[str] = []
+    marker = None
+    while len(names) < files:
+        page = session.get(f"{url}/list", params={"next-marker": marker} if marker else None).json()
+        names += page["FileNames"]
+        marker = page.get("NextMarker")
+        if not marker:
+            break
+
+    def fetch(name: str) -> None:
+        response = session.get(f"{url}/get/{name}")
+        response.raise_for_status()
+        with open(os.path.join(destination, name), "wb") as file:
+            file.write(response.content)
+
+    pool = Pool(CONNECTIONS)
+    for name in names[:files]:
+        pool.spawn(fetch, name)
+    pool.join()
+    seconds = time.perf_counter() - began
+    cpu = time.process_time()
+    print(json.dumps({"seconds": seconds, "files_per_second": files / seconds, "cpu_seconds": cpu}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,218 @@
+"""The main job, measured: speed against the bare loop, what the frame around it costs, memory, delays.
+
+Every run is the real command line in processes of its own: the dev server pinned to one core, the
+client to the other. Ratios come from runs that alternate; each correctness is counted, not assumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SCENARIOS", "delays", "https", "memory", "overhead", "speed", "volume"]
+
+BARE = Path(__file__).with_name("bare.py")
+
+
+def _pinned(core: int, *command: str) -> list[str]:
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(cores[core % len(cores)]), *command]
+
+
+@contextlib.contextmanager
+def server(*options: str) -> Iterator[tuple[str, list[str]]]:
+    """The dev server on the first core; its URL, and the options that make a client trust it."""
+    command = _pinned(0, sys.executable, "-m", "downloader", "serve", *options)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().split()[1]
+        trust = ["--cacert", process.stdout.readline().split()[1]] if "--tls" in options else []
+        yield url, trust
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.close()
+        process.wait()
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory in memory where there is one (so that the disk is not what is measured)."""
+    shm = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(dir=shm if os.access(shm, os.W_OK) else None))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def download(url: str, *options: str) -> dict[str, Any]:
+    """One run on the second core; its report. Raises RuntimeError when it is not complete and exact."""
+    command = _pinned(1, sys.executable, "-m", "downloader", url, *options, "--json", "--progress", "none")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}: {done.stderr} {done.stdout}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    if not report["complete"] or report["listed"] != report["stored"]:
+        raise RuntimeError(f"not everything was stored: {report}")
+    return report
+
+
+def wrong_files(directory: Path, files: int, size: int) -> int:
+    """How many of ``files`` are not there, or not what the dev server's recipe says."""
+    wrong = 0
+    for index in range(files):
+        name = f"file-{index:010d}"
+        expected = hashlib.shake_128(f"{name}:0".encode()).digest(size)
+        try:
+            wrong += (directory / name).read_bytes() != expected
+        except FileNotFoundError:
+            wrong += 1
+    return wrong
+
+
+def speed(quick: bool) -> list[dict[str, str]]:
+    """The requests lane against the bare loop: same origin, same core, runs alternating."""
+    files, rounds = (5_000, 3) if quick else (20_000, 5)
+    ours, bare = [], []
+    with server("--files", str(files)) as (url, _), scratch() as where:
+        for turn in range(rounds):
+            command = _pinned(1, sys.executable, str(BARE), url, str(where / f"bare{turn}"), str(files))
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            bare.append(files / json.loads(text)["seconds"])
+            report = download(url, "-o", str(where / f"ours{turn}"), "--workers", "1")
+            ours.append(report["files_per_second"])
+            if wrong := wrong_files(where / f"ours{turn}", files, 100):
+                raise RuntimeError(f"{wrong} files are wrong")
+    ratios = [mine / theirs for mine, theirs in zip(ours, bare, strict=True)]
+    return [
+        {
+            "what": "requests lane, 1 worker, 32 connections, stored",
+            "figure": f"{statistics.median(ours):,.0f} files/s",
+            "beside": f"bare loop {statistics.median(bare):,.0f} files/s",
+            "ratio": f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})",
+        }
+    ]
+
+
+def overhead(quick: bool) -> list[dict[str, str]]:
+    """What supervisor, feeder and journal take of the CPU."""
+    files = 20_000 if quick else 200_000
+    with server("--files", str(files)) as (url, _), scratch() as where:
+        report = download(url, "-o", str(where / "out"), "--workers", "1")
+        wrong = wrong_files(where / "out", files, 100)
+    by_role = report["cpu_by_role"]
+    share = 1 - by_role["workers"] / sum(by_role.values())
+    return [
+        {
+            "what": f"{files:,} files into a directory: contents recomputed and compared",
+            "figure": f"{wrong} wrong",
+            "beside": f"{report['files_per_second']:,.0f} files/s",
+            "ratio": "",
+        },
+        {
+            "what": "CPU of supervisor, feeder and journal",
+            "figure": f"{share:.1%} of all",
+            "beside": f"{sum(by_role.values()) / files * 1e6:,.0f} µs a file in all",
+            "ratio": "",
+        },
+    ]
+
+
+def memory(quick: bool) -> list[dict[str, str]]:
+    """Peak memory must not depend on the number of files."""
+    rows = []
+    counts = (1_000, 10_000, 50_000) if quick else (10_000, 100_000, 1_000_000)
+    for files in counts:
+        with server("--files", str(files)) as (url, _), scratch() as where:
+            report = download(url, "-o", str(where / "out"), "--store", "null", "--workers", "1")
+        peak = report["peak_rss_mb"]
+        rows.append(
+            {
+                "what": f"{files:,} files to null: peak memory",
+                "figure": f"supervisor {peak['supervisor']:.1f} MB, worker {peak['worker']:.1f} MB",
+                "beside": f"{report['stored']:,} stored, {report['files_per_second']:,.0f} files/s",
+                "ratio": "",
+            }
+        )
+    return rows
+
+
+def volume(quick: bool) -> list[dict[str, str]]:
+    """A list of many lines is read in constant memory."""
+    rows = []
+    for lines in (20_000, 200_000) if quick else (100_000, 5_000_000):
+        with scratch() as where:
+            path = where / "list.txt"
+            with open(path, "w") as file:
+                file.writelines(f"http://127.0.0.1:9/get/file-{i:010d}\n" for i in range(lines))
+            command = [sys.executable, "-m", "downloader", str(path), "--dry-run", "--json"]
+            timed = ["/usr/bin/env", "time", "-f", "%M %e", *command]
+            done = subprocess.run(timed, capture_output=True, text=True, check=True)
+            listed = json.loads(done.stdout)["listed"]
+            peak, seconds = done.stderr.split()[-2:]
+        rows.append(
+            {
+                "what": f"a list of {lines:,} URLs read (--dry-run)",
+                "figure": f"peak {int(peak) / 1024:.1f} MB",
+                "beside": f"{listed / float(seconds):,.0f} lines/s",
+                "ratio": "",
+            }
+        )
+    return rows
+
+
+def delays(quick: bool) -> list[dict[str, str]]:
+    """A thousand slow answers at once: the wall time is what connections and delays allow."""
+    files, connections = (2_000, 200) if quick else (10_000, 1_000)
+    with server("--files", str(files), "--delay", "0-3s") as (url, _), scratch() as where:
+        report = download(
+            url, "-o", str(where / "out"), "--workers", "1", "--connections", str(connections)
+        )
+    ideal = files / connections * 1.5 + 3
+    return [
+        {
+            "what": f"{files:,} files, each after 0–3 s, {connections:,} connections",
+            "figure": f"{report['seconds']:.1f} s",
+            "beside": f"connections and delays allow {ideal:.1f} s",
+            "ratio": f"{report['seconds'] / ideal:.2f}",
+        }
+    ]
+
+
+def https(quick: bool) -> list[dict[str, str]]:
+    """HTTPS is concurrent: many answers of 0.1 s at once."""
+    files, connections = 1_000, 100
+    with server("--files", str(files), "--delay", "100ms", "--tls") as (url, trust), scratch() as where:
+        report = download(
+            url, "-o", str(where / "out"), "--workers", "1", "--connections", str(connections), *trust
+        )
+    return [
+        {
+            "what": f"HTTPS, {files:,} files, each after 0.1 s, {connections} connections",
+            "figure": f"{report['seconds']:.1f} s",
+            "beside": f"one after another: {files * 0.1:.0f} s",
+            "ratio": f"{files * 0.1 / report['seconds']:.0f} × concurrent",
+        }
+    ]
+
+
+SCENARIOS = {
+    "speed": speed,
+    "overhead": overhead,
+    "memory": memory,
+    "volume": volume,
+    "delays": delays,
+    "https": https,
+}
