@@ -6,17 +6,23 @@ through JSON (``library.download`` sends it to a fresh process).
 
 from __future__ import annotations
 
+import contextlib
+import math
+import netrc
 import os
 import re
+import stat
+from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from downloader.core.limits import LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.errors import ConfigError
-from downloader.forms import source_kind
+from downloader.forms import check_form, source_kind
 
 __all__ = ["Config", "usable_cpus"]
 
@@ -79,6 +85,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _validate(self)
 
+    def __repr__(self) -> str:
+        """Without what may be secret."""
+        return f"Config(source={self.shown_source!r}, output={self.output!r}, …)"
+
     @property
     def kind(self) -> str:
         """The kind of the source: told, or seen from its form."""
@@ -107,15 +117,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if self.auth:
             found.append(self.auth[1])
         for url in (self.source, *self.proxies.values()):
-            password = _password(url)
-            if password:
-                found.append(password)
+            found += _credentials(url)
+        if self.netrc:
+            with contextlib.suppress(OSError, netrc.NetrcParseError):
+                found += [entry[2] for entry in netrc.netrc(self.netrc).hosts.values() if entry[2]]
         return tuple(found)
 
     @property
     def shown_source(self) -> str:
-        """The source without secrets."""
-        return redact_url(self.source) if "://" in self.source else self.source
+        """The source without secrets, as text that can be encoded."""
+        source = redact_url(self.source) if "://" in self.source else self.source
+        return source.encode("utf-8", "backslashreplace").decode()
 
 
 def usable_cpus() -> int:
@@ -126,51 +138,153 @@ def usable_cpus() -> int:
         return os.cpu_count() or 1
 
 
-def _password(url: str) -> str | None:
+def _credentials(url: str) -> list[str]:
+    """The password in ``url``, or a user name that stands alone, which may be a token."""
     try:
-        return urlsplit(url).password
+        parts = urlsplit(url)
     except ValueError:
-        return None
+        return []
+    secret = parts.password or parts.username or ""
+    return [secret, unquote(secret)] if secret else []
+
+
+_RANGES = {
+    "workers": (0, MOST_WORKERS),
+    "connections": (1, MOST_CONNECTIONS),
+    "per_host": (0, MOST_CONNECTIONS),
+    "rate": (0, math.inf),
+    "retries": (0, math.inf),
+    "max_size": (0, math.inf),
+    "limit": (0, math.inf),
+    "redirects": (0, math.inf),
+    "backoff": (0, LONGEST_TIME),
+    "max_retry_after": (0, LONGEST_TIME),
+}
+_TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 
 def _validate(config: Config) -> None:
-    if not config.source:
-        raise ConfigError("SOURCE is missing: a file server's URL, a list of URLs (.txt), or -")
-    if config.kind == "server":
-        _check_server_url(config.source)
+    _check_source(config)
     if not config.output and not config.dry_run:
         raise ConfigError("-o DEST is missing (only --dry-run does without)")
-    for name, least in (
-        ("workers", 0),
-        ("connections", 1),
-        ("per_host", 0),
-        ("rate", 0),
-        ("retries", 0),
-        ("backoff", 0),
-        ("max_retry_after", 0),
-        ("max_size", 0),
-        ("limit", 0),
-        ("redirects", 0),
-    ):
-        if getattr(config, name) < least:
-            raise ConfigError(f"--{name.replace('_', '-')} must be at least {least}")
-    for name in ("connect_timeout", "read_timeout", "deadline", "stall_timeout"):
-        if not getattr(config, name) > 0:
-            raise ConfigError(f"--{name.replace('_', '-')} must be more than 0")
+    for name, (least, most) in _RANGES.items():
+        if not least <= getattr(config, name) <= most:
+            wanted = f"at least {least}" if most == math.inf else f"{least} to {most:,.0f}"
+            raise ConfigError(f"{_option(name)} must be {wanted}")
+    for name in _TIMES:
+        if not 0 < getattr(config, name) <= LONGEST_TIME:
+            raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
+    _check_contradictions(config)
+    for name, value in config.headers:
+        if not _HEADER_NAME.match(name):
+            raise ConfigError("-H: what stands before the colon is not a header's name; -H 'Name: value'")
+        if re.search(r"[\r\n\0]", value):
+            raise ConfigError(f"-H: the value of {name} has a line break or NUL in it")
+        try:
+            value.encode("latin-1")
+        except UnicodeEncodeError:
+            raise ConfigError(f"-H: the value of {name} is not Latin-1, as headers are") from None
+    if re.search(r"[^\x20-\x7e]", config.user_agent):
+        raise ConfigError("--user-agent is not printable ASCII")
+    _check_proxies(config.proxies)
+    for option, path in (("--cacert", config.cacert), ("--cert", config.cert), ("--key", config.key)):
+        if path:
+            _check_pem(option, path)
+    if config.netrc:
+        _check_netrc(config.netrc)
+    for option, path in (("--report", config.report), ("--failures", config.failures)):
+        if path:
+            _check_writable(option, path, config.output)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _check_contradictions(config: Config) -> None:
     if config.restart and config.retry_failed:
         raise ConfigError("--restart forgets what failed; it cannot go with --retry-failed")
     if config.insecure and config.cacert:
         raise ConfigError("--insecure ignores --cacert; give one of the two")
     if config.key and not config.cert:
         raise ConfigError("--key needs --cert")
-    for name, value in config.headers:
-        if not _HEADER_NAME.match(name):
-            raise ConfigError(f"-H: {name!r} is not a header name; write -H 'Name: value'")
-        if re.search(r"[\r\n\0]", value):
-            raise ConfigError(f"-H: the value of {name} has a line break or NUL in it")
-    for path, option in ((config.cacert, "cacert"), (config.cert, "cert"), (config.key, "key")):
-        if path and not os.path.exists(path):
-            raise ConfigError(f"--{option}: {path} does not exist")
+    if config.log_json and config.progress == "bar":
+        raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
+    if config.report and config.report == config.failures:
+        raise ConfigError("--report and --failures are one file; give two")
+    if config.dry_run and (config.report or config.failures or config.retry_failed):
+        raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
+
+
+def _check_source(config: Config) -> None:
+    if not config.source:
+        raise ConfigError("SOURCE is missing: a file server's URL, a list of URLs (.txt), or -")
+    if "\0" in config.source + config.output:
+        raise ConfigError("SOURCE or DEST has a NUL in it")
+    check_form(config.source)
+    if config.kind == "server":
+        _check_server_url(config.source)
+    elif config.kind == "urls" and config.source != "-":
+        _check_list(config.source)
+
+
+def _check_list(path: str) -> None:
+    named = path.encode("utf-8", "backslashreplace").decode()
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ConfigError(f"{named}: {error.strerror}") from None
+    if stat.S_ISDIR(mode):
+        raise ConfigError(f"{named} is a directory, not a list of URLs")
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{named}: Permission denied")
+
+
+def _check_proxies(proxies: dict[str, str]) -> None:
+    for url in proxies.values():
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+            _ = parts.port
+        except ValueError:
+            known = False
+        if not known:
+            raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
+
+
+def _check_pem(option: str, path: str) -> None:
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{option}: {path}: {reason}") from None
+    if b"-----BEGIN " not in content:
+        raise ConfigError(f"{option}: {path} is not in PEM format (-----BEGIN …)")
+
+
+def _check_netrc(path: str) -> None:
+    try:
+        netrc.netrc(path)
+    except netrc.NetrcParseError as error:
+        # Its text has the word that it did not expect: that may be the password.
+        raise ConfigError(f"--netrc: {path}, line {error.lineno}: not in the format of netrc") from None
+    except (OSError, ValueError):
+        raise ConfigError(f"--netrc: {path} cannot be read") from None
+
+
+def _check_writable(option: str, path: str, output: str) -> None:
+    """A report that cannot be written is found before the job, not after it."""
+    parent = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ConfigError(f"{option}: {path} is a directory")
+    if output and parent == os.path.abspath(output) and not os.path.exists(parent):
+        return  # the run makes it
+    if not os.path.isdir(parent):
+        raise ConfigError(f"{option}: the directory {parent} does not exist")
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        raise ConfigError(f"{option}: {path}: Permission denied")
 
 
 def _check_server_url(source: str) -> None:

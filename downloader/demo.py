@@ -73,6 +73,6 @@ def _wrong(root: Path, files: int) -> int:
         expected = b"".join(content.blocks(name.encode(), content.size_of(name.encode(), least, most)))
         try:
             wrong += (root / name).read_bytes() != expected
-        except FileNotFoundError:
+        except OSError:
             wrong += 1
     return wrong

@@ -7,10 +7,12 @@ All that is the tool's own stands under ``DEST/.downloader/``: ``lock``, ``journ
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from downloader.config import Config
@@ -19,7 +21,7 @@ from downloader.errors import ConfigError, DestinationError, InUse
 from downloader.journal import Job, Journal
 from downloader.journal import exists as journal_exists
 from downloader.ledger import read as read_ledger
-from downloader.model import Tally
+from downloader.model import Lease, Tally
 
 __all__ = ["HOME", "Destination", "home_of", "lock"]
 
@@ -68,6 +70,23 @@ class Destination:
         """The ledger of worker ``number``."""
         return self.home / f"ledger-{number}"
 
+    def inherit(self, number: int, held: Mapping[int, Lease]) -> dict[int, tuple[bytes, list[int]]]:
+        """What the ledger of worker ``number``, now dead, says of the batches it held: what is
+        published (packed) and which items were in flight. It goes into the journal.
+
+        Raises JournalError; the ledger then stays where it is, for the next run.
+        """
+        path = self.ledger(number)
+        found = {}
+        for seq, marks in read_ledger(path):
+            if (lease := held.get(seq)) is not None:
+                # It may have died before it had looked at all that was stored already.
+                packed = core_marks.merge(lease.done, marks.packed(), lease.count)
+                found[seq] = (packed, marks.in_flight())
+        self.journal.keep_marks({seq: packed for seq, (packed, _) in found.items()})
+        path.unlink(missing_ok=True)
+        return found
+
     def close(self) -> None:
         """Close the journal and give up the lock."""
         try:
@@ -114,10 +133,7 @@ class Destination:
     def _collect_ledgers(self) -> None:
         """What workers of a run that was killed had published, into the journal."""
         for path in sorted(self.home.glob("ledger-*")):
-            kept = {}
-            for seq, marks in read_ledger(path):
-                kept[seq] = core_marks.merge(self.journal.marks(seq), marks.packed(), marks.count)
-            self.journal.keep_marks(kept)
+            self.journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)})
             path.unlink()
 
 
@@ -143,6 +159,8 @@ def _make(output: Path, home: Path) -> None:
     except PermissionError as error:
         raise ConfigError(f"-o {output}: {error.strerror}; choose a directory you may write to") from None
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise ConfigError(f"-o {output}: {error.strerror}; choose another directory") from None
         raise DestinationError(f"-o {output}: {error.strerror}") from error
 
 

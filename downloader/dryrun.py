@@ -2,90 +2,106 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
+from collections.abc import Callable, Iterator
 from time import monotonic
 
-import click
 import msgspec
 
-from downloader.child import fork
+from downloader.child import Child, fork
 from downloader.config import Config
 from downloader.core.naming import shown
 from downloader.errors import BootError, DownloaderError
 from downloader.model import Batch, Continue, Credit, Ended, Item, Log, Stop
 from downloader.progress import Progress
 
-__all__ = ["dry_run"]
+__all__ = ["Listed", "dry_run"]
 
 _FIRST = 10
+_NOTE_EVERY = 2.0
+_AHEAD = 4
 
 
-def dry_run(config: Config, *, as_json: bool = False) -> int:
-    """Read the source of ``config`` to its end (or --limit); print the count and the first names.
+class Listed(msgspec.Struct):
+    """What the source lists; ``bad``: items that cannot be fetched (a bad line, a bad name)."""
 
-    Raises SourceError's kin with the exit code that a real run would have.
+    version: int
+    source: str
+    listed: int
+    bad: int
+    first: list[str]
+
+
+def dry_run(config: Config, *, as_json: bool, say: Callable[[str], None]) -> Listed:
+    """Read the source of ``config`` to its end (or --limit); say the count and the first names.
+
+    Raises what a real run would end with: SourceError's kin, BootError.
     """
+    progress = Progress(config)
+    found = Listed(1, config.shown_source, 0, 0, [])
+    noted = monotonic()
+    for batch in _batches(config, progress):
+        found.listed += batch.count
+        items = msgspec.msgpack.decode(batch.items, type=list[Item])
+        found.bad += sum(1 for item in items if item.fault)
+        found.first += [item.name for item in items[: _FIRST - len(found.first)]]
+        if config.progress != "none" and monotonic() - noted > _NOTE_EVERY:
+            noted = monotonic()
+            progress.log("warning", f"{found.listed:,} files listed so far")
+    say(msgspec.json.encode(found).decode() if as_json else _as_text(found))
+    return found
 
+
+def _batches(config: Config, progress: Progress) -> Iterator[Batch]:
+    child = _start(config)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.link, selectors.EVENT_READ)
+            child.link.send(Continue(b"", 0, 0))
+            child.link.send(Credit(_AHEAD))
+            is_open = True
+            while is_open:
+                selector.select()
+                messages, is_open = child.link.receive()
+                for message in messages:
+                    if isinstance(message, Batch):
+                        yield message
+                        child.link.send(Credit(1))
+                    elif isinstance(message, Log):
+                        progress.log(message.level, message.text)
+                    elif isinstance(message, Stop):
+                        progress.log("debug", message.detail)
+                        error = DownloaderError(message.text)
+                        error.exit_code = message.exit_code
+                        raise error
+                    elif isinstance(message, Ended):
+                        return
+        raise BootError("the feeder ended without a word")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+        child.link.close()
+
+
+def _start(config: Config) -> Child:
     def main(link: object, ready: object) -> None:
         from downloader import feeder
 
         feeder.run(config, link, ready)  # type: ignore[arg-type]
 
-    child = fork(main, stdin=config.source == "-")
-    selector = selectors.DefaultSelector()
-    selector.register(child.link, selectors.EVENT_READ)
-    progress = Progress(config)
-    child.link.send(Continue(b"", 0, 0))
-    child.link.send(Credit(4))
-    listed, faults = 0, 0
-    first: list[str] = []
-    noted = monotonic()
     try:
-        while True:
-            selector.select()
-            messages, is_open = child.link.receive()
-            for message in messages:
-                if isinstance(message, Batch):
-                    listed += message.count
-                    items = msgspec.msgpack.decode(message.items, type=list[Item])
-                    faults += sum(1 for item in items if item.fault)
-                    first += [item.name for item in items[: _FIRST - len(first)]]
-                    child.link.send(Credit(1))
-                elif isinstance(message, Log):
-                    progress.log(message.level, message.text)
-                elif isinstance(message, Stop):
-                    error = DownloaderError(message.text)
-                    error.exit_code = message.exit_code
-                    raise error
-                elif isinstance(message, Ended):
-                    _show(config, listed, faults, first, as_json)
-                    return 0
-            if monotonic() - noted > 2:
-                noted = monotonic()
-                progress.log("warning", f"{listed:,} files listed so far")
-            if not is_open:
-                raise BootError("the feeder ended without a word")
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
-        child.link.close()
+        return fork(main, stdin=config.source == "-")
+    except OSError as error:
+        raise BootError(f"cannot fork a process: {error.strerror}") from error
 
 
-def _show(config: Config, listed: int, faults: int, first: list[str], as_json: bool) -> None:
-    if as_json:
-        record = {
-            "version": 1,
-            "source": config.shown_source,
-            "listed": listed,
-            "bad": faults,
-            "first": first,
-        }
-        click.echo(msgspec.json.encode(record).decode())
-        return
-    for name in first:
-        click.echo(shown(name))
-    if listed > len(first):
-        click.echo(f"… and {listed - len(first):,} more")
-    click.echo(f"{listed:,} files" + (f", {faults:,} of them cannot be fetched" if faults else ""))
+def _as_text(found: Listed) -> str:
+    lines = [shown(name) for name in found.first]
+    if found.listed > len(found.first):
+        lines.append(f"… and {found.listed - len(found.first):,} more")
+    bad = f", {found.bad:,} of them cannot be fetched" if found.bad else ""
+    return "\n".join([*lines, f"{found.listed:,} files{bad}"])

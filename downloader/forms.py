@@ -13,7 +13,7 @@ from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
 
-__all__ = ["KINDS", "source_kind"]
+__all__ = ["KINDS", "check_form", "source_kind"]
 
 KINDS: Final[dict[str, re.Pattern[str]]] = {
     "server": re.compile(r"https?://", re.IGNORECASE),
@@ -35,10 +35,18 @@ def source_kind(source: str) -> str:
     for kind, form in KINDS.items():
         if form.match(source):
             return kind
-    named = redact_url(source) if "://" in source else shown(source)
-    if _LATER.match(source):
-        raise ConfigError(f"{named}: sources of this form are not available in this version")
+    check_form(source)
     raise ConfigError(
-        f"{named}: neither a file server (http://host[:port][/prefix]), nor a list of URLs "
+        f"{_named(source)}: neither the URL of a file server (http or https), nor a list of URLs "
         "(.txt, .txt.gz), nor - for a list on standard input"
     )
+
+
+def check_form(source: str) -> None:
+    """Raises ConfigError for a form that a later version reads, whatever kind it is said to be."""
+    if _LATER.match(source):
+        raise ConfigError(f"{_named(source)}: sources of this form are not available in this version")
+
+
+def _named(source: str) -> str:
+    return redact_url(source) if "://" in source else shown(source)

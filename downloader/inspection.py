@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +19,7 @@ from downloader.journal import BatchRow, Job, Journal, decode_names, exists
 from downloader.model import Failure
 from downloader.sinks.files import file_matches, place
 
-__all__ = ["Status", "Verified", "status", "verify"]
+__all__ = ["Status", "Verified", "first_failures", "status", "verify"]
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -70,6 +71,15 @@ def status(output: str) -> Status:
             complete=journal.ended and not open_batches and not tally.failed,
             failed_by_error=journal.failures_by_code(),
         )
+    finally:
+        journal.close()
+
+
+def first_failures(output: str, most: int) -> list[Failure]:
+    """The first ``most`` failed files of ``output``. Raises ConfigError, JournalError."""
+    journal = _open(output, read_only=True)
+    try:
+        return list(islice(journal.failures(), most))
     finally:
         journal.close()
 

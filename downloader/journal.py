@@ -29,7 +29,7 @@ from pathlib import Path
 
 import msgspec
 
-from downloader.core.marks import summed
+from downloader.core.marks import merge, published, summed, without
 from downloader.errors import JournalError
 from downloader.model import Batch, BatchDone, Failure, Tally
 
@@ -123,16 +123,23 @@ class Journal:
             if not read_only:
                 _make_private(self.path)
             self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
-            if not read_only:
-                # A commit in WAL mode without a sync costs tens of microseconds. A power cut may
-                # take the last commits with it, never the consistency of the rest.
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute("PRAGMA synchronous = NORMAL")
-                self._db.execute("PRAGMA secure_delete = ON")
-                if not self._has_schema():
-                    self._db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-            elif not self._has_schema():
-                raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
+            try:
+                self._prepare(read_only)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self, read_only: bool) -> None:
+        if not read_only:
+            # A commit in WAL mode without a sync costs tens of microseconds. A power cut may
+            # take the last commits with it, never the consistency of the rest.
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA secure_delete = ON")
+            if not self._has_schema():
+                self._db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        elif not self._has_schema():
+            raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
 
     def _has_schema(self) -> bool:
         row = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'batch'").fetchone()
@@ -206,12 +213,49 @@ class Journal:
         return b"" if row is None else bytes(row[0])
 
     def keep_marks(self, marks: dict[int, bytes]) -> None:
-        """What is published of batches that are still open (after a drain or a death)."""
+        """Also published of batches whose outcome is not known (after a drain or a death).
+
+        Of a batch that is done, failed files may have been tried again: those that are published
+        now failed no more. (Not those that ``verify`` found damaged since: which of the two came
+        first, marks do not tell.)
+        """
+        if not marks:
+            return
         with _translated(self.path), self._transaction():
-            self._db.executemany(
-                "UPDATE batch SET marks = ? WHERE seq = ? AND done = 0",
-                [(blob, seq) for seq, blob in marks.items()],
-            )
+            for seq, newer in marks.items():
+                row = self._db.execute(
+                    "SELECT count, marks, done FROM batch WHERE seq = ?", (seq,)
+                ).fetchone()
+                if row is not None:
+                    self._keep(seq, newer, *row)
+
+    def _keep(self, seq: int, newer: bytes, count: int, older: bytes, done: int) -> None:
+        try:
+            if not done:
+                merged = merge(older, newer, count)
+                self._db.execute("UPDATE batch SET marks = ? WHERE seq = ?", (merged, seq))
+                return
+            query = "SELECT idx FROM failure WHERE seq = ? AND code != 'damaged'"
+            failed = {index for (index,) in self._db.execute(query, (seq,))}
+            mended = {mark.index for mark in published(newer)} & failed
+            if mended:
+                merged = merge(older, without(newer, count, set(range(count)) - mended), count)
+                self._db.executemany(
+                    "DELETE FROM failure WHERE seq = ? AND idx = ?", [(seq, index) for index in mended]
+                )
+                self._recount(seq, merged)
+        except (IndexError, ValueError) as error:
+            raise JournalError(
+                f"{self.path} or a ledger beside it is damaged (batch {seq}: {error}); "
+                "--restart begins anew"
+            ) from error
+
+    def _recount(self, seq: int, marks: bytes) -> None:
+        self._db.execute(
+            "UPDATE batch SET stored = ?, bytes = ?, marks = ?,"
+            " failed = (SELECT count(*) FROM failure WHERE seq = batch.seq) WHERE seq = ?",
+            (*summed(marks), marks, seq),
+        )
 
     def settle(self, outcome: BatchDone, marks: bytes) -> None:
         """A batch is done: its row and its failures, in one transaction.
@@ -240,10 +284,12 @@ class Journal:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            # SQLite may have rolled back by itself (disk full); then this fails and says nothing.
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def tally(self) -> Tally:
         """The whole job so far: items of batches that are done, and what is published of open ones."""
@@ -307,17 +353,12 @@ class Journal:
 
     def mark_damaged(self, seq: int, damaged: list[Failure], marks: bytes) -> None:
         """``verify`` found these files of a batch that is done changed or missing."""
-        stored, size = summed(marks)
         with _translated(self.path), self._transaction():
             self._db.executemany(
                 "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [(seq, f.index, f.name, f.url, f.code, f.detail, f.attempts) for f in damaged],
             )
-            self._db.execute(
-                "UPDATE batch SET stored = ?, bytes = ?, marks = ?,"
-                " failed = (SELECT count(*) FROM failure WHERE seq = ?) WHERE seq = ?",
-                (stored, size, marks, seq, seq),
-            )
+            self._recount(seq, marks)
 
 
 def _make_private(path: Path) -> None:

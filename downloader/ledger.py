@@ -5,14 +5,22 @@ shared mapping: two stores into memory, no system call. The kernel keeps the pag
 dies, whatever kills it; the supervisor, or the next run, reads from them which files of a batch are
 published and which were in flight at that instant.
 
-Layout: ``slots`` slots, each a header (u64 ``seq + 1``, 0 when free; u64 count) and room for the
+A slot outlives its batch: when the outcome is sent, it is not yet in the journal, and when the
+supervisor is killed just then, the marks are the only record. It is taken for another batch when no
+older one is left. By then the outcome is in the journal: the worker asks for one batch at a time,
+only when a slot is vacant, and the supervisor reads in order; so the answer to that request proves
+that what was sent before it was read, and of the vacant slots the oldest is such a one.
+
+Layout: ``slots`` slots, each a header (u64 ``seq + 1``, 0 when never used; u64 count) and room for the
 marks of ``BATCH_ITEMS`` items. One file per worker process under ``DEST/.downloader/``.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,8 +51,7 @@ class Slot:
         self._header[0] = seq + 1
 
     def free(self) -> None:
-        """The batch is reported; its marks are no longer needed here."""
-        self._header[0] = 0
+        """Let go of the memory; what is written in it stays."""
         self._header.release()
         self.marks.release()
 
@@ -66,28 +73,29 @@ class Ledger:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise DestinationError(f"{path}: {error.strerror}") from error
-        self._free = list(range(slots - 1, -1, -1))
+            room = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            raise DestinationError(f"{path}: {error.strerror}{room}") from error
+        self._vacant = deque(range(slots))
 
     @property
     def vacant(self) -> int:
         """How many more batches can be opened."""
-        return len(self._free)
+        return len(self._vacant)
 
     def open(self, seq: int, count: int) -> Slot:
         """A slot for batch ``seq``; IndexError when there is none vacant."""
-        number = self._free.pop()
+        number = self._vacant.popleft()
         view = memoryview(self._map)[number * _SLOT : (number + 1) * _SLOT]
         return Slot(number, view, seq, count)
 
     def close(self, slot: Slot) -> None:
-        """Give ``slot`` back."""
+        """The outcome of its batch is sent; ``slot`` is the last to be used again."""
         slot.free()
-        self._free.append(slot.number)
+        self._vacant.append(slot.number)
 
 
 def read(path: Path) -> Iterator[tuple[int, Marks]]:
-    """The open batches in a dead worker's ledger: number and a copy of the marks.
+    """The batches in a dead worker's ledger, open or reported: number and a copy of the marks.
 
     Nothing where the file does not exist (the worker died before it made it).
     Raises JournalError when the file is not a ledger.

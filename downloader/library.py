@@ -7,10 +7,12 @@ and answers with the Report. When the program dies, the pipe closes and the run 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -56,15 +58,17 @@ def download(config: Config) -> Report:
     with process:
         try:
             message = msgspec.json.encode(config)
-            process.stdin.write(len(message).to_bytes(4, "big") + message)
-            process.stdin.flush()
+            # Broken when the process ended before it read; its status says more than the pipe.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(len(message).to_bytes(4, "big") + message)
+                process.stdin.flush()
             text = process.stdout.read()
         except BaseException:
             # Ctrl-C, a killed greenlet, a timeout: closing the pipe makes the run drain.
-            process.stdin.close()
+            _close(process.stdin)
             process.wait()
             raise
-        process.stdin.close()
+        _close(process.stdin)
         status = process.wait()
     try:
         answer = msgspec.json.decode(text, type=Answer)
@@ -74,6 +78,11 @@ def download(config: Config) -> Report:
         return answer.report
     kind = getattr(errors, answer.error, DownloaderError)
     raise kind(answer.message)
+
+
+def _close(pipe: IO[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        pipe.close()
 
 
 def serve_download() -> None:
@@ -86,8 +95,12 @@ def serve_download() -> None:
         answer = Answer(run_job(config, ended=_closed))
     except DownloaderError as error:
         answer = Answer(error=type(error).__name__, message=str(error))
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(msgspec.json.encode(answer))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The caller is gone; nothing is to be said, on exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _closed() -> bool:

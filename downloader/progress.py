@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from downloader.config import Config
+from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.model import Tally
 
@@ -33,6 +34,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._verbose = -1 if config.quiet else config.verbose
         self._json = config.log_json
+        self._secrets = config.secrets
         kind = config.progress
         if kind == "auto":
             kind = "bar" if self._stream.isatty() and not config.log_json else "plain"
@@ -60,10 +62,13 @@ class Progress:
         """One line, when -v or -q let it through."""
         if _LEVELS.get(level, 0) > self._verbose:
             return
+        text = redact(text, self._secrets)
         if self._json:
             self._write_json({"level": level, "message": text})
         elif self._bar is not None:
-            self._bar.console.print(f"downloader: {text}", markup=False, highlight=False)
+            self._bar.console.print(
+                f"downloader: {text}", markup=False, highlight=False, emoji=False, soft_wrap=True
+            )
         else:
             print(f"downloader: {text}", file=self._stream, flush=True)
 
@@ -106,8 +111,10 @@ class Progress:
         if share is not None:
             parts.append(f"{share:.0%}")
         parts += [f"{rate:,.0f} files/s", f"{show_size(int(speed))}/s", f"{tally.failed} failed"]
-        if share and rate > 0 and share < 1:
-            parts.append(f"{show_time((now - self._began) * (1 - share) / share)} left")
+        if share and tally.settled and share < 1:
+            # By this run's own speed: what earlier runs did took other time.
+            left = settled / share - settled
+            parts.append(f"{show_time((now - self._began) * left / tally.settled)} left")
         print(f"downloader: {', '.join(parts)}", file=self._stream, flush=True)
 
     def _share(self, settled: int, total_known: bool) -> float | None:
@@ -172,6 +179,9 @@ def _make_bar(stream: IO[str]) -> tuple[Bar, TaskID]:
         console=Console(file=stream),
         auto_refresh=False,
         transient=True,
+        # A worker that is forked later must not inherit a stand-in for standard error.
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
     bar.start()
     return bar, bar.add_task("files", total=None, failed=0, speed="")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from downloader.config import Config
 from downloader.core.naming import shown
+from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.destination import Destination
 from downloader.errors import DestinationError, DownloaderError, failure_kind
@@ -32,7 +34,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
     before = destination.before
     skipped = before.stored + run.tally.skipped
     stored, failed = run.tally.stored, job.failed
-    stop: str | None = str(run.stop) if run.stop else None
+    stop: str | None = redact(str(run.stop), config.secrets) if run.stop else None
     complete = run.ended and not run.interrupted and run.stop is None
     exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(failed > 0)
     if complete and not (listed == stored + skipped + failed and not journal.open_count()):
@@ -45,7 +47,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return Report(
         source=config.shown_source,
-        destination=os.path.abspath(config.output),
+        destination=os.path.abspath(config.output).encode("utf-8", "backslashreplace").decode(),
         complete=complete,
         listed=listed,
         stored=stored,
@@ -84,11 +86,12 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
     )
 
 
-def as_text(report: Report, resume: str = "") -> str:
-    """The report for a person; ``resume`` is the command that goes on with it."""
+def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) -> str:
+    """The report for a person; ``resume`` is the command that goes on with it, ``failures`` the first
+    files that failed."""
     verdict = "complete" if report.complete else "not complete"
     lines = [
-        f"{report.source} → {report.destination}: {verdict}",
+        f"{shown(report.source)} → {shown(report.destination)}: {verdict}",
         f"  listed   {show_count(report.listed)}",
         f"  stored   {show_count(report.stored)}  "
         f"({show_size(report.bytes)} in {show_time(report.seconds)}, "
@@ -98,6 +101,10 @@ def as_text(report: Report, resume: str = "") -> str:
     ]
     for code, count in report.failed_by_error.items():
         lines.append(f"           {show_count(count)}  {code}: {failure_kind(code).meaning}")
+    for failure in failures:
+        lines.append(f"           {shown(failure.name)}: {failure.code} {failure.detail}".rstrip())
+    if failures and report.failed > len(failures):
+        lines.append(f"           … and {show_count(report.failed - len(failures))} more; see --failures")
     if report.unverified:
         lines.append(f"  {show_count(report.unverified)} of the stored had no length to check against")
     latency = report.latency_ms
@@ -136,7 +143,7 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
             yield (
                 msgspec.json.encode(
                     {
-                        "name": shown(failure.name),
+                        "name": failure.name,
                         "url": failure.url,
                         "code": failure.code,
                         "detail": failure.detail,
@@ -150,17 +157,29 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
 
 
 def _publish(path: str, chunks: Iterator[bytes]) -> None:
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if _is_stream(path):
+            # /dev/stderr, /dev/null, a named pipe: written to, never replaced.
+            with open(path, "wb") as file:
+                file.writelines(chunks)
+            return
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".downloader-{os.getpid()}.tmp")
+        temporary.unlink(missing_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
+                file.writelines(chunks)
             os.replace(temporary, target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise DestinationError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _is_stream(path: str) -> bool:
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False

@@ -68,10 +68,12 @@ def _check_process() -> None:
     import threading
 
     if "gevent" in sys.modules or "ssl" in sys.modules:
+        from downloader.patching import _culprit
+
         module = "gevent" if "gevent" in sys.modules else "ssl"
         raise UnsafeProcess(
-            f"{module} is imported in this process, which is to fork workers; "
-            "call downloader.download(), which starts a fresh one"
+            f"{module} is imported in this process, which is to fork workers: {_culprit(module)}; "
+            "take that import out, or call downloader.download(), which starts a fresh process"
         )
     threads = _threads() or threading.active_count()
     if threads > 1:

@@ -28,7 +28,9 @@ class Signals:
         self._selector.register(self._reader, selectors.EVENT_READ, "signals")
         self._wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         for number in _HANDLED:
-            self._before[number] = signal.signal(number, self._handle)
+            # nohup has it ignored, so that the run outlives the terminal.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

@@ -12,29 +12,22 @@ socketpair closes), a signal, a tick. Per batch it moves opaque bytes; it does n
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 import selectors
 import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from time import monotonic
 
-from downloader.channel import Link
-from downloader.child import fork
+from downloader.child import ChildMain
 from downloader.config import Config
 from downloader.core import marks as core_marks
-from downloader.core.latency import Histogram
 from downloader.core.leases import LeaseBook
+from downloader.crew import FEEDER, Crew, Process, describe
 from downloader.destination import Destination
 from downloader.errors import BootError, DownloaderError, JournalError, SourceError
-from downloader.journal import BatchRow, Journal
-from downloader.ledger import read as read_ledger
+from downloader.journal import Journal
 from downloader.model import (
     Batch,
     BatchDone,
-    Continue,
     Credit,
     Drain,
     Ended,
@@ -46,50 +39,21 @@ from downloader.model import (
     Log,
     Rate,
     Ready,
-    Recall,
     Returned,
     Stop,
     Tally,
 )
+from downloader.outcome import Run
 from downloader.progress import Progress
 from downloader.signals import Signals
+from downloader.supply import Supply
 
 __all__ = ["Run", "Supervisor"]
 
 _TICK = 0.2
 _BOOTS = 3
-_FEEDER = -1
-
-
-@dataclass
-class Run:
-    """What a run came to; the report is made from it."""
-
-    tally: Tally = field(default_factory=Tally)
-    requests: int = 0
-    retries: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
-    latency: Histogram = field(default_factory=Histogram)
-    peak_connections: dict[int, int] = field(default_factory=dict)
-    deaths: int = 0
-    versions: dict[str, str] = field(default_factory=dict)
-    preflight: str = ""
-    cpu_seconds: float = 0.0
-    worker_rss: int = 0  # KiB
-    ended: bool = False
-    interrupted: bool = False
-    killed: bool = False
-    stop: DownloaderError | None = None
-    details: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Process:
-    pid: int
-    link: Link
-    ready: bool = False
-    heard: float = 0.0
-    live: Tally = field(default_factory=Tally)
+_FEEDERS = 3
+_BLAMELESS = 10
 
 
 class Supervisor:
@@ -108,16 +72,14 @@ class Supervisor:
         self._journal: Journal = destination.journal
         self._progress = progress
         self._abandoned = abandoned
-        self._book = LeaseBook()
-        self._processes: dict[int, _Process] = {}
-        self._number = 0
-        self._failed_boots = 0
         self._selector = selectors.DefaultSelector()
-        self._wanted = 0  # batches asked of the feeder and not come yet
-        self._recalls: Iterator[BatchRow] = iter(())
-        self._recalled: dict[int, BatchRow] = {}
-        self._recalling = True
-        self._source_done = False
+        self._crew = Crew(self._selector)
+        self._book = LeaseBook()
+        self._supply = Supply(self._journal, failed_only=config.retry_failed)
+        self._number = 0
+        # In a row: feeders that died without a batch, workers that died without a file to blame.
+        # Each ends the run when it is too long, as boots that fail do: no endless respawning.
+        self._failed_feeders = self._blameless = 0
         self._finishing = False
         self._drain_by: float | None = None
         self._busy_workers = 0
@@ -128,134 +90,94 @@ class Supervisor:
         with Signals(self._selector) as signals:
             try:
                 self._start()
-                while self._processes:
+                while self._crew:
                     self._turn(signals)
+                self._check_end()
             except DownloaderError as error:
                 self._stop(error)
             finally:
                 self._kill_all()
+        self._selector.close()
+        self.result.cpu_seconds, self.result.worker_rss = self._crew.cpu_seconds, self._crew.worker_rss
         return self.result
 
     def _start(self) -> None:
         # The feeder first: it is the slowest to have something to do.
-        self._hire(_FEEDER)
+        self._hire_feeder()
         for _ in range(self._config.worker_count):
             self._hire_worker()
-        self._recalls = self._journal.unfinished(failed_only=self._config.retry_failed)
 
-    def _hire_worker(self) -> None:
-        self._hire(self._number)
+    def _hire_feeder(self, tries: int = 0) -> None:
+        config = self._config
+
+        def main(link: object, ready: object) -> None:
+            from downloader import feeder
+
+            feeder.run(config, link, ready)  # type: ignore[arg-type]
+
+        self._hire(FEEDER, main, tries, stdin=config.source == "-")
+
+    def _hire_worker(self, tries: int = 0) -> None:
+        config, number, job = self._config, self._number, self._destination.job
+        ledger = self._destination.ledger(number)
         self._number += 1
 
-    def _hire(self, number: int) -> None:
-        config, destination = self._config, self._destination
-        keep = (destination.lock_fd,)
-        if number == _FEEDER:
+        def main(link: object, ready: object) -> None:
+            from downloader import worker
 
-            def main(link: object, ready: object) -> None:
-                from downloader import feeder
+            setup = worker.Setup(number, ledger, job.foreign_before_ns)
+            worker.run(config, setup, link, ready)  # type: ignore[arg-type]
 
-                feeder.run(config, link, ready)  # type: ignore[arg-type]
-        else:
-            ledger = destination.ledger(number)
+        self._hire(number, main, tries)
 
-            def main(link: object, ready: object) -> None:
-                from downloader import worker
-
-                setup = worker.Setup(number, ledger, destination.job.foreign_before_ns)
-                worker.run(config, setup, link, ready)  # type: ignore[arg-type]
-
-        try:
-            child = fork(main, keep=keep, stdin=number == _FEEDER and config.source == "-")
-        except OSError as error:
-            raise BootError(f"cannot fork a process: {error.strerror}") from error
-        self._processes[number] = _Process(child.pid, child.link, heard=monotonic())
-        self._selector.register(child.link, selectors.EVENT_READ, number)
+    def _hire(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
+        keep = (self._destination.lock_fd,)
+        self._crew.hire(number, main, keep=keep, stdin=stdin, tries=tries)
 
     # the loop
 
     def _turn(self, signals: Signals) -> None:
-        slept_from = monotonic()
         events = self._selector.select(_TICK)
-        late = monotonic() - slept_from - _TICK
         for number in signals.pending():
             self._signalled(number)
         for key, mask in events:
-            if isinstance(key.data, int) and key.data in self._processes:
-                self._serve(key.data, mask)
-        if late > 1.0:
-            # We did not run (stopped, or the machine slept); silence meanwhile proves nothing.
-            for process in self._processes.values():
-                process.heard = monotonic()
+            process = self._crew.get(key.data) if isinstance(key.data, int) else None
+            if process is not None:
+                self._serve(process, mask)
         self._look_after()
         self._flow()
-        self._progress.update(self._tally_now(), self._position_listed)
+        self._progress.update(self._tally_now(), self._supply.done)
 
-    def _serve(self, number: int, mask: int) -> None:
-        process = self._processes[number]
+    def _serve(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
             process.link.flush()
         if not mask & selectors.EVENT_READ:
             return
         messages, is_open = process.link.receive()
         for message in messages:
-            process.heard = monotonic()
-            self._hear(number, process, message)
+            process.silence = 0.0
+            self._hear(process, message)
         if not is_open:
-            self._bury(number)
+            self._bury(process)
 
     def _flow(self) -> None:
         """Lease what waits, ask the feeder for more, and notice the end."""
         if self._drain_by is None:
             for worker, lease in self._book.assign():
-                self._processes[worker].link.send(lease)
+                self._crew.send(worker, lease)
             self._feed()
             self._share_rate()
-            if self._source_done and not self._book.open and not self._wanted:
-                self._finish()
-        for number, process in self._processes.items():
-            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if process.link.outgoing else 0)
-            if self._selector.get_key(process.link).events != mask:
-                self._selector.modify(process.link, mask, number)
+            if self._supply.over and not self._book.open and not self._finishing:
+                self._finishing = True
+                self._crew.send_all(Finish())
+        self._crew.listen_for_room()
 
     def _feed(self) -> None:
         """Ask for as many batches as workers can take, and one in reserve for each."""
-        feeder = self._processes.get(_FEEDER)
-        if feeder is None or not feeder.ready or self._source_done:
-            return
-        room = self._config.worker_count + self._book.appetite - self._wanted
-        while room > 0 and self._recalling:
-            row = next(self._recalls, None)
-            if row is None:
-                self._recalling = False
-                self._go_on(feeder)
-                break
-            self._recalled[row.seq] = row
-            feeder.link.send(Recall(row.seq, row.count, row.names, row.origin))
-            self._wanted += 1
-            room -= 1
-        if room > 0 and not self._recalling and not self._source_done:
-            feeder.link.send(Credit(room))
-            self._wanted += room
-
-    def _go_on(self, feeder: _Process) -> None:
-        if self._config.retry_failed or self._journal.ended:
-            self._source_ended()
-            return
-        cursor, seq, listed = self._journal.position()
-        feeder.link.send(Continue(cursor, listed, seq))
-
-    def _source_ended(self) -> None:
-        """Nothing more will come from the feeder but what was recalled."""
-        self._source_done = True
-        self._wanted = len(self._recalled)
-        self.result.ended = self.result.stop is None
-
-    def _finish(self) -> None:
-        if not self._finishing:
-            self._finishing = True
-            for process in self._processes.values():
-                process.link.send(Finish())
+        feeder = self._crew.get(FEEDER)
+        if feeder is not None and feeder.ready and not self._supply.done:
+            for order in self._supply.orders(self._config.worker_count + self._book.appetite):
+                feeder.link.send(order)
 
     def _share_rate(self) -> None:
         """--rate is for all workers together: those that have work share it."""
@@ -263,52 +185,48 @@ class Supervisor:
         if self._config.rate and busy and busy != self._busy_workers:
             self._busy_workers = busy
             for worker in self._book.busy():
-                self._processes[worker].link.send(Rate(self._config.rate / busy))
+                self._crew.send(worker, Rate(self._config.rate / busy))
 
     # what children say
 
-    def _hear(self, number: int, process: _Process, message: FromChild) -> None:
+    def _hear(self, process: Process, message: FromChild) -> None:
+        number = process.number
         if isinstance(message, Heartbeat):
             process.live = message.tally
-            if number != _FEEDER:
-                peak = self.result.peak_connections
-                peak[number] = max(peak.get(number, 0), message.connections)
+            if number != FEEDER:
+                self.result.pulse(number, message)
         elif isinstance(message, Batch):
             self._batch(message)
         elif isinstance(message, BatchDone):
-            self._done(number, process, message)
+            self._done(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
         elif isinstance(message, Ready):
-            self._ready(number, process, message)
+            self._ready(process, message)
         elif isinstance(message, Ended):
             if not message.limited:
                 self._journal.end()
-            self._source_ended()
+            self._supply.end()
         elif isinstance(message, Returned):
-            self._returned(number, message)
+            self._returned(process, message)
         elif isinstance(message, HostPause):
-            for other, sibling in self._processes.items():
-                if other not in (number, _FEEDER):
-                    sibling.link.send(message)
+            self._crew.send_all(message, but=(number, FEEDER))
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
             self._stopped(number, message)
 
-    def _ready(self, number: int, process: _Process, message: Ready) -> None:
+    def _ready(self, process: Process, message: Ready) -> None:
         process.ready = True
-        self._failed_boots = 0
-        self.result.versions = message.versions
-        self.result.preflight = message.preflight
-        if number != _FEEDER:
-            self._book.hired(number)
+        process.tries = 0
+        self.result.booted(message)
+        if process.number != FEEDER:
+            self._book.hired(process.number)
 
     def _batch(self, batch: Batch) -> None:
-        self._wanted -= 1
-        if batch.recalled:
-            row = self._recalled.pop(batch.seq)
-            self._book.add(self._lease_again(row, batch.items))
+        self._failed_feeders = 0
+        if (lease := self._supply.came(batch)) is not None:
+            self._book.add(lease)
             return
         self._journal.open_batch(batch)
         self._progress.listed(batch.count, batch.position)
@@ -319,141 +237,121 @@ class Supervisor:
             nothing = BatchDone(batch.seq, Tally(), 0, 0, {}, {}, b"", [])
             self._journal.settle(nothing, b"")
 
-    def _lease_again(self, row: BatchRow, items: bytes) -> Lease:
-        if not row.done:
-            return Lease(row.seq, row.count, items, done=row.marks, earlier=row.marks)
-        failed = list(self._journal.failures(row.seq))
-        return Lease(
-            row.seq,
-            row.count,
-            items,
-            only=tuple(failure.index for failure in failed),
-            replace=tuple(failure.index for failure in failed if failure.code == "damaged"),
-        )
+    # Journal first, then the book: what is not written down is still held by the worker, and when
+    # the journal fails its ledger is kept for the next run.
 
-    def _done(self, number: int, process: _Process, outcome: BatchDone) -> None:
-        lease = self._book.settle(number, outcome.seq)
+    def _done(self, process: Process, outcome: BatchDone) -> None:
+        lease = self._book.lease(process.number, outcome.seq)
+        if lease is None:
+            return
         marks = outcome.marks
         if lease.only:
-            marks = core_marks.merge(self._journal.marks(outcome.seq), marks, lease.count)
+            others = core_marks.without(self._journal.marks(lease.seq), lease.count, lease.only)
+            marks = core_marks.merge(others, marks, lease.count)
         self._journal.settle(outcome, marks)
-        self._count(outcome)
+        self._book.settle(process.number, outcome.seq)
+        self._blameless = 0
+        self.result.count(outcome)
         process.live = Tally()
 
-    def _returned(self, number: int, outcome: Returned) -> None:
-        lease = self._book.settle(number, outcome.seq)
-        if not lease.only:
-            self._journal.keep_marks({outcome.seq: outcome.marks})
-        self._count(outcome)
-
-    def _count(self, outcome: BatchDone | Returned) -> None:
-        result = self.result
-        result.tally += outcome.tally
-        result.requests += outcome.requests
-        result.retries += outcome.retries
-        result.latency.merge(outcome.latency)
-        for code, count in outcome.errors.items():
-            result.errors[code] = result.errors.get(code, 0) + count
+    def _returned(self, process: Process, outcome: Returned) -> None:
+        if self._book.lease(process.number, outcome.seq) is None:
+            return
+        self._journal.keep_marks({outcome.seq: outcome.marks})
+        self._book.settle(process.number, outcome.seq)
+        self.result.count(outcome)
 
     def _stopped(self, number: int, message: Stop) -> None:
         error = DownloaderError(message.text)
         error.exit_code = message.exit_code
         if message.detail:
             self.result.details.append(message.detail)
-        if number == _FEEDER and message.exit_code == 4:
-            # What is listed can still be fetched; then the run ends as incomplete.
-            self.result.stop = self.result.stop or error
-            self._recalled.clear()
-            self._source_ended()
-            return
-        self._stop(error)
+        if number == FEEDER and message.exit_code == 4:
+            self._source_broke(error)
+        else:
+            self._stop(error)
+
+    def _source_broke(self, error: DownloaderError) -> None:
+        """What is listed can still be fetched; then the run ends as incomplete."""
+        self.result.stop = self.result.stop or error
+        self._supply.give_up()
 
     # the ends of children
 
     def _look_after(self) -> None:
-        now = monotonic()
         if self._abandoned is not None and not self.result.interrupted and self._abandoned():
             self.result.interrupted = True
             self._drain()
-        if self._drain_by is not None and now > self._drain_by:
+        if self._drain_by is not None and monotonic() > self._drain_by:
             self._kill_all()
             return
-        for number, process in list(self._processes.items()):
-            if now - process.heard > self._config.stall_timeout:
-                role = "the feeder" if number == _FEEDER else f"worker {process.pid}"
-                self._progress.log(
-                    "warning",
-                    f"{role} gave no sign of life for {self._config.stall_timeout:.0f} s; killed",
-                )
-                os.kill(process.pid, signal.SIGKILL)
-                process.heard = now  # its end will show as the end of its link
+        limit = self._config.stall_timeout
+        for process in self._crew.stuck(limit):
+            role = "the feeder" if process.number == FEEDER else f"worker {process.pid}"
+            self._progress.log("warning", f"{role} gave no sign of life for {limit:.0f} s; killed")
+            self._crew.kill(process)
 
-    def _bury(self, number: int) -> None:
+    def _bury(self, process: Process) -> None:
         """A child's link is closed: reap it, and give its work to another."""
-        process = self._processes.pop(number)
-        self._selector.unregister(process.link)
-        process.link.close()
-        status = self._reap(process, number)
-        expected = self._finishing or self._drain_by is not None
-        if number != _FEEDER:
-            self._inherit(number)
-        if expected or self.result.stop is not None:
-            return
-        if number == _FEEDER and self._source_done:
+        status = self._crew.reap(process)
+        worker = process.number != FEEDER
+        blamed = worker and self._inherit(process.number)
+        if self._finishing or self._drain_by is not None or (not worker and self._supply.over):
             return
         if not process.ready:
-            self._failed_boots += 1
-            if self._failed_boots >= _BOOTS:
-                self._stop(BootError(f"a child process ends while it starts ({_ending(status)})"))
+            process.tries += 1
+            if process.tries >= _BOOTS:
+                self._stop(BootError(f"a child process ends while it starts ({describe(status)})"))
                 return
-        self.result.deaths += number != _FEEDER
-        if number == _FEEDER:
-            self._replace_feeder(status)
+        self.result.deaths += worker
+        if worker:
+            self._replace_worker(process, status, blamed)
         else:
-            self._progress.log(
-                "warning", f"worker {process.pid} died ({_ending(status)}); its files go to another"
-            )
-            self._hire_worker()
+            self._replace_feeder(process, status)
 
-    def _reap(self, process: _Process, number: int) -> int:
-        # Its end of the link is closed, so it is ending; but make sure, rather than wait for ever.
-        if not _ends(process.pid, within=2.0):
-            os.kill(process.pid, signal.SIGKILL)
-        _, status, usage = os.wait4(process.pid, 0)
-        self.result.cpu_seconds += usage.ru_utime + usage.ru_stime
-        if number != _FEEDER:
-            self.result.worker_rss = max(self.result.worker_rss, usage.ru_maxrss)
-        return status
-
-    def _inherit(self, number: int) -> None:
-        """What the dead worker's ledger says, into the lease book and the journal."""
-        path = self._destination.ledger(number)
-        held = {lease.seq: lease for lease in self._book.held_by(number)}
-        found = {
-            seq: (marks.packed(), marks.in_flight()) for seq, marks in read_ledger(path) if seq in held
-        }
-        path.unlink(missing_ok=True)
-        self._journal.keep_marks({seq: packed for seq, (packed, _) in found.items() if not held[seq].only})
-        for seq, index in self._book.died(number, dict(found)):
+    def _inherit(self, number: int) -> bool:
+        """What the dead worker's ledger says, into the journal and the lease book; whether it died
+        with files in flight."""
+        found = self._destination.inherit(number, self._book.held_by(number))
+        for seq, index in self._book.died(number, found):
             self._progress.log("warning", f"item {index} of batch {seq} killed 3 workers; set aside")
+        return any(in_flight for _, in_flight in found.values())
 
-    def _replace_feeder(self, status: int) -> None:
-        if self._config.source == "-":
-            text = f"the feeder died ({_ending(status)}) and standard input cannot be read again"
-            self.result.stop = SourceError(text)
-            self._recalled.clear()
-            self._source_ended()
+    def _replace_worker(self, process: Process, status: int, blamed: bool) -> None:
+        text = f"worker {process.pid} died ({describe(status)})"
+        self._blameless = 0 if blamed else self._blameless + 1
+        if self._blameless >= _BLAMELESS:
+            self._stop(BootError(f"{text}, the {_BLAMELESS}th in a row with no file in flight"))
             return
-        self._progress.log("warning", f"the feeder died ({_ending(status)}); another takes over")
-        # Recalls that it had not answered are asked again, in order, before the rest.
-        unanswered = [self._recalled.pop(seq) for seq in sorted(self._recalled)]
-        rest, recalling = self._recalls, self._recalling
-        self._recalls = _chain(unanswered, rest)
-        self._recalling = recalling or bool(unanswered) or not self._source_done
-        self._wanted = 0
-        self._hire(_FEEDER)
+        self._progress.log("warning", f"{text}; its files go to another")
+        self._hire_worker(process.tries)
 
-    # ending early
+    def _replace_feeder(self, process: Process, status: int) -> None:
+        text = f"the feeder died ({describe(status)})"
+        self._failed_feeders += 1
+        if self._config.source == "-":
+            self._source_broke(SourceError(f"{text} and standard input cannot be read again"))
+        elif self._failed_feeders >= _FEEDERS:
+            self._source_broke(SourceError(f"{text}, the {_FEEDERS}rd in a row at the same place"))
+        else:
+            self._progress.log("warning", f"{text}; another takes over")
+            self._supply.lost()
+            self._hire_feeder(process.tries)
+
+    # ending
+
+    def _check_end(self) -> None:
+        """Nobody is left: was everything read and fetched?"""
+        config, journal = self._config, self._journal
+        self.result.ended = self._supply.done and self.result.stop is None
+        if config.retry_failed and self.result.ended and not self.result.interrupted:
+            _, _, listed = journal.position()
+            ended = journal.ended or (config.limit and listed >= config.limit)
+            if not ended or journal.open_count():
+                raise SourceError(
+                    "what had failed was tried again, but the source was never read to its end; "
+                    "leave out --retry-failed to go on"
+                )
 
     def _signalled(self, number: int) -> None:
         if self.result.interrupted:
@@ -475,60 +373,28 @@ class Supervisor:
         grace = self._config.drain_grace
         self._drain_by = monotonic() + grace + 2.0
         self._book.forget_waiting()
-        for number, process in self._processes.items():
-            if number == _FEEDER:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
-            else:
-                process.link.send(Drain(grace))
+        self._crew.send_all(Drain(grace), but=(FEEDER,))
+        if feeder := self._crew.get(FEEDER):
+            self._crew.kill(feeder)
 
     def _kill_all(self) -> None:
         """SIGKILL and reap whatever is left; what they had published is in their ledgers."""
         self._drain_by = self._drain_by or monotonic()
-        for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-        for number in list(self._processes):
-            process = self._processes.pop(number)
-            self._selector.unregister(process.link)
-            process.link.close()
-            self._reap(process, number)
+        for process in self._crew:
+            self._crew.kill(process)
+        for process in self._crew:
+            self._crew.reap(process)
             try:
-                if number != _FEEDER:
-                    self._inherit(number)
+                if process.number != FEEDER:
+                    self._inherit(process.number)
             except JournalError as error:
+                # The ledger stays where it is; the next run reads it.
                 self.result.stop = self.result.stop or error
 
     # progress
 
-    @property
-    def _position_listed(self) -> bool:
-        return self._source_done
-
     def _tally_now(self) -> Tally:
         tally = self.result.tally
-        for process in self._processes.values():
+        for process in self._crew:
             tally += process.live
         return tally
-
-
-def _chain(first: list[BatchRow], rest: Iterator[BatchRow]) -> Iterator[BatchRow]:
-    yield from first
-    yield from rest
-
-
-def _ends(pid: int, within: float) -> bool:
-    """Whether child ``pid`` ends within so many seconds; it is not reaped."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return False
-    try:
-        return bool(select.select([descriptor], [], [], within)[0])
-    finally:
-        os.close(descriptor)
-
-
-def _ending(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -23,20 +23,17 @@ from gevent.pool import Group
 
 from downloader.channel import ChildLink
 from downloader.config import Config
-from downloader.core.latency import Histogram
-from downloader.core.marks import UNTOUCHED, published, unpack
+from downloader.core.marks import UNTOUCHED, Mark, published, unpack
 from downloader.core.naming import SafeName, quote_name
-from downloader.core.redact import redact_url
+from downloader.core.redact import redact, redact_url
 from downloader.core.schedule import Host, Schedule
 from downloader.errors import DestinationError, FetchError, failure_kind
-from downloader.lanes.fetch import Fetched, RequestsLane
+from downloader.lanes.fetch import Postponed, RequestsLane
 from downloader.lanes.session import LaneSession
-from downloader.ledger import Ledger, Slot
+from downloader.ledger import Ledger
 from downloader.model import (
-    BatchDone,
     Credit,
     Drain,
-    Failure,
     Finish,
     Heartbeat,
     HostPause,
@@ -44,10 +41,10 @@ from downloader.model import (
     Lease,
     Rate,
     Ready,
-    Returned,
     Stop,
     Tally,
 )
+from downloader.openbatch import Job, OpenBatch
 from downloader.sinks import Sink, open_sink
 from downloader.sources import base_url
 
@@ -56,6 +53,7 @@ __all__ = ["Setup", "run"]
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 _MOST_OPEN = 64
 _AHEAD = 256
+_LARGE = 16 << 20
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -66,59 +64,20 @@ class Setup(msgspec.Struct, frozen=True):
     foreign_before_ns: int
 
 
-class _OpenBatch:
-    """A leased batch on its way: counts, and the exceptions."""
-
-    __slots__ = (
-        "errors",
-        "failures",
-        "latency",
-        "lease",
-        "left",
-        "requests",
-        "retries",
-        "slot",
-        "tally",
-    )
-
-    def __init__(self, lease: Lease, slot: Slot) -> None:
-        self.lease = lease
-        self.slot = slot
-        self.left = 0
-        self.tally = [0, 0, 0, 0, 0]  # as in Tally: stored, skipped, failed, bytes, unverified
-        self.requests = 0
-        self.retries = 0
-        self.errors: dict[str, int] = {}
-        self.latency = Histogram()
-        self.failures: list[Failure] = []
-
-
-class _Job:
-    """One item of an open batch, and its attempts so far."""
-
-    __slots__ = ("attempts", "batch", "host", "index", "item", "solo", "url")
-
-    def __init__(self, batch: _OpenBatch, index: int, item: Item, url: str, host: Host, solo: bool):
-        self.batch = batch
-        self.index = index
-        self.item = item
-        self.url = url
-        self.host = host
-        self.solo = solo
-        self.attempts = 0
-
-
 class _Worker:
     def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
         self.config = config
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
-        self.lane = RequestsLane(config, self.session, self.sink)
+        self.lane = RequestsLane(config, self.session, self.sink, self._gate)
         self.policy = config.retry_policy
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
-        self.schedule: Schedule[_Job] = Schedule(config.connections, config.slots_per_host)
-        self.batches: dict[int, _OpenBatch] = {}
+        self.schedule: Schedule[Job] = Schedule(config.connections, config.slots_per_host)
+        if config.rate:
+            # The smallest share that we can have, until the supervisor says what it is.
+            self.schedule.interval = config.worker_count / config.rate
+        self.batches: dict[int, OpenBatch] = {}
         self.greenlets = Group()
         self.credit_out = 0
         self.ahead = max(config.connections, _AHEAD)
@@ -139,45 +98,44 @@ class _Worker:
     def take_lease(self, lease: Lease) -> None:
         """Open a batch: settle what needs no request, schedule the rest."""
         self.credit_out -= 1
-        batch = _OpenBatch(lease, self.ledger.open(lease.seq, lease.count))
+        batch = OpenBatch(lease, self.ledger.open(lease.seq, lease.count))
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = self._verified(batch, items)
         suspects, poison = set(lease.suspects), set(lease.poison)
-        wanted = lease.only or range(lease.count)
-        batch.left = len(wanted)
-        for index in wanted:
-            if index in done:
-                batch.left -= 1
-            elif index in poison:
+        for index in batch.wanted():
+            if index in poison:
                 text = "killed three workers that took it; set aside"
                 self._fail(batch, index, items[index], FetchError("poison", text), 3)
-            else:
+            elif index not in done:
                 self._schedule(batch, index, items[index], index in suspects)
         if not batch.left:
             self._report(batch)
         self.dispatch()
 
-    def _verified(self, batch: _OpenBatch, items: list[Item]) -> set[int]:
+    def _verified(self, batch: OpenBatch, items: list[Item]) -> set[int]:
         """Of what the ledger says is published, that which the disk agrees with."""
         lease = batch.lease
-        if not lease.done:
-            return set()
         earlier = unpack(lease.earlier)[0]
         wanted = set(lease.only)
         found = set()
         for mark in published(lease.done):
             if wanted and mark.index not in wanted:
                 continue
-            if self.sink.verify(items[mark.index].name, mark.size, mark.crc):
-                batch.slot.marks.publish(mark.index, mark.size, mark.crc)
+            if self._on_disk(items[mark.index].name, mark):
                 was_there = mark.index < len(earlier) and earlier[mark.index] != UNTOUCHED
-                batch.tally[1 if was_there else 0] += 1
-                batch.tally[3] += 0 if was_there else mark.size
+                batch.published(mark.index, mark.size, mark.crc, new=not was_there)
                 found.add(mark.index)
         return found
 
-    def _schedule(self, batch: _OpenBatch, index: int, item: Item, solo: bool) -> None:
+    def _on_disk(self, name: str, mark: Mark) -> bool:
+        if mark.size < _LARGE:
+            return self.sink.verify(name, mark.size, mark.crc)
+        # In a thread: reading it may take longer than we may be silent.
+        pool = gevent.get_hub().threadpool
+        return bool(pool.apply(self.sink.verify, (name, mark.size, mark.crc)))
+
+    def _schedule(self, batch: OpenBatch, index: int, item: Item, solo: bool) -> None:
         if item.fault:
             self._fail(batch, index, item, FetchError(item.fault, item.detail), 0)
             return
@@ -186,12 +144,14 @@ class _Worker:
                 url = self.session.normal(item.url)
                 host = self.schedule.host(self.session.origin(url).key)
             except (FetchError, ValueError) as error:
-                self._fail(batch, index, item, FetchError("bad-url", str(error)), 0)
+                self._fail(
+                    batch, index, item, FetchError("bad-url", redact(str(error), self.config.secrets)), 0
+                )
                 return
         else:
             assert self.base_host is not None
             url, host = self.base + quote_name(SafeName(item.name)), self.base_host
-        self.schedule.add(_Job(batch, index, item, url, host, solo))
+        self.schedule.add(Job(batch, index, item, url, host, solo))
 
     # work
 
@@ -228,7 +188,7 @@ class _Worker:
                 continue
             self._due.wait(None if left > 1e6 else left)
 
-    def _work(self, job: _Job | None) -> None:
+    def _work(self, job: Job | None) -> None:
         schedule = self.schedule
         while job is not None:
             try:
@@ -236,6 +196,8 @@ class _Worker:
             except DestinationError as error:
                 self._give_up(error)
                 return
+            if job.solo:
+                self.dispatch()  # all others have waited for it
             if schedule.unstarted < self.ahead:
                 self._want_more()
             job = None if self.draining else schedule.take(monotonic())
@@ -243,7 +205,7 @@ class _Worker:
             # What this greenlet could not take may be for others, or for a timer.
             self.dispatch()
 
-    def _attempt(self, job: _Job) -> None:
+    def _attempt(self, job: Job) -> None:
         batch, index, item = job.batch, job.index, job.item
         now = monotonic()
         verdict = job.host.verdict and self.schedule.verdict(job.host, now)
@@ -252,7 +214,7 @@ class _Worker:
             self._fail(batch, index, item, FetchError(*verdict), job.attempts)
             return
         job.attempts += 1
-        batch.slot.marks.begin(index)
+        batch.marks.begin(index)
         began = perf_counter()
         try:
             done = self.lane.fetch(
@@ -261,44 +223,53 @@ class _Worker:
                 batch.lease.seq,
                 index,
                 size=item.size,
-                replace=index in batch.lease.replace,
+                replace=index in batch.replaced,
             )
         except FetchError as error:
-            batch.slot.marks.forget(index)
+            batch.marks.forget(index)
             batch.requests += error.requests
             self.schedule.finish(job)
-            self._failed(job, error)
+            self._failed(job, error, now)
+        except Postponed as postponed:
+            batch.marks.forget(index)
+            batch.requests += postponed.requests
+            job.attempts -= 1
+            self.schedule.finish(job)
+            self.schedule.add_later(job, postponed.until)
+            self._due.set()
         except BaseException:
             # Drained or the destination failed: the item goes back untouched.
-            batch.slot.marks.forget(index)
+            batch.marks.forget(index)
             self.schedule.finish(job)
             raise
         else:
-            batch.slot.marks.publish(index, done.size, done.crc)
+            batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
             batch.latency.add(perf_counter() - began)
+            batch.requests += done.requests
             self.schedule.finish(job)
-            self._stored(batch, done)
-            if self.schedule.succeeded(job.host):
+            if not batch.left:
+                self._report(batch)
+            if self.schedule.succeeded(job.host, monotonic()):
                 self.dispatch()
 
-    def _stored(self, batch: _OpenBatch, done: Fetched) -> None:
-        tally = batch.tally
-        tally[0 if done.new else 1] += 1
-        tally[3] += done.size
-        if not done.verified:
-            tally[4] += 1
-        batch.requests += done.requests
-        batch.left -= 1
-        if not batch.left:
-            self._report(batch)
+    def _gate(self, key: str) -> float:
+        """When a redirect may be followed to host ``key``; FetchError when it is condemned."""
+        now = monotonic()
+        if verdict := self.schedule.verdict(self.schedule.host(key), now):
+            raise FetchError(*verdict)
+        return self.schedule.rests_until(key, now)
 
-    def _failed(self, job: _Job, error: FetchError) -> None:
+    def _failed(self, job: Job, error: FetchError, began: float) -> None:
         """Another attempt, or the end; and what it says of the host."""
         batch, schedule, now = job.batch, self.schedule, monotonic()
         kind = failure_kind(error.code)
-        batch.errors[error.code] = batch.errors.get(error.code, 0) + 1
+        batch.attempt_failed(error.code)
+        host = schedule.host(error.origin) if error.origin else job.host
         if kind.host:
-            self._host_failed(job.host, error, kind.retry, now)
+            self._host_failed(host, error, kind.retry, began)
+        elif not kind.retry and schedule.succeeded(host, now):
+            # "There is no such file" is an answer of a host that is well.
+            self.dispatch()
         if self.policy.allows(job.attempts, kind.retry):
             batch.retries += 1
             pause = self.policy.delay(job.attempts, random(), error.retry_after)
@@ -307,8 +278,9 @@ class _Worker:
         else:
             self._fail(batch, job.index, job.item, error, job.attempts)
 
-    def _host_failed(self, host: Host, error: FetchError, transient: bool, now: float) -> None:
-        rounds = self.schedule.failed(host, now)
+    def _host_failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
+        now = monotonic()
+        rounds = self.schedule.failed(host, began, now)
         if not transient or rounds > self.policy.retries + 1:
             self.schedule.condemn(host, error.code, error.detail, now)
             return
@@ -316,35 +288,21 @@ class _Worker:
         if self.schedule.pause(host, now + pause):
             self.link.send(HostPause(host.key, pause))
 
-    def _fail(self, batch: _OpenBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
+    def _fail(self, batch: OpenBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
         url = redact_url(item.url or self.base + item.name) if not item.fault else ""
-        batch.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
-        batch.tally[2] += 1
-        batch.left -= 1
+        batch.failed(index, item, url, error, attempts)
         if not batch.left:
             self._report(batch)
 
     # outcomes out
 
-    def _report(self, batch: _OpenBatch) -> None:
-        seq = batch.lease.seq
-        if self.batches.pop(seq, None) is None:
+    def _report(self, batch: OpenBatch) -> None:
+        if self.batches.pop(batch.lease.seq, None) is None:
             return
-        packed = batch.slot.marks.packed()
-        self.link.send(BatchDone(*self._outcome(batch), marks=packed, failures=batch.failures))
+        self.link.send(batch.done())
         # Only now: had we died before, the ledger would have been the only record.
         self.ledger.close(batch.slot)
         self._want_more()
-
-    def _outcome(self, batch: _OpenBatch) -> tuple[int, Tally, int, int, dict[str, int], dict[int, int]]:
-        return (
-            batch.lease.seq,
-            Tally(*batch.tally),
-            batch.requests,
-            batch.retries,
-            batch.errors,
-            batch.latency.counts,
-        )
 
     def heartbeat(self) -> None:
         """A sign of life each second, with what is settled but not reported."""
@@ -353,10 +311,10 @@ class _Worker:
             gevent.sleep(1)
 
     def _pulse(self) -> Heartbeat:
-        sums = [0, 0, 0, 0, 0]
+        live = Tally()
         for batch in self.batches.values():
-            sums = [a + b for a, b in zip(sums, batch.tally, strict=True)]
-        return Heartbeat(Tally(*sums), self.schedule.active, self.session.census.peak)
+            live += batch.tally
+        return Heartbeat(live, self.schedule.active, self.session.census.peak)
 
     # the end
 
@@ -372,8 +330,7 @@ class _Worker:
         self.greenlets.join(timeout=grace)
         self.greenlets.kill(timeout=grace + 1)
         for batch in list(self.batches.values()):
-            packed = batch.slot.marks.packed()
-            self.link.send(Returned(*self._outcome(batch), marks=packed))
+            self.link.send(batch.returned())
         self.batches.clear()
         self.over.set()
 

@@ -4,21 +4,23 @@ Pure state, no sockets: the supervisor feeds it events and carries out what it d
 bounded by the credit that it hands out, never by the number of files.
 
 An item that kills workers is found like this: when a worker dies, its ledger names the items that
-were in flight. They become *suspects*: the next owner of the batch fetches them last, one at a time,
-with nothing else in flight, so that a second death has exactly one item to blame. Three deaths make
-an item *poison*.
+were in flight. One death says little of each of them (and one at a time, thousands would take long).
+Those that were in flight at two are *suspects*: the next owner of the batch fetches them one at a
+time, with nothing else in flight, so that the next death has exactly one item to blame. Three deaths
+make an item *poison*.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from downloader.model import Lease
 
-__all__ = ["DEATHS_TO_POISON", "LeaseBook"]
+__all__ = ["DEATHS_TO_POISON", "DEATHS_TO_SUSPECT", "LeaseBook"]
 
+DEATHS_TO_SUSPECT = 2
 DEATHS_TO_POISON = 3
 
 
@@ -34,7 +36,7 @@ class LeaseBook:
     def __init__(self) -> None:
         self._waiting: deque[Lease] = deque()
         self._holders: dict[int, _Holder] = {}
-        self._deaths: dict[tuple[int, int], int] = {}
+        self._deaths: dict[int, dict[int, int]] = {}  # of batches that are open: by item
 
     @property
     def waiting(self) -> int:
@@ -51,10 +53,15 @@ class LeaseBook:
         """Batches that workers could take at once, more than are waiting."""
         return sum(holder.credit for holder in self._holders.values()) - len(self._waiting)
 
-    def held_by(self, worker: int) -> tuple[Lease, ...]:
-        """The leases of ``worker``."""
+    def lease(self, worker: int, seq: int) -> Lease | None:
+        """The lease of batch ``seq``, when ``worker`` holds it."""
         holder = self._holders.get(worker)
-        return tuple(holder.leases.values()) if holder else ()
+        return holder.leases.get(seq) if holder else None
+
+    def held_by(self, worker: int) -> dict[int, Lease]:
+        """The leases of ``worker``, by batch."""
+        holder = self._holders.get(worker)
+        return dict(holder.leases) if holder else {}
 
     def busy(self) -> list[int]:
         """Workers that hold at least one batch."""
@@ -94,12 +101,10 @@ class LeaseBook:
 
         Raises KeyError when it does not hold it.
         """
-        lease = self._holders[worker].leases.pop(seq)
-        for index in lease.suspects:
-            self._deaths.pop((seq, index), None)
-        return lease
+        self._deaths.pop(seq, None)
+        return self._holders[worker].leases.pop(seq)
 
-    def died(self, worker: int, marks: dict[int, tuple[bytes, Iterable[int]]]) -> list[tuple[int, int]]:
+    def died(self, worker: int, marks: Mapping[int, tuple[bytes, Iterable[int]]]) -> list[tuple[int, int]]:
         """``worker`` is dead and reaped; ``marks`` has, for its batches, what is published (packed)
         and which items were in flight.
 
@@ -111,12 +116,13 @@ class LeaseBook:
             done, in_flight = marks.get(seq, (lease.done, ()))
             suspects, poison = list(lease.suspects), list(lease.poison)
             for index in in_flight:
-                deaths = self._deaths[seq, index] = self._deaths.get((seq, index), 0) + 1
-                if deaths >= DEATHS_TO_POISON:
+                deaths = self._deaths.setdefault(seq, {})
+                deaths[index] = deaths.get(index, 0) + 1
+                if deaths[index] >= DEATHS_TO_POISON:
                     poison.append(index)
                     poisoned.append((seq, index))
                     suspects = [suspect for suspect in suspects if suspect != index]
-                elif index not in suspects:
+                elif deaths[index] == DEATHS_TO_SUSPECT:
                     suspects.append(index)
             self._waiting.appendleft(
                 Lease(

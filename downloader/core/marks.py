@@ -26,6 +26,7 @@ __all__ = [
     "published",
     "summed",
     "unpack",
+    "without",
 ]
 
 UNTOUCHED = 0
@@ -79,7 +80,7 @@ class Marks:
         return [index for index, state in enumerate(self._states) if state == IN_FLIGHT]
 
     def packed(self) -> bytes:
-        """The published ones only, compressed: for the journal and the way to another process."""
+        """The arrays as they stand, compressed: for the journal and the way to another process."""
         return pack(self._states.tobytes(), self._crcs.tobytes())
 
     def release(self) -> None:

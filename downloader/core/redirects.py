@@ -15,6 +15,8 @@ from downloader.errors import FetchError
 __all__ = ["REDIRECTS", "is_private", "next_url"]
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def next_url(url: str, location: str, hops: int, most: int) -> str:
@@ -43,8 +45,15 @@ def next_url(url: str, location: str, hops: int, most: int) -> str:
 def is_private(addresses: Iterable[str]) -> bool:
     """Whether any of the numeric ``addresses`` is not on the public internet."""
     for address in addresses:
-        ip = ipaddress.ip_address(address.split("%")[0])
-        mapped = getattr(ip, "ipv4_mapped", None)
-        if not (mapped or ip).is_global or ip.is_multicast:
+        ip = _reached(ipaddress.ip_address(address.split("%")[0]))
+        if not ip.is_global or ip.is_multicast:
             return True
     return False
+
+
+def _reached(ip: _Address) -> _Address:
+    """The IPv4 address that an IPv6 one leads to (mapped, 6to4, NAT64), where it does."""
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip
+    translated = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None
+    return ip.ipv4_mapped or ip.sixtofour or translated or ip

@@ -53,13 +53,16 @@ class RetryPolicy:
         meets the same failure again, is taken away by the floor, half of ``backoff``. Never more
         than ``max_retry_after``.
 
-        ``retry_after``, what the server asked for, wins: never less than that (or than
-        ``max_retry_after``, if that is less), plus up to a tenth of it or ``backoff``, whichever
-        is more, so that all who were told the same do not return at one instant.
+        ``retry_after``, what the server asked for, wins: never less than that, plus up to a tenth of
+        it or ``backoff``, whichever is more, so that all who were told the same do not return at one
+        instant. Where it asked for more than ``max_retry_after``: the last tenth before that.
         """
+        most = self.max_retry_after
         if retry_after is not None:
-            wait = min(max(retry_after, 0.0), self.max_retry_after)
-            return wait + random * max(wait / 10, self.backoff)
+            wait = max(retry_after, 0.0)
+            if wait > most:
+                return most - random * most / 10
+            return min(wait + random * max(wait / 10, self.backoff), most)
         doublings = min(max(attempt - 1, 0), 64)
         ceiling = min(self.backoff * 2.0**doublings, self.max_retry_after)
         floor = min(self.backoff / 2, ceiling)

@@ -1,7 +1,10 @@
-"""What a worker fetches next: hosts take turns, failing hosts rest, suspects go alone.
+"""What a worker fetches next: hosts share alike, failing hosts rest, suspects go alone.
 
 Pure state with the time passed in (seconds, monotonic); the worker's greenlets carry it out. Its size
 is bounded by the leases that the worker holds.
+
+Hosts share what is in flight, not only the turns: where several have work, the one with the fewest in
+flight begins next, so that a host which answers slowly or never does not end up with all connections.
 
 A host that fails (refused, 503, …) is paused with a growing backoff; afterwards one probe at a time
 is let through, and each success doubles what the host gets, up to its limit (the "half-open" state of
@@ -16,17 +19,22 @@ import heapq
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
 
 __all__ = ["VERDICT", "Host", "Job", "Schedule"]
 
 VERDICT = 60.0
+_REMEMBERED = 10_000  # hosts without work, and what is known of them
+_LOOK = 8  # so many hosts are compared when one is chosen
 
 
 @dataclass(slots=True)
 class Host:
-    """One scheme, host and port. ``allowed`` is how many requests it may have in flight now."""
+    """One scheme, host and port. ``allowed`` is how many requests it may have in flight now.
+
+    Nothing begins before ``not_before`` (a pause after a failure) and ``paced`` (--rate).
+    """
 
     key: str
     limit: int
@@ -34,7 +42,10 @@ class Host:
     queue: deque[Job] = field(default_factory=deque)
     active: int = 0
     not_before: float = 0.0
+    paced: float = 0.0
+    wake: float = 0.0
     rounds: int = 0
+    failed_at: float = 0.0
     verdict: tuple[str, str] | None = None
     verdict_until: float = 0.0
     listed: bool = False
@@ -59,6 +70,8 @@ class Schedule(Generic[J]):
         self.interval = 0.0
         self.active = 0
         self.unstarted = 0
+        self._alone = False
+        self._forget_at = _REMEMBERED
         self._hosts: dict[str, Host] = {}
         self._ready: deque[Host] = deque()
         self._solo: deque[J] = deque()
@@ -69,7 +82,7 @@ class Schedule(Generic[J]):
         """The state of host ``key``."""
         host = self._hosts.get(key)
         if host is None:
-            if len(self._hosts) > 10_000:
+            if len(self._hosts) >= self._forget_at:
                 self._forget_idle()
             host = self._hosts[key] = Host(key, self.per_host, self.per_host)
         return host
@@ -93,43 +106,84 @@ class Schedule(Generic[J]):
         """The next job to begin, or None when none may begin now; see ``wake_at``."""
         if self._timers and self._timers[0][0] <= now:
             self._ring(now)
-        if self.active >= self.most:
+        if self._alone or self.active >= self.most:
             return None
-        if self._solo:
+        if self._solo and (solo := self._next_solo(now)) is not None:
             if self.active:
                 return None
-            job = self._solo.popleft()
-            self._start(job.host)
-            return job
-        while self._ready:
-            host = self._ready[0]
-            if host.not_before > now:
-                self._ready.popleft()
-                host.listed = False
-                self._wake_host(host)
-                continue
-            job = host.queue.popleft()  # type: ignore[assignment]
-            self._start(host)
-            if self.interval:
-                host.not_before = max(now, host.not_before) + self.interval
-            if not host.queue or host.active >= host.allowed:
-                self._ready.popleft()
-                host.listed = False
-            elif len(self._ready) > 1:
-                self._ready.rotate(-1)
-            return job
+            self._solo.remove(solo)
+            self._alone = True
+            self._start(solo.host, now)
+            return solo
+        host = self._next_host(now)
+        if host is None:
+            return None
+        job: J = host.queue.popleft()  # type: ignore[assignment]
+        self._start(host, now)
+        if not host.queue or host.active >= host.allowed:
+            self._ready.popleft()
+            host.listed = False
+        elif len(self._ready) > 1:
+            self._ready.rotate(-1)
+        return job
+
+    def _next_solo(self, now: float) -> J | None:
+        """The first suspect whose host does not rest."""
+        for job in self._solo:
+            if not self._rests(job.host, now):
+                return job
         return None
 
-    def _start(self, host: Host) -> None:
+    def _next_host(self, now: float) -> Host | None:
+        """The host that begins next, moved to the front of those that are ready."""
+        ready = self._ready
+        while ready:
+            host = ready[0]
+            if host.active < host.allowed and not self._rests(host, now):
+                break
+            ready.popleft()
+            host.listed = False
+        else:
+            return None
+        if len(ready) > 1 and host.active:
+            best = host
+            for other in islice(ready, 1, _LOOK):
+                if (
+                    other.active < best.active
+                    and other.active < other.allowed
+                    and not self._rests(other, now)
+                ):
+                    best = other
+            if best is not host:
+                ready.remove(best)
+                ready.appendleft(best)
+            return best
+        return host
+
+    def _rests(self, host: Host, now: float) -> bool:
+        """Whether ``host`` may begin nothing now; a timer is set for when it may."""
+        until = max(host.not_before, host.paced)
+        if until <= now:
+            return False
+        if host.wake != until:
+            host.wake = until
+            heapq.heappush(self._timers, (until, next(self._serial), host))
+        return True
+
+    def _start(self, host: Host, now: float) -> None:
         host.active += 1
         self.active += 1
         self.unstarted -= 1
+        if self.interval:
+            host.paced = now + self.interval
 
     def finish(self, job: J) -> None:
         """``job`` is no longer in flight (whatever came of it)."""
         host = job.host
         host.active -= 1
         self.active -= 1
+        if job.solo:
+            self._alone = False
         if host.queue and not host.listed:
             self._list(host)
 
@@ -138,9 +192,12 @@ class Schedule(Generic[J]):
         """When ``take`` may have something that it has not now; infinity for "after an event"."""
         return self._timers[0][0] if self._timers else math.inf
 
-    def succeeded(self, host: Host) -> bool:
+    def succeeded(self, host: Host, now: float) -> bool:
         """A request to ``host`` was answered as it should be; True when more may begin now."""
         if host.allowed == host.limit and not host.rounds:
+            return False
+        if now < host.not_before:
+            # It was on its way before the host failed, and says nothing about afterwards.
             return False
         host.rounds = 0
         host.verdict = None
@@ -148,28 +205,38 @@ class Schedule(Generic[J]):
         self._list(host)
         return True
 
-    def failed(self, host: Host, now: float) -> int:
-        """A request showed ``host`` itself failing; how many rounds in a row that makes.
+    def failed(self, host: Host, began: float, now: float) -> int:
+        """A request, sent at ``began``, showed ``host`` itself failing; how many rounds in a row that
+        makes.
 
-        Failures of requests that were in flight together count as one round.
+        Requests that were sent before the last failure that counted belong to its round.
         """
-        if now >= host.not_before:
+        if began >= host.failed_at:
             host.rounds += 1
+            host.failed_at = now
         host.allowed = 1
         return host.rounds
 
     def pause(self, host: Host, until: float) -> bool:
-        """Nothing is sent to ``host`` before ``until``; False when that was so already."""
+        """Nothing is sent to ``host`` before ``until``, and then one at a time at first; False when
+        that was so already."""
         if until <= host.not_before:
             return False
         host.not_before = until
+        host.allowed = 1
         return True
+
+    def rests_until(self, key: str, now: float) -> float:
+        """When host ``key`` may be sent to again; at most ``now`` when it may be."""
+        host = self._hosts.get(key)
+        return host.not_before if host is not None else now
 
     def condemn(self, host: Host, code: str, detail: str, now: float) -> None:
         """What waits for ``host`` is to fail with ``code`` for the next ``VERDICT`` seconds."""
         host.verdict = (code, detail)
         host.verdict_until = now + VERDICT
         host.not_before = now
+        host.paced = 0.0  # what is not sent needs no pace
         self._list(host)
 
     def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
@@ -183,19 +250,20 @@ class Schedule(Generic[J]):
             host.listed = True
             self._ready.append(host)
 
-    def _wake_host(self, host: Host) -> None:
-        heapq.heappush(self._timers, (host.not_before, next(self._serial), host))
-
     def _ring(self, now: float) -> None:
         while self._timers and self._timers[0][0] <= now:
-            _, _, due = heapq.heappop(self._timers)
+            at, _, due = heapq.heappop(self._timers)
             if isinstance(due, Host):
+                if due.wake == at:
+                    due.wake = 0.0
                 self._list(due)
             else:
                 self.unstarted -= 1
                 self.add(due)
 
     def _forget_idle(self) -> None:
+        """Those without work, failing or not: a list may name any number of dead hosts."""
         for key, host in list(self._hosts.items()):
-            if not host.queue and not host.active and not host.rounds:
+            if not host.queue and not host.active:
                 del self._hosts[key]
+        self._forget_at = max(_REMEMBERED, 2 * len(self._hosts))

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final, TypeVar
 
-__all__ = ["parse_range", "parse_size", "parse_time", "show_count", "show_size", "show_time"]
+__all__ = [
+    "parse_count",
+    "parse_range",
+    "parse_rate",
+    "parse_size",
+    "parse_time",
+    "show_count",
+    "show_size",
+    "show_time",
+]
 
 _NUMBER: Final = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"
 _SIZE: Final = re.compile(rf"{_NUMBER}\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE).fullmatch
@@ -41,6 +50,21 @@ def parse_time(text: str) -> float:
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a time; write seconds or, for example, 500ms, 2m, 1h")
     return float(Fraction(match[1]) * _TIMES[match[2] or "s"])
+
+
+def parse_count(text: str, least: int, most: int) -> int:
+    """A whole number from ``least`` to ``most``, in decimal. Raises ValueError, with a sentence."""
+    stripped = text.strip()
+    if re.fullmatch(r"[0-9]{1,18}", stripped) and least <= int(stripped) <= most:
+        return int(stripped)
+    raise ValueError(f"{text[:40]!r} is not a whole number from {least:,} to {most:,}")
+
+
+def parse_rate(text: str) -> float:
+    """Something a second: ``200``, ``0.5``. Raises ValueError, with a sentence, for 0 and less."""
+    if (match := re.fullmatch(_NUMBER, text.strip())) is not None and float(match[1]) > 0:
+        return float(match[1])
+    raise ValueError(f"{text[:40]!r} is not a number above 0, such as 200 or 0.5")
 
 
 def parse_range(text: str, unit_parser: Callable[[str], Number]) -> tuple[Number, Number]:

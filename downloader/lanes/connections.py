@@ -13,12 +13,21 @@ from downloader import patching
 
 patching.require()
 
-import queue  # noqa: E402
+import socket  # noqa: E402
+import ssl  # noqa: E402  (only in a patched process)
 
-import urllib3  # noqa: E402
 from gevent.monkey import get_original  # noqa: E402
 from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: E402
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool  # noqa: E402
+from urllib3.exceptions import (  # noqa: E402
+    ConnectTimeoutError,
+    NameResolutionError,
+    NewConnectionError,
+)
+
+from downloader.lanes.answer import Answer  # noqa: E402
+from downloader.lanes.resolve import Resolver  # noqa: E402
+from downloader.lanes.translate import HandshakeCut  # noqa: E402
 
 __all__ = ["Census", "pool_classes"]
 
@@ -28,21 +37,19 @@ _POLL = get_original("select", "poll")
 class Census:
     """How many connections are open: now (``open``), at most at one time (``peak``), ever (``made``)."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, resolver: Resolver) -> None:
         self.limit = limit
+        self.resolver = resolver
         self.open = 0
         self.peak = 0
         self.made = 0
-        self._managers: list[urllib3.PoolManager] = []
-
-    def watch(self, pools: urllib3.PoolManager) -> None:
-        """Idle connections of ``pools`` may be closed to make room."""
-        self._managers.append(pools)
+        # Those in a pool with nothing to do, the longest idle first.
+        self.idle: dict[Any, None] = {}
 
     def enter(self) -> None:
         """A connection is about to be opened."""
-        while self.open >= self.limit and self._close_idle():
-            pass
+        while self.open >= self.limit and self.idle:
+            next(iter(self.idle)).close()
         self.open += 1
         self.made += 1
         self.peak = max(self.peak, self.open)
@@ -51,43 +58,50 @@ class Census:
         """A connection was closed."""
         self.open -= 1
 
-    def _close_idle(self) -> bool:
-        for manager in self._managers:
-            for key in list(manager.pools.keys()):
-                pool = manager.pools.get(key)
-                if pool is not None and _close_one(pool):
-                    return True
-        return False
-
-
-def _close_one(pool: Any) -> bool:
-    try:
-        connection = pool.pool.get(block=False)
-    except (queue.Empty, AttributeError):
-        return False
-    found = connection is not None and connection.sock is not None
-    if found:
-        connection.close()
-    pool.pool.put(connection, block=False)
-    return found
-
 
 class _Counted:
     """Mixed into urllib3's connections."""
 
     census: Census
     sock: Any
+    _dns_host: str
     _entered = False
+    response_class: Any = Answer
 
     def connect(self) -> None:
         self.census.enter()
         self._entered = True
-        super().connect()  # type: ignore[misc]
+        try:
+            super().connect()  # type: ignore[misc]
+        except (ssl.SSLEOFError, ConnectionError) as error:
+            raise HandshakeCut(error.errno, "the connection was cut in the TLS handshake") from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, "the TLS handshake took too long") from error
+        if hasattr(self.sock, "suppress_ragged_eofs"):
+            # Without close_notify nobody knows whether the end is the end.
+            self.sock.suppress_ragged_eofs = False
+
+    def _new_conn(self) -> Any:
+        host, failure = self._dns_host, None
+        try:
+            for address in self.census.resolver.addresses(host):
+                self._dns_host = address
+                try:
+                    return super()._new_conn()  # type: ignore[misc]
+                except (NewConnectionError, ConnectTimeoutError) as error:
+                    failure = error
+        except socket.gaierror as error:
+            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
+        finally:
+            self._dns_host = host
+        self.census.resolver.forget(host)
+        raise failure or NewConnectionError(self, "the name has no address")  # type: ignore[arg-type]
 
     def close(self) -> None:
         try:
             super().close()  # type: ignore[misc]
         finally:
+            self.census.idle.pop(self, None)
             if self._entered:
                 self._entered = False
                 self.census.leave()
@@ -106,6 +120,22 @@ class _Counted:
         return not poll.poll(0)
 
 
+class _Watched:
+    """Mixed into urllib3's pools: tells the census which connections are idle."""
+
+    census: Census
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        connection = super()._get_conn(timeout)  # type: ignore[misc]
+        self.census.idle.pop(connection, None)
+        return connection
+
+    def _put_conn(self, conn: Any) -> None:
+        super()._put_conn(conn)  # type: ignore[misc]
+        if conn is not None and conn.sock is not None:
+            self.census.idle[conn] = None
+
+
 def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:
     """urllib3's pool classes whose connections ``census`` counts."""
 
@@ -115,12 +145,12 @@ def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:
     class CountedHTTPS(_Counted, HTTPSConnection):
         pass
 
-    CountedHTTP.census = CountedHTTPS.census = census
-
-    class HTTPPool(HTTPConnectionPool):
+    class HTTPPool(_Watched, HTTPConnectionPool):
         ConnectionCls = CountedHTTP
 
-    class HTTPSPool(HTTPSConnectionPool):
+    class HTTPSPool(_Watched, HTTPSConnectionPool):
         ConnectionCls = CountedHTTPS
 
+    for kind in (CountedHTTP, CountedHTTPS, HTTPPool, HTTPSPool):
+        kind.census = census
     return {"http": HTTPPool, "https": HTTPSPool}

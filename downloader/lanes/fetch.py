@@ -9,10 +9,10 @@ from downloader import patching
 
 patching.require()
 
-import socket  # noqa: E402
 import zlib  # noqa: E402
-from collections.abc import Iterator  # noqa: E402
-from time import time  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
+from time import monotonic, time  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 from urllib.parse import urlsplit  # noqa: E402
 
@@ -28,10 +28,11 @@ from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
-__all__ = ["Fetched", "RequestsLane"]
+__all__ = ["Fetched", "Postponed", "RequestsLane"]
 
 _CHUNK = 256 << 10
 _SMALL = 64 << 10
+_DIGITS = 18
 
 
 class Fetched(NamedTuple):
@@ -45,10 +46,30 @@ class Fetched(NamedTuple):
     requests: int
 
 
-class RequestsLane:
-    """Fetches through ``session`` into ``sink``."""
+class Postponed(Exception):
+    """A redirect leads to a host that rests until ``until``; ``requests`` were made so far."""
 
-    def __init__(self, config: Config, session: LaneSession, sink: Sink) -> None:
+    def __init__(self, until: float, requests: int) -> None:
+        super().__init__(until, requests)
+        self.until = until
+        self.requests = requests
+
+
+class RequestsLane:
+    """Fetches through ``session`` into ``sink``.
+
+    ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
+    (seconds, monotonic); it raises FetchError where it may not.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: LaneSession,
+        sink: Sink,
+        gate: Callable[[str], float] | None = None,
+    ) -> None:
+        self._gate = gate
         self._config = config
         self._session = session
         self._sink = sink
@@ -59,109 +80,123 @@ class RequestsLane:
     ) -> Fetched:
         """Store the file at ``url`` as ``name``; ``size`` is what the source promises, or -1.
 
-        Raises FetchError, DestinationError.
+        Raises FetchError, DestinationError, Postponed.
         """
-        clock = gevent.Timeout.start_new(self._config.deadline)
         writer: Writer | None = None
         response: Any = None
-        try:
-            response, hops = self._open(url)
-            length = _length(response)
-            self._check_size(length)
-            writer = self._sink.open(name, seq, index, replace=replace)
-            self._stream(response, writer, length)
-            if size >= 0 and writer.size != size:
-                raise FetchError("size-mismatch", f"{writer.size} bytes arrived, the source says {size}")
-            # Published without a switch to another greenlet: the deadline cannot fire in between.
-            vouched = length is not None or response.chunked or size >= 0
-            done = Fetched(writer.size, writer.crc, writer.publish(), vouched, hops + 1)
-            writer = None
-            return done
-        except gevent.Timeout as timeout:
-            if timeout is not clock:
-                raise
-            limit = show_time(self._config.deadline)
-            raise FetchError("timeout", f"took longer than --deadline {limit}") from None
-        except (FetchError, DestinationError):
-            raise
-        except Exception as error:
-            raise translate(error, self._secrets) from error
-        finally:
-            clock.close()
-            if writer is not None:
-                writer.abort()
-            if response is not None:
-                response.close()
+        with self._limits():
+            try:
+                response, hops = self._open(url)
+                length = _length(response)
+                self._check_size(length)
+                writer = self._sink.open(name, seq, index, replace=replace)
+                self._stream(response, writer, length)
+                if size >= 0 and writer.size != size:
+                    raise FetchError(
+                        "size-mismatch", f"{writer.size} bytes arrived, the source says {size}"
+                    )
+                # Published without a switch to another greenlet: no deadline fires in between.
+                vouched = length is not None or response.chunked or size >= 0
+                done = Fetched(writer.size, writer.crc, writer.publish(), vouched, hops + 1)
+                writer = None
+                return done
+            finally:
+                if writer is not None:
+                    writer.abort()
+                if response is not None:
+                    response.close()
 
     def read(self, url: str, most: int) -> bytes:
         """The body at ``url``, at most ``most`` bytes, in memory: for listings.
 
         Raises FetchError.
         """
-        clock = gevent.Timeout.start_new(self._config.deadline)
         response: Any = None
+        with self._limits():
+            try:
+                response, _ = self._open(url)
+                length = _length(response)
+                if length is not None and length > most:
+                    raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
+                body = bytearray()
+                for chunk in _chunks(response, self._config.compressed):
+                    body += chunk
+                    if len(body) > most:
+                        raise FetchError("too-large", f"more than {show_size(most)}")
+                return bytes(body)
+            finally:
+                if response is not None:
+                    response.close()
+
+    @contextmanager
+    def _limits(self) -> Iterator[None]:
+        """One attempt: ended at the deadline, its exceptions translated."""
+        clock = gevent.Timeout.start_new(self._config.deadline)
         try:
-            response, _ = self._open(url)
-            length = _length(response)
-            if length is not None and length > most:
-                raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
-            body = bytearray()
-            for chunk in _chunks(response, self._config.compressed):
-                body += chunk
-                if len(body) > most:
-                    raise FetchError("too-large", f"more than {show_size(most)}")
-            return bytes(body)
+            yield
         except gevent.Timeout as timeout:
             if timeout is not clock:
                 raise
             limit = show_time(self._config.deadline)
             raise FetchError("timeout", f"took longer than --deadline {limit}") from None
-        except FetchError:
+        except (FetchError, DestinationError, Postponed):
             raise
         except Exception as error:
             raise translate(error, self._secrets) from error
         finally:
             clock.close()
-            if response is not None:
-                response.close()
 
     def _open(self, url: str) -> tuple[Any, int]:
         """A 200 at ``url`` or where it redirects to, its body unread; and the hops it took."""
         session = self._session
-        origin = session.origin(url)
-        hops, bare = 0, False
-        while True:
-            response = session.get_file(url, origin)
-            status = response.status
-            if status == 200:
-                return response, hops
-            try:
-                if status not in REDIRECTS or "Location" not in response.headers:
-                    raise _refusal(response)
-                location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
-                url, before = next_url(url, location, hops, self._config.redirects), url
-            except FetchError as error:
-                error.requests = hops + 1
-                raise
-            finally:
-                _let_go(response)
-            hops += 1
-            target = session.origin(url, bare=bare)
-            if target.key != origin.key:
-                # Credentials and headers were given for the first origin; they never come back.
-                bare = True
+        origin = first = session.origin(url)
+        hops = 0
+        try:
+            while True:
+                response = session.get_file(url, origin)
+                if response.status == 200:
+                    return response, hops
+                try:
+                    before, url = url, self._follow(url, response, hops)
+                finally:
+                    _let_go(response)
                 target = session.origin(url, bare=True)
-                self._check_address(before, url, origin)
-            url = requests.utils.requote_uri(url)
-            origin = target
+                if target.key != origin.key:
+                    # Credentials and headers were given for the first origin; they never come back.
+                    at, origin = origin, target
+                    self._check_address(before, url, at)
+                    self._check_gate(origin.key, hops + 1)
+                url = requests.utils.requote_uri(url)
+                hops += 1
+        except Exception as error:
+            if (not hops and origin is first) or isinstance(error, Postponed):
+                raise
+            failed = translate(error, self._secrets)
+            failed.requests, failed.origin = hops + 1, origin.key
+            raise failed from error
+
+    def _follow(self, url: str, response: Any, hops: int) -> str:
+        """Where the answer, which is not a 200, leads; FetchError where it leads nowhere."""
+        if response.status not in REDIRECTS or "Location" not in response.headers:
+            raise _refusal(response)
+        location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
+        return next_url(url, location, hops, self._config.redirects)
+
+    def _check_gate(self, key: str, requests: int) -> None:
+        if self._gate is not None and (until := self._gate(key)) > monotonic():
+            raise Postponed(until, requests)
 
     def _check_address(self, before: str, after: str, origin: Origin) -> None:
         if self._config.allow_private_redirects or origin.proxies:
             return
-        if is_private(_addresses(after)) and not is_private(_addresses(before)):
+        if is_private(self._addresses(after)) and not is_private(self._addresses(before)):
             raise FetchError(
                 "redirect-refused", "to a private address; --allow-private-redirects allows it"
             )
+
+    def _addresses(self, url: str) -> list[str]:
+        # The session's own look-up, so that what was checked is what is connected to.
+        return self._session.resolver.addresses(urlsplit(url).hostname or "")
 
     def _check_size(self, length: int | None) -> None:
         most = self._config.max_size
@@ -228,6 +263,8 @@ def _length(response: Any) -> int | None:
         if values or not (only.isascii() and only.isdigit()):
             raise FetchError("protocol", "the Content-Length is not a number")
         value = only
+    if len(value) > _DIGITS:
+        raise FetchError("protocol", "the Content-Length is not a possible number")
     return int(value)
 
 
@@ -243,15 +280,9 @@ def _let_go(response: Any) -> None:
     """Read over a body that is known to be short, so that its connection serves again; close any
     other."""
     left = response.length_remaining
+    if response.status < 200 or response.status in (204, 304):
+        # They have no body, whatever they say; what comes nevertheless must not be the next answer.
+        left = None
     if left is not None and left <= _SMALL and not response.chunked:
         response.drain_conn()
     response.close()
-
-
-def _addresses(url: str) -> list[str]:
-    parts = urlsplit(url)
-    try:
-        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise translate(error) from error
-    return [str(each[4][0]) for each in found]

@@ -34,12 +34,14 @@ from downloader._version import VERSION  # noqa: E402
 from downloader.config import Config  # noqa: E402
 from downloader.errors import BootError, ConfigError, FetchError  # noqa: E402
 from downloader.lanes.connections import Census, pool_classes  # noqa: E402
+from downloader.lanes.resolve import Resolver  # noqa: E402
 
 __all__ = ["LaneSession", "Origin"]
 
 patching.settle_urllib3()
 
 _ORIGINS = 10_000
+_COOKIES = 100
 
 
 class Origin:
@@ -66,7 +68,8 @@ class LaneSession(requests.Session):
         self.trust_env = False
         self.config = config
         self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
-        self.census = Census(config.connections)
+        self.resolver = Resolver(config.connect_timeout)
+        self.census = Census(config.connections, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
         self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
@@ -169,7 +172,8 @@ class LaneSession(requests.Session):
         return response
 
     def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
-        if origin.jar is None:
+        if origin.jar is None or len(origin.jar) > _COOKIES:
+            # A server that sets another one with each answer must not fill the memory.
             origin.jar = RequestsCookieJar()
         extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
 
@@ -197,7 +201,6 @@ class _Adapter(HTTPAdapter):
 
     def _settle(self, pools: urllib3.PoolManager) -> None:
         pools.pool_classes_by_scheme = pool_classes(self._census)
-        self._census.watch(pools)
 
     def get_connection_with_tls_context(
         self, request: Any, verify: Any, proxies: Any = None, cert: Any = None

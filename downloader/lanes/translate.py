@@ -23,7 +23,7 @@ from downloader.core.naming import shown  # noqa: E402
 from downloader.core.redact import redact  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
-__all__ = ["translate"]
+__all__ = ["HandshakeCut", "translate"]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 _VERSION_WORDS = (
@@ -32,6 +32,10 @@ _VERSION_WORDS = (
     "VERSION_TOO_LOW",
     "WRONG_SSL_VERSION",
 )
+
+
+class HandshakeCut(ssl.SSLError):
+    """The connection ended in the TLS handshake; a bare SSLEOFError is one that ended later."""
 
 
 def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:
@@ -67,12 +71,14 @@ def _code(chain: list[BaseException]) -> str:
         return "tls-verify"
     if has(socket.gaierror, u3.NameResolutionError):
         return "dns"
-    if has(u3.ConnectTimeoutError, rq.ConnectTimeout):
-        return "connect-timeout"
+    if has(ssl.SSLEOFError, ssl.SSLZeroReturnError) and not has(HandshakeCut):
+        return "reset"
     if has(ssl.SSLError):
         return _tls_code(chain)
-    if has(u3.NewConnectionError):
+    if has(u3.NewConnectionError):  # a kind of ConnectTimeoutError, as urllib3 has it
         return "connect"
+    if has(u3.ConnectTimeoutError, rq.ConnectTimeout):
+        return "connect-timeout"
     if has(u3.ReadTimeoutError, rq.ReadTimeout, TimeoutError):
         return "read-timeout"
     return _answer_code(chain)

@@ -33,13 +33,21 @@ from downloader.sources import Fetch, base_url
 __all__ = ["ServerSource", "open_source"]
 
 
+# An empty page is odd and allowed; so many in a row are a trap.
+_NAMELESS = 1000
+
+
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Before item ``taken`` of the page at ``marker``; ``crc`` is over the names taken."""
+    """Before item ``taken`` of the page at ``marker``; ``crc`` is over the names taken.
+
+    ``page`` counts from 1, for messages.
+    """
 
     marker: str = ""
     taken: int = 0
     crc: int = 0
     ended: bool = False
+    page: int = 1
 
 
 class _Listing(msgspec.Struct, frozen=True):
@@ -55,37 +63,49 @@ class ServerSource:
         self._fetch = fetch
         self._list_url = f"{config.source.rstrip('/')}/{config.list_path.strip('/')}"
         self._base = base_url(config)
-        self._above = url_path(self._base + "x").split("/")[:-1]
+        self._above: list[str] = []
+        if config.layout == "mirror":
+            try:
+                self._above = url_path(self._base + "x").split("/")[:-1]
+            except BadName as error:
+                raise SourceError(f"--layout mirror: {error}") from None
 
     def recall(self, batch: Recall) -> list[Item]:
         """From the names in the journal; the listing is not asked again."""
-        names = decode_names(batch.names)
-        if self._config.layout != "mirror":
-            return [Item(name) for name in names]
+        if not batch.origin:
+            return [Item(name) for name in decode_names(batch.names)]
+        # Not the names alone: what cannot be stored has none, only a text for messages.
         listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
-        return [self._mirrored(raw.decode("utf-8", "surrogatepass")) for raw in listed]
+        return [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Source``. Raises SourceError also when the markers run in a circle."""
         at = msgspec.msgpack.decode(cursor, type=_Cursor) if cursor else _Cursor()
         if at.ended:
             return
-        pending = gevent.spawn(self._list, at.marker)
+        pending = self._begin(at.marker, at.page)
         # Brent's cycle detection: one remembered marker finds a circle of any length.
         remembered, steps, horizon = at.marker, 0, 1
+        nameless = 0
         while True:
-            listing = pending.get()
+            listing = _outcome(pending)
+            nameless = 0 if listing.names else nameless + 1
+            if nameless > _NAMELESS:
+                raise SourceError(
+                    f"{self._shown(at.marker, at.page)} and the {_NAMELESS:,} before it have no names; "
+                    "this listing seems to have no end"
+                )
             following = listing.marker
             if following:
                 steps += 1
                 if following in (at.marker, remembered):
                     raise SourceError(
-                        f"{self._shown(following)} gives a marker that was given before; "
-                        "the listing runs in a circle"
+                        f"{self._shown(at.marker, at.page)} gives a marker that was given before, "
+                        f"{shown(following)!r}; the listing runs in a circle"
                     )
                 if steps == horizon:
                     remembered, steps, horizon = following, 0, horizon * 2
-                pending = gevent.spawn(self._list, following)
+                pending = self._begin(following, at.page + 1)
             try:
                 yield from self._slices(listing, at, size)
             except GeneratorExit:
@@ -93,7 +113,7 @@ class ServerSource:
                 raise
             if not following:
                 return
-            at = _Cursor(following)
+            at = _Cursor(following, page=at.page + 1)
 
     def _slices(self, listing: _Listing, at: _Cursor, size: Callable[[], int]) -> Iterator[Page]:
         names = listing.names
@@ -101,51 +121,63 @@ class ServerSource:
         if taken and _crc(names[:taken], 0) != crc:
             # The page has changed since: hand it out from its start. What is stored is met again.
             taken, crc = 0, 0
-        behind = _Cursor(listing.marker) if listing.marker else _Cursor(ended=True)
+        behind = _Cursor(listing.marker, page=at.page + 1) if listing.marker else _Cursor(ended=True)
         if taken >= len(names):
             yield Page([], msgspec.msgpack.encode(behind))
         while taken < len(names):
             part = names[taken : taken + size()]
             taken += len(part)
             crc = _crc(part, crc)
-            cursor = behind if taken >= len(names) else _Cursor(at.marker, taken, crc)
+            cursor = behind if taken >= len(names) else _Cursor(at.marker, taken, crc, page=at.page)
             yield self._page(part, msgspec.msgpack.encode(cursor))
 
     def _page(self, raw: list[str], cursor: bytes) -> Page:
-        if self._config.layout == "mirror":
-            listed = [name.encode("utf-8", "surrogatepass") for name in raw]
-            return Page([self._mirrored(name) for name in raw], cursor, msgspec.msgpack.encode(listed))
-        plain = escape_all(raw)
-        if plain is not None:
+        mirror = self._config.layout == "mirror"
+        if not mirror and (plain := escape_all(raw)) is not None:
             return Page([Item(name) for name in plain], cursor)
-        return Page([_flat(name) for name in raw], cursor)
+        items = [self._item(name) for name in raw]
+        if not mirror and not any(item.fault for item in items):
+            return Page(items, cursor)
+        listed = [name.encode("utf-8", "surrogatepass") for name in raw]
+        return Page(items, cursor, msgspec.msgpack.encode(listed))
 
-    def _mirrored(self, raw: str) -> Item:
-        url = self._base + quote(raw.encode("utf-8", "surrogatepass"), safe="")
+    def _item(self, raw: str) -> Item:
         try:
+            if self._config.layout != "mirror":
+                return Item(escape(raw))
+            if raw in (".", ".."):
+                # Nobody sends such a segment as it is: it is resolved on the way.
+                raise BadName(f"the name {raw!r} cannot be asked for in a URL")
+            url = self._base + quote(raw.encode("utf-8", "surrogatepass"), safe="")
             return Item(mirror_path([*self._above, *raw.split("/")]), url)
         except BadName as error:
             return Item(shown(raw), fault="bad-name", detail=str(error))
 
-    def _list(self, marker: str) -> _Listing:
-        url = self._list_url + (f"?next-marker={quote(marker, safe='')}" if marker else "")
-        return _parse(self._fetch(url), self._shown(marker))
+    def _begin(self, marker: str, page: int) -> gevent.Greenlet:
+        return gevent.spawn(self._list, marker, page)
 
-    def _shown(self, marker: str) -> str:
+    def _list(self, marker: str, page: int) -> _Listing | SourceError:
+        url = self._list_url + (f"?next-marker={quote(marker, safe='')}" if marker else "")
+        try:
+            return _parse(self._fetch(url), self._shown(marker, page))
+        except SourceError as error:
+            return error  # a greenlet that raises writes its trace to standard error
+
+    def _shown(self, marker: str, page: int) -> str:
         where = f"{self._config.shown_source.rstrip('/')}/{self._config.list_path.strip('/')}"
-        return f"{where}?next-marker={shown(marker)}" if marker else where
+        return f"page {page} of the listing, {where}{f'?next-marker={shown(marker)}' if marker else ''},"
+
+
+def _outcome(pending: gevent.Greenlet) -> _Listing:
+    listing: _Listing | SourceError = pending.get()
+    if isinstance(listing, SourceError):
+        raise listing
+    return listing
 
 
 def open_source(config: Config, fetch: Fetch) -> ServerSource:
     """See ``downloader.sources.open_source``."""
     return ServerSource(config, fetch)
-
-
-def _flat(raw: str) -> Item:
-    try:
-        return Item(escape(raw))
-    except BadName as error:
-        return Item(shown(raw), fault="bad-name", detail=str(error))
 
 
 def _crc(names: list[str], crc: int) -> int:

@@ -13,24 +13,28 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import IO, cast
 from urllib.parse import urlsplit
 
 import gevent
 import msgspec
-from gevent.fileobject import FileObjectThread
 
 from downloader.config import Config
 from downloader.core.naming import BadName, shown, url_name, url_path
-from downloader.core.redact import redact_url
+from downloader.core.redact import redact, redact_url
 from downloader.errors import SourceError
 from downloader.model import Item, Page, Recall
 from downloader.sources import Fetch
+from downloader.sources.pipe import Pipe
 
 __all__ = ["UrlsSource", "open_source"]
 
 _LONGEST_LINE = 64 << 10
 _BLOCK = 1 << 20
+# A producer that is silent for so long, or has been slow for so long, gets its lines fetched.
+_SILENCE = 0.2
+_SLOWNESS = 1.0
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
@@ -46,18 +50,18 @@ class UrlsSource:
 
     def __init__(self, config: Config, fetch: Fetch) -> None:
         self._mirror = config.layout == "mirror"
-        self._shown = "standard input" if config.source == "-" else config.source
+        self._shown = "standard input" if config.source == "-" else config.shown_source
         self._at = _Place()
+        self._read_lines = 0  # for messages; ``_at`` moves by pages
         self._size = 0
         try:
             self._stream = self._open(config.source)
         except OSError as error:
-            raise SourceError(f"{config.source}: {error.strerror}") from error
+            raise SourceError(f"{self._shown}: {error.strerror}") from error
 
-    def _open(self, source: str) -> IO[bytes]:
+    def _open(self, source: str) -> IO[bytes] | Pipe:
         if source == "-":
-            # A pipe may be silent for long; read in a thread, so that heartbeats go on.
-            return cast("IO[bytes]", FileObjectThread(sys.stdin.fileno(), "rb", close=False))
+            return Pipe(sys.stdin.fileno())
         if source.lower().endswith(".gz"):
             return cast("IO[bytes]", gzip.open(source, "rb"))
         self._size = Path(source).stat().st_size
@@ -114,14 +118,20 @@ class UrlsSource:
         )
 
     def _lines(self, most: int) -> list[tuple[int, bytes]]:
-        """At most ``most`` lines with their numbers; fewer at the end, none behind it."""
+        """At most ``most`` lines with their numbers; fewer when a pipe has no more for now and at the
+        end, none behind it."""
         number, offset, crc = self._at.line, self._at.offset, self._at.crc
         lines: list[tuple[int, bytes]] = []
+        give_by = 0.0
         for _ in range(most):
+            if lines and self._pauses(give_by):
+                break
             line = self._guarded(self._stream.readline, _LONGEST_LINE)
             if not line:
                 break
             number += 1
+            self._read_lines = number
+            give_by = give_by or monotonic() + _SLOWNESS
             lines.append((number, line))
             crc, offset = zlib.crc32(line, crc), offset + len(line)
             rest = line
@@ -129,15 +139,22 @@ class UrlsSource:
                 # Too long for a URL: keep its beginning for the message, read over the rest.
                 rest = self._guarded(self._stream.readline, _LONGEST_LINE)
                 crc, offset = zlib.crc32(rest, crc), offset + len(rest)
+                gevent.sleep(0)
         self._at = _Place(offset, number, crc)
         return lines
+
+    def _pauses(self, give_by: float) -> bool:
+        stream = self._stream
+        if not isinstance(stream, Pipe):
+            return False
+        return monotonic() > give_by or stream.silent(_LONGEST_LINE, _SILENCE)
 
     def _guarded(self, read: object, size: int) -> bytes:
         try:
             return cast("bytes", read(size))  # type: ignore[operator]
         except (OSError, EOFError, zlib.error) as error:
             raise SourceError(
-                f"{self._shown} cannot be read after line {self._at.line}: {error}"
+                f"{self._shown} cannot be read after line {self._read_lines}: {error}"
             ) from error
 
     def _items(self, lines: list[tuple[int, bytes]]) -> list[Item]:
@@ -163,7 +180,7 @@ class UrlsSource:
         except ValueError:
             valid = False
         if not valid:
-            text = shown(redact_url(line.decode("utf-8", "replace")))
+            text = shown(redact_url(redact(line.decode("utf-8", "replace"))))
             return Item(
                 f"line {number}",
                 fault="bad-url",

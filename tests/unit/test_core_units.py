@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from downloader.core.units import (
+    parse_count,
     parse_range,
+    parse_rate,
     parse_size,
     parse_time,
     show_count,
@@ -121,3 +123,25 @@ def test_show_time(seconds: float, text: str) -> None:
 
 def test_show_count() -> None:
     assert [show_count(n) for n in (0, 999, 1_234_567)] == ["0", "999", "1,234,567"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1), (" 20 ", 20), ("007", 7), ("100", 100)])
+def test_count(text: str, value: int) -> None:
+    assert parse_count(text, 1, 100) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "101", "-1", "1.0", "1e2", "١", "ten", "9" * 30])
+def test_count_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a whole number from 1 to 100"):
+        parse_count(text, 1, 100)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1.0), ("0.5", 0.5), (".25", 0.25), ("1000", 1000.0)])
+def test_rate(text: str, value: float) -> None:
+    assert parse_rate(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.0", "-1", "nan", "inf", "1/s"])
+def test_rate_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number above 0"):
+        parse_rate(text)

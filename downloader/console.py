@@ -1,0 +1,91 @@
+"""stdout carries results, stderr the rest: how the command line says either."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from downloader.core.redact import redact
+from downloader.errors import DestinationError
+
+__all__ = ["Console", "say", "say_json", "silence_stdout"]
+
+
+def say(text: str) -> None:
+    """A result, on stdout."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise DestinationError(f"standard output cannot be written: {error.strerror}") from error
+
+
+def silence_stdout() -> None:
+    """Nobody takes our results; what is left in the buffer must not fail once more at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def say_json(record: Any) -> None:
+    import msgspec
+
+    say(msgspec.json.encode(record).decode())
+
+
+class Console:
+    """How errors are told: one line on stderr, without secrets, as JSON when asked for."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = arguments
+        self.secrets: tuple[str, ...] = ()
+        self._json = "--log-json" in arguments
+        # Asked of argv, as it must be known when argv is what is wrong.
+        self._verbose = sum(each.count("v") for each in arguments if re.fullmatch("-[qv]+", each))
+
+    def complain(self, text: str) -> None:
+        """``text`` as one line, its trace before it with -vv."""
+        text = redact(" ".join(text.split()), self.secrets)
+        if self._json:
+            click.echo(json.dumps({"level": "error", "message": text}), err=True)
+        else:
+            click.echo(f"downloader: error: {text}", err=True)
+
+    def trace(self) -> None:
+        """The exception that is being handled, with -vv."""
+        if self._verbose < 2:
+            return
+        text = redact(traceback.format_exc().rstrip(), self.secrets)
+        if self._json:
+            text = json.dumps({"level": "debug", "message": text})
+        click.echo(text, err=True)
+
+    def next_command(self, exit_code: int) -> str:
+        """What to type next; nothing where the job is done."""
+        command = f"downloader {shlex.join(self._shown_arguments())}"
+        if exit_code in (4, 130):
+            return f"resume with: {command}"
+        return f"try the failed ones again with: {command} --retry-failed" if exit_code == 1 else ""
+
+    def _shown_arguments(self) -> Iterator[str]:
+        """No value of -H, no credentials in a URL, no --restart."""
+        hide = False
+        for argument in self._arguments:
+            short = re.match("-[qv]*H", argument)
+            if hide or (short and short.end() < len(argument)):
+                yield f"{argument.partition(':')[0]}: …"
+            elif argument not in ("--restart", "--retry-failed"):
+                yield redact(argument, self.secrets)
+            hide = short is not None and argument == short[0]

@@ -1,0 +1,71 @@
+"""What the command line takes from files and from the environment, when asked to: headers, netrc, proxies.
+
+No value of any of these stands in a message.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+
+from downloader.errors import ConfigError
+
+__all__ = ["auth_from", "header", "netrc_path", "proxies"]
+
+
+def header(line: str) -> tuple[str, str]:
+    """Name and value of ``Name: value``. Raises ConfigError."""
+    name, colon, value = line.partition(":")
+    if not colon or not name.strip():
+        raise ConfigError("-H: write -H 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def netrc_path() -> str:
+    """$NETRC or ~/.netrc. Raises ConfigError where others can read it."""
+    path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")
+    return _private(path, "--netrc")
+
+
+def auth_from(path: str) -> tuple[str, str]:
+    """User and password from the first line of ``path``. Raises ConfigError."""
+    try:
+        with open(_private(path, "--auth-file"), encoding="utf-8", errors="surrogateescape") as file:
+            user, colon, password = file.readline(4096).rstrip("\r\n").partition(":")
+    except OSError as error:
+        raise ConfigError(f"--auth-file: {path}: {error.strerror}") from None
+    if not colon:
+        raise ConfigError(f"--auth-file: {path} does not begin with a line user:password")
+    return user, password
+
+
+def _private(path: str, option: str) -> str:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ConfigError(f"{option}: {path}: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"{option}: not a path") from None
+    if stat.S_ISDIR(mode):
+        raise ConfigError(f"{option}: {path} is a directory")
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(f"{option}: {path} can be read by others; chmod 600 {shlex.quote(path)}")
+    return path
+
+
+def proxies(option: str | None) -> tuple[dict[str, str], str]:
+    """Proxy by scheme, and the hosts that need none, from the value of --proxy."""
+    if option is None:
+        return {}, ""
+    if option != "env":
+        url = option if "://" in option else f"http://{option}"
+        return {"http": url, "https": url}, ""
+    found = {}
+    for scheme in ("http", "https", "all"):
+        # Not HTTP_PROXY in capitals: a CGI server sets it from a request's header (CVE-2016-5385).
+        names = [f"{scheme}_proxy"] + ([f"{scheme}_proxy".upper()] if scheme != "http" else [])
+        url = next((os.environ[name] for name in names if os.environ.get(name)), "")
+        if url:
+            found[scheme] = url
+    return found, os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""

@@ -1,0 +1,112 @@
+"""A leased batch on its way, in the worker: its marks, its counts, and the exceptions."""
+
+from __future__ import annotations
+
+from downloader.core.latency import Histogram
+from downloader.core.schedule import Host
+from downloader.errors import FetchError
+from downloader.ledger import Slot
+from downloader.model import BatchDone, Failure, Item, Lease, Returned, Tally
+
+__all__ = ["Job", "OpenBatch"]
+
+
+class OpenBatch:
+    """``left`` is how many items have not reached their end. Items are counted as they end."""
+
+    __slots__ = (
+        "_bytes",
+        "_failed",
+        "_skipped",
+        "_stored",
+        "_unverified",
+        "errors",
+        "failures",
+        "latency",
+        "lease",
+        "left",
+        "marks",
+        "replaced",
+        "requests",
+        "retries",
+        "slot",
+    )
+
+    def __init__(self, lease: Lease, slot: Slot) -> None:
+        self.lease = lease
+        self.slot = slot
+        self.marks = slot.marks
+        self.left = len(lease.only) or lease.count
+        self.replaced = frozenset(lease.replace)
+        self.requests = 0
+        self.retries = 0
+        self.errors: dict[str, int] = {}
+        self.latency = Histogram()
+        self.failures: list[Failure] = []
+        self._stored = self._skipped = self._failed = self._bytes = self._unverified = 0
+
+    def wanted(self) -> range | tuple[int, ...]:
+        """The indices of the items that are leased."""
+        return self.lease.only or range(self.lease.count)
+
+    def published(self, index: int, size: int, crc: int, *, new: bool, verified: bool = True) -> None:
+        """Item ``index`` stands under its name; ``new``: it did not, with these bytes, before this
+        run. An item that an earlier run stored adds no bytes."""
+        self.marks.publish(index, size, crc)
+        if new:
+            self._stored += 1
+            self._bytes += size
+        else:
+            self._skipped += 1
+        if not verified:
+            self._unverified += 1
+        self.left -= 1
+
+    def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
+        """Item ``index`` has failed for good; ``url`` is redacted."""
+        self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
+        self._failed += 1
+        self.left -= 1
+
+    def attempt_failed(self, code: str) -> None:
+        """Count an attempt that ended with ``code``."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+    @property
+    def tally(self) -> Tally:
+        """What has ended so far."""
+        return Tally(self._stored, self._skipped, self._failed, self._bytes, self._unverified)
+
+    def done(self) -> BatchDone:
+        """The outcome of the whole."""
+        return BatchDone(*self._outcome(), failures=self.failures)
+
+    def returned(self) -> Returned:
+        """What there is of it, to be given back."""
+        return Returned(*self._outcome())
+
+    def _outcome(self) -> tuple[int, Tally, int, int, dict[str, int], dict[int, int], bytes]:
+        return (
+            self.lease.seq,
+            self.tally,
+            self.requests,
+            self.retries,
+            self.errors,
+            self.latency.counts,
+            self.marks.packed(),
+        )
+
+
+class Job:
+    """One item of an open batch, and its attempts so far; see ``core.schedule.Job``."""
+
+    __slots__ = ("attempts", "batch", "host", "index", "item", "solo", "url")
+
+    def __init__(self, batch: OpenBatch, index: int, item: Item, url: str, host: Host, solo: bool) -> None:
+        self.batch = batch
+        self.index = index
+        self.item = item
+        self.url = url
+        self.host = host
+        self.solo = solo
+        self.attempts = 0

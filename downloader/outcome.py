@@ -1,0 +1,51 @@
+"""What a run comes to, added up from what its workers report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from downloader.core.latency import Histogram
+from downloader.errors import DownloaderError
+from downloader.model import BatchDone, Heartbeat, Ready, Returned, Tally
+
+__all__ = ["Run"]
+
+
+@dataclass
+class Run:
+    """What a run came to; the report is made from it."""
+
+    tally: Tally = field(default_factory=Tally)
+    requests: int = 0
+    retries: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    latency: Histogram = field(default_factory=Histogram)
+    peak_connections: dict[int, int] = field(default_factory=dict)
+    deaths: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    preflight: str = ""
+    cpu_seconds: float = 0.0
+    worker_rss: int = 0  # KiB
+    ended: bool = False
+    interrupted: bool = False
+    killed: bool = False
+    stop: DownloaderError | None = None
+    details: list[str] = field(default_factory=list)
+
+    def count(self, outcome: BatchDone | Returned) -> None:
+        """Add a batch's outcome."""
+        self.tally += outcome.tally
+        self.requests += outcome.requests
+        self.retries += outcome.retries
+        self.latency.merge(outcome.latency)
+        for code, count in outcome.errors.items():
+            self.errors[code] = self.errors.get(code, 0) + count
+
+    def pulse(self, worker: int, beat: Heartbeat) -> None:
+        """Keep the most connections that ``worker`` had."""
+        self.peak_connections[worker] = max(self.peak_connections.get(worker, 0), beat.connections)
+
+    def booted(self, message: Ready) -> None:
+        """Keep what runs in the children."""
+        self.versions = message.versions
+        self.preflight = message.preflight

@@ -1,0 +1,86 @@
+"""Standard input as a stream of lines that says when it has fallen silent.
+
+Read in a thread, so that heartbeats go on and what was read is fetched while a slow producer thinks.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import gevent
+from gevent.event import Event
+from gevent.os import tp_read
+
+__all__ = ["Pipe"]
+
+_BLOCK = 64 << 10
+_AHEAD = 1 << 20
+
+
+class Pipe:
+    """The stream of descriptor ``fd``; at most a MiB is read ahead."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._buffer = bytearray()
+        self._searched = 0  # no line ends before this place
+        self._ended = False
+        self._error: OSError | None = None
+        self._more = Event()
+        self._room = Event()
+        self._reader = gevent.spawn(self._run)
+
+    def _run(self) -> None:
+        while not self._ended:
+            try:
+                block = tp_read(self._fd, _BLOCK)
+            except OSError as error:
+                self._error, block = error, b""
+            self._ended = not block
+            self._buffer += block
+            self._more.set()
+            if len(self._buffer) > _AHEAD:
+                self._room.clear()
+                self._room.wait()
+
+    def read(self, size: int) -> bytes:
+        """Some bytes, at most ``size``; none at the end. Raises OSError."""
+        while not self._buffer and not self._ended:
+            self._wait(None)
+        return self._take(size)
+
+    def readline(self, size: int) -> bytes:
+        """The next line, at most ``size`` bytes of it; none at the end. Raises OSError."""
+        while not self._has_line(size) and not self._ended:
+            self._wait(None)
+        end = self._buffer.find(b"\n", self._searched, size)
+        return self._take(size if end < 0 else end + 1)
+
+    def silent(self, size: int, patience: float) -> bool:
+        """Whether no whole line (or ``size`` bytes) is there, nor comes within ``patience`` seconds."""
+        give_up = monotonic() + patience
+        while not self._has_line(size):
+            if self._ended or (left := give_up - monotonic()) <= 0:
+                return not self._ended
+            self._wait(left)
+        return False
+
+    def _has_line(self, size: int) -> bool:
+        if self._buffer.find(b"\n", self._searched, size) >= 0:
+            return True
+        self._searched = min(len(self._buffer), size)
+        return len(self._buffer) >= size
+
+    def _wait(self, seconds: float | None) -> None:
+        self._more.clear()
+        self._more.wait(seconds)
+
+    def _take(self, size: int) -> bytes:
+        if not self._buffer and self._error is not None:
+            raise self._error
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        self._searched = 0
+        if len(self._buffer) <= _AHEAD:
+            self._room.set()
+        return taken

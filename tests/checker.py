@@ -1,0 +1,287 @@
+"""An independent checker: what the dev server serves, what is on the disk, what the journal says.
+
+It imports nothing of ``downloader``. It knows the recipe of the dev server's files (the docstring of
+``downloader/devserver/content.py``) and the journal's tables (that of ``downloader/journal.py``) in
+code of its own, and raises ``Wrong`` with all that disagrees.
+
+    python tests/checker.py DEST --files 1000 --size 100-5000 [--interrupted]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import shutil
+import sqlite3
+import struct
+import sys
+import tempfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+HOME = ".downloader"
+SLOT_ITEMS = 1000  # room in one slot of a ledger
+OWN_FILES = {"lock", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"}
+
+
+class Wrong(AssertionError):
+    """What was found, one a line."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the dev server serves: ``files`` of ``least`` to ``most`` bytes."""
+
+    files: int
+    least: int = 100
+    most: int = 100
+
+    def name(self, index: int) -> str:
+        return f"file-{index:010d}"
+
+    def index(self, name: str) -> int | None:
+        match = re.fullmatch(r"file-([0-9]{10})", name)
+        return int(match[1]) if match and int(match[1]) < self.files else None
+
+    def content(self, name: str) -> bytes:
+        size = self.least
+        if self.most > self.least:
+            drawn = hashlib.blake2b(name.encode(), digest_size=8).digest()
+            size += int.from_bytes(drawn, "big") % (self.most - self.least + 1)
+        blocks = range(0, max(size, 1), 1 << 20)
+        whole = b"".join(
+            hashlib.shake_128(f"{name}:{number}".encode()).digest(min(1 << 20, size - start))
+            for number, start in enumerate(blocks)
+        )
+        return whole[:size]
+
+
+class Stored(NamedTuple):
+    """A published file, as a mark of the journal or of a ledger has it."""
+
+    size: int
+    crc: int
+
+
+@dataclass
+class Marks:
+    """By index in the batch: what is published; and what is in flight."""
+
+    published: dict[int, Stored] = field(default_factory=dict)
+    in_flight: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, raw: bytes, count: int) -> Marks:
+        """``count`` states (u64), then as many checksums (u32), little-endian."""
+        states = struct.unpack_from(f"<{count}Q", raw)
+        crcs = struct.unpack_from(f"<{count}I", raw, 8 * count)
+        return cls(
+            {i: Stored(state - 2, crcs[i]) for i, state in enumerate(states) if state >= 2},
+            {i for i, state in enumerate(states) if state == 1},
+        )
+
+
+class Checked(NamedTuple):
+    """What the checker counted."""
+
+    listed: int
+    stored: int
+    failed: int
+    open_batches: int
+
+
+def ledgers(dest: Path) -> Iterator[tuple[int, Marks]]:
+    """Batch and marks of every slot of every ledger that a killed run has left behind."""
+    length = 16 + 12 * SLOT_ITEMS
+    for path in sorted((dest / HOME).glob("ledger-*")):
+        content = path.read_bytes()
+        for start in range(0, len(content) - length + 1, length):
+            owner, count = struct.unpack_from("<QQ", content, start)
+            if owner:
+                yield owner - 1, Marks.of(content[start + 16 : start + 16 + 12 * count], count)
+
+
+def in_flight(dest: Path) -> int:
+    """How many files were in flight, according to the ledgers, when the run was killed."""
+    return sum(len(marks.in_flight) for _, marks in ledgers(dest))
+
+
+def check(
+    dest: Path,
+    truth: Truth,
+    *,
+    interrupted: bool = False,
+    limited: bool = False,
+    failed: Mapping[str, str] | None = None,
+    beside: Collection[str] | None = None,
+    foreign: Collection[str] = (),
+) -> Checked:
+    """Raise ``Wrong`` unless ``dest`` (layout flat) is what it must be.
+
+    ``interrupted``: the run may have ended at any instant. ``limited``: with --limit, of ``truth.files``.
+    ``failed``: name → code of what must have failed. ``beside``: what else stands beside ``dest``.
+    ``foreign``: files in it that are not ours.
+    """
+    inspection = _Inspection(dest, truth, foreign)
+    inspection.disk()
+    if beside is not None:
+        found = {path.name for path in dest.parent.iterdir()} - {dest.name}
+        inspection.expect(found == set(beside), f"beside the destination: {sorted(found)}")
+    has_journal = (dest / HOME / "journal.sqlite").exists()
+    if has_journal or not interrupted:
+        with tempfile.TemporaryDirectory() as copy:
+            # Read in a copy: SQLite may not write here, and a write-ahead log is part of it.
+            for path in (dest / HOME).glob("journal.sqlite*"):
+                shutil.copy(path, copy)
+            inspection.journal(Path(copy) / "journal.sqlite", interrupted)
+    if not interrupted:
+        inspection.complete(dict(failed or {}), limited)
+    if inspection.wrong:
+        raise Wrong("\n".join([f"{dest}:", *inspection.wrong[:40]]))
+    return inspection.checked()
+
+
+class _Inspection:
+    def __init__(self, dest: Path, truth: Truth, foreign: Collection[str]) -> None:
+        self.dest = dest
+        self.truth = truth
+        self.foreign = set(foreign)
+        self.wrong: list[str] = []
+        self.on_disk: dict[str, Stored] = {}
+        self.listed: list[str] = []
+        self.published: set[str] = set()
+        self.failures: dict[str, str] = {}
+        self.open_batches = 0
+        self.ended = False
+
+    def expect(self, holds: bool, text: str) -> None:
+        if not holds:
+            self.wrong.append(text)
+
+    def checked(self) -> Checked:
+        return Checked(len(self.listed), len(self.published), len(self.failures), self.open_batches)
+
+    def disk(self) -> None:
+        """Whatever has a name is whole, right, and one of the served files."""
+        for path in sorted(self.dest.iterdir()) if self.dest.exists() else ():
+            name = path.name
+            if name == HOME or name in self.foreign:
+                continue
+            if path.is_symlink() or not path.is_file() or self.truth.index(name) is None:
+                self.wrong.append(f"{name}: not one of the served files")
+                continue
+            content = path.read_bytes()
+            right = self.truth.content(name)
+            if content != right:
+                kind = "partial" if right.startswith(content) else "wrong"
+                self.wrong.append(f"{name}: {kind}, {len(content)} of {len(right)} bytes")
+            self.on_disk[name] = Stored(len(content), zlib.crc32(content))
+
+    def journal(self, path: Path, interrupted: bool) -> None:
+        database = sqlite3.connect(path)
+        database.row_factory = sqlite3.Row
+        try:
+            integrity = database.execute("PRAGMA integrity_check").fetchone()[0]
+            self.expect(integrity == "ok", f"journal: {integrity}")
+            tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+            if interrupted and "batch" not in tables:
+                return
+            keys = dict(database.execute("SELECT key, value FROM job").fetchall())
+            self.ended = keys.get("ended") == "1"
+            for number, row in enumerate(database.execute("SELECT * FROM batch ORDER BY seq")):
+                self.expect(row["seq"] == number, f"batch {row['seq']} where {number} was due")
+                rows = database.execute("SELECT * FROM failure WHERE seq = ?", (row["seq"],))
+                self.batch(row, rows.fetchall())
+            orphans = "SELECT count(*) FROM failure WHERE seq NOT IN (SELECT seq FROM batch)"
+            self.expect(not database.execute(orphans).fetchone()[0], "failures of no batch")
+        finally:
+            database.close()
+
+    def batch(self, row: Any, failures: list[Any]) -> None:
+        seq, count, done = row["seq"], row["count"], row["done"]
+        names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
+        self.expect(len(names) == count, f"batch {seq}: {len(names)} names, count {count}")
+        due = [self.truth.name(len(self.listed) + i) for i in range(count)]
+        self.expect(names == due, f"batch {seq}: not the names that follow those before it")
+        self.listed += names
+        # Where the next run reads on: exactly behind what has a row, or names would be lost.
+        behind = self.position(row["cursor"])
+        self.expect(
+            behind == len(self.listed), f"batch {seq}: its cursor is {behind}, listed {len(self.listed)}"
+        )
+        raw = zlib.decompress(row["marks"]) if row["marks"] else b""
+        marks = Marks.of(raw, count) if raw else Marks()
+        for index, mark in marks.published.items():
+            found = self.on_disk.get(names[index])
+            self.expect(
+                found == mark, f"batch {seq}: the journal has {names[index]} as {mark}, disk: {found}"
+            )
+        self.published |= {names[index] for index in marks.published}
+        indices = [failure["idx"] for failure in failures]
+        self.failures |= {names[failure["idx"]]: failure["code"] for failure in failures}
+        if not done:
+            self.open_batches += 1
+            self.expect(not failures, f"batch {seq}: open, with {len(failures)} failures")
+            return
+        self.expect(
+            sorted([*marks.published, *indices]) == list(range(count)),
+            f"batch {seq}: {len(marks.published)} stored and {len(indices)} failed of {count}",
+        )
+        size = sum(mark.size for mark in marks.published.values())
+        self.expect(
+            (row["stored"], row["failed"], row["bytes"]) == (len(marks.published), len(indices), size),
+            f"batch {seq}: counts {row['stored']}, {row['failed']}, {row['bytes']} do not agree with it",
+        )
+
+    def position(self, cursor: bytes) -> int | None:
+        """How many names come before ``cursor`` in the listing."""
+        marker, taken, _, ended = msgspec.msgpack.decode(cursor)[:4]
+        if ended:
+            return self.truth.files
+        if not marker:
+            return taken
+        match = re.fullmatch(r"from=([0-9]+)&page%[0-9]+\+", marker)
+        return int(match[1]) + taken if match else None
+
+    def complete(self, failed: dict[str, str], limited: bool) -> None:
+        total = self.truth.files
+        self.expect(self.ended or limited, "the journal does not say that the source was read")
+        self.expect(not self.open_batches, f"{self.open_batches} batches are open")
+        self.expect(len(self.listed) == total, f"{len(self.listed)} of {total} names are listed")
+        both = self.published & self.failures.keys()
+        self.expect(not both, f"stored and failed: {sorted(both)[:5]}")
+        self.expect(self.failures == failed, f"failed: {self.failures}, expected {failed}")
+        lost = set(self.listed) - self.published - self.failures.keys()
+        self.expect(not lost, f"{len(lost)} items have no end: {sorted(lost)[:5]}")
+        extra = self.on_disk.keys() - self.published
+        self.expect(not extra, f"{len(extra)} files that the journal has not: {sorted(extra)[:5]}")
+        own = {path.name for path in (self.dest / HOME).iterdir()}
+        self.expect(own <= OWN_FILES, f"left in {HOME}: {sorted(own - OWN_FILES)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("dest", type=Path)
+    parser.add_argument("--files", type=int, required=True)
+    parser.add_argument("--size", default="100", metavar="N|MIN-MAX")
+    parser.add_argument("--interrupted", action="store_true")
+    given = parser.parse_args()
+    least, _, most = given.size.partition("-")
+    truth = Truth(given.files, int(least), int(most or least))
+    try:
+        checked = check(given.dest, truth, interrupted=given.interrupted)
+    except Wrong as wrong:
+        sys.stdout.write(f"{wrong}\n")
+        return 1
+    sys.stdout.write(f"right: {checked}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

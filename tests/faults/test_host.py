@@ -1,0 +1,367 @@
+"""What the host does: disks that are full, gone, read-only; descriptors that are few; damaged journals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checker import Truth, check
+from conftest import DevServer, Job, serving
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Serve = Callable[..., DevServer]
+Start = Callable[..., Job]
+TRUTH = Truth(300, 100, 2000)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DevServer]:
+    with serving(files=TRUTH.files, size="100-2000", page=70) as server:
+        yield server
+
+
+@pytest.fixture
+def stored(server: DevServer, run_downloader: Run, tmp_path: Path) -> Path:
+    """A destination with everything in it."""
+    dest = tmp_path / "dest"
+    assert run_downloader(server.url, "-o", dest).returncode == 0
+    check(dest, TRUTH)
+    return dest
+
+
+@contextlib.contextmanager
+def done_and_undone(do: list[str], undo: list[str]) -> Iterator[None]:
+    """``do``, as root, and ``undo`` at the end; skips the test where it is not permitted."""
+    tried = subprocess.run(do, capture_output=True, text=True, check=False) if shutil.which(do[0]) else None
+    if tried is None or tried.returncode:
+        pytest.skip(f"{' '.join(do)}: {tried.stderr.strip() if tried else 'no such command'}")
+    try:
+        yield
+    finally:
+        subprocess.run(undo, check=True)
+
+
+def tmpfs(path: Path, size: str) -> contextlib.AbstractContextManager[None]:
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    return done_and_undone(mount, ["umount", "-l", str(path)])
+
+
+def one_line(text: str, word: str) -> str:
+    """The only line of ``text`` that has ``word`` in it."""
+    lines = [line for line in text.splitlines() if word in line]
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+@pytest.mark.parametrize("room", [900_000, 2_000_000, 2_600_000])
+def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
+    """It is full before the first file, in the midst of them, or when the journal is next to grow."""
+    truth = Truth(600, 2000, 9000)
+    server = dev_server(files=truth.files, size="2000-9000", page=100)
+    mount = tmp_path / "disk"
+    with tmpfs(mount, "8m"):
+        ballast = mount / "ballast"
+        free = os.statvfs(mount).f_bavail * 4096
+        ballast.write_bytes(bytes(free - room))
+        dest = mount / "dest"
+        argv = (server.url, "-o", dest, "--workers", 2)
+        full = run_downloader(*argv)
+        assert full.returncode == 4, full.stdout + full.stderr
+        assert "Traceback" not in full.stderr
+        line = one_line(full.stderr, "space")
+        assert len(line) < 400
+        check(dest, truth, interrupted=True, beside={"ballast"})
+        again = run_downloader(*argv)
+        assert again.returncode == 4, "there is still no room"
+        check(dest, truth, interrupted=True, beside={"ballast"})
+        ballast.unlink()
+        before = server.stats()["gets"]
+        last = run_downloader(*argv, "--json")
+        assert last.returncode == 0, last.stdout + last.stderr
+        checked = check(dest, truth, beside=())
+        # What was published before the disk was full is not fetched again.
+        assert server.stats()["gets"] - before == json.loads(last.stdout)["stored"]
+        assert checked.stored == truth.files
+
+
+def test_destination_that_is_a_file(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
+    (tmp_path / "dest").write_text("mine")
+    for dest in (tmp_path / "dest", tmp_path / "dest/below/it"):
+        done = run_downloader(server.url, "-o", dest)
+        assert done.returncode == 2
+        assert "is a file, not a directory" in one_line(done.stderr, "error")
+    assert (tmp_path / "dest").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", ["mount", "immutable", "home"])
+def test_read_only_destination(kind: str, server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    dest.mkdir()
+    if kind == "home":
+        assert run_downloader(server.url, "-o", dest).returncode == 0
+    target = str(dest / ".downloader" if kind == "home" else dest)
+    bind = ["sh", "-c", 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"', "sh", target]
+    made = (
+        done_and_undone(bind, ["umount", target])
+        if kind == "mount"
+        else done_and_undone(["chattr", "+i", target], ["chattr", "-i", target])
+    )
+    with made:
+        done = run_downloader(server.url, "-o", dest)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert str(dest) in one_line(done.stderr, "error")
+    if kind != "home":
+        assert not list(dest.iterdir())
+
+
+def test_destination_removed_while_running(dev_server: Serve, start: Start, tmp_path: Path) -> None:
+    truth = Truth(3000)
+    server = dev_server(files=truth.files, delay="0-20ms", page=100)
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", 2)
+    job = start(*argv)
+    server.until(lambda counters: counters["gets"] > 500)
+    while dest.exists():
+        shutil.rmtree(dest, ignore_errors=True)
+    assert job.wait(30) == 4, job.out + job.err
+    # Of a file without a name in a directory that is gone, ext4 says EPERM.
+    assert re.search("was removed|cannot store .*: Operation not permitted", job.err)
+    assert "Traceback" not in job.err
+    job.alone(1)
+    assert not dest.exists()
+    last = start(*argv)
+    assert last.wait() == 0, last.err
+    check(dest, truth)
+
+
+def test_few_descriptors(dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
+    """It makes do with what there is, or says what there is too little of; the same command resumes."""
+    truth = Truth(2000)
+    server = dev_server(files=truth.files, delay="0-50ms")
+    argv = (server.url, "-o", tmp_path / "dest", "--workers", 1, "--connections", 200)
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    done = run_downloader(*argv, preexec_fn=limited)
+    assert "Traceback" not in done.stderr
+    if done.returncode:
+        assert done.returncode == 4
+        assert "ulimit -n" in done.stdout + done.stderr
+        check(tmp_path / "dest", truth, interrupted=True)
+        assert run_downloader(*argv).returncode == 0
+    check(tmp_path / "dest", truth)
+
+
+# Journals
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"this is not a database" * 1000,
+        lambda content: content[: len(content) // 3],
+        lambda content: content[:5000],
+        lambda content: content[:4096] + b"\xff" * (len(content) - 4096),
+    ],
+    ids=["garbage", "truncated", "torn", "overwritten"],
+)
+def test_damaged_journal(
+    damage: Callable[[bytes], bytes], server: DevServer, run_downloader: Run, stored: Path
+) -> None:
+    journal = stored / ".downloader/journal.sqlite"
+    journal.write_bytes(damage(journal.read_bytes()))
+    for command in ((server.url, "-o", stored), ("verify", stored), ("status", stored)):
+        done = run_downloader(*command)
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "--restart" in one_line(done.stderr, "error")
+        assert "Traceback" not in done.stderr
+    before = server.stats()["gets"]
+    last = run_downloader(server.url, "-o", stored, "--restart", "--json")
+    assert last.returncode == 0, last.stderr
+    # Files that no journal vouches for are fetched again and compared, never trusted.
+    assert json.loads(last.stdout)["skipped"] == TRUTH.files == server.stats()["gets"] - before
+    check(stored, TRUTH)
+
+
+def test_empty_journal_is_a_new_job(server: DevServer, run_downloader: Run, stored: Path) -> None:
+    (stored / ".downloader/journal.sqlite").write_bytes(b"")
+    assert run_downloader(server.url, "-o", stored).returncode == 0
+    check(stored, TRUTH)
+
+
+def test_journal_of_another_source(dev_server: Serve, run_downloader: Run, stored: Path) -> None:
+    other = dev_server(files=10)
+    done = run_downloader(other.url, "-o", stored)
+    assert done.returncode == 2
+    assert "another source" in one_line(done.stderr, "error")
+    check(stored, TRUTH)
+    done = run_downloader(other.url, "-o", stored, "--restart")
+    # The first ten are there, from another server, with other bytes: what was there before is replaced.
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_journal_of_another_version(server: DevServer, run_downloader: Run, stored: Path) -> None:
+    database = sqlite3.connect(stored / ".downloader/journal.sqlite")
+    with database:
+        database.execute("UPDATE job SET value = replace(value, '\"format\":1', '\"format\":99')")
+    database.close()
+    done = run_downloader(server.url, "-o", stored)
+    assert done.returncode == 4
+    assert "--restart" in one_line(done.stderr, "format 99")
+
+
+def test_restart_begins_anew(server: DevServer, run_downloader: Run, stored: Path) -> None:
+    (stored / TRUTH.name(7)).write_bytes(b"changed")
+    before = server.stats()["gets"]
+    done = run_downloader(server.url, "-o", stored, "--restart", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert server.stats()["gets"] - before == TRUTH.files
+    assert (report["stored"], report["skipped"], report["resumed"]) == (1, TRUTH.files - 1, False)
+    check(stored, TRUTH)
+
+
+def test_what_was_there_before_is_never_trusted(
+    server: DevServer, run_downloader: Run, tmp_path: Path
+) -> None:
+    dest = tmp_path / "dest"
+    dest.mkdir()
+    (dest / TRUTH.name(1)).write_bytes(TRUTH.content(TRUTH.name(1)))
+    (dest / TRUTH.name(2)).write_bytes(TRUTH.content(TRUTH.name(2))[:-1] + b"?")
+    (dest / TRUTH.name(3)).write_bytes(b"")
+    (dest / "mine").write_text("mine")
+    done = run_downloader(server.url, "-o", dest, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert (report["stored"], report["skipped"]) == (TRUTH.files - 1, 1)
+    check(dest, TRUTH, foreign={"mine"})
+
+
+def test_retry_failed(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest)
+    none = run_downloader(*argv, "--retry-failed")
+    assert none.returncode == 2
+    assert "no journal" in one_line(none.stderr, "error")
+    large = {name for name in map(TRUTH.name, range(TRUTH.files)) if len(TRUTH.content(name)) > 1000}
+    assert run_downloader(*argv, "--max-size", 1000).returncode == 1
+    check(dest, TRUTH, failed=dict.fromkeys(large, "too-large"))
+    before = server.stats()
+    assert run_downloader(*argv, "--max-size", 1000, "--retry-failed").returncode == 1
+    check(dest, TRUTH, failed=dict.fromkeys(large, "too-large"))
+    assert run_downloader(*argv, "--retry-failed").returncode == 0
+    check(dest, TRUTH)
+    after = server.stats()
+    assert after["gets"] - before["gets"] == 2 * len(large)
+    assert after["lists"] == before["lists"]
+
+
+def test_retry_failed_of_a_job_that_was_not_read_to_its_end(
+    dev_server: Serve, start: Start, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Exit 0 would say that all is there."""
+    truth = Truth(3000)
+    server = dev_server(files=truth.files, delay="0-20ms", page=50)
+    argv = (server.url, "-o", tmp_path / "dest", "--workers", 1)
+    job = start(*argv)
+    server.until(lambda counters: counters["gets"] > 300)
+    job.kill(signal.SIGINT)
+    assert job.wait() == 130
+    done = run_downloader(*argv, "--retry-failed")
+    assert done.returncode == 4, done.stdout
+    assert "leave out --retry-failed" in done.stdout + done.stderr
+    assert run_downloader(*argv).returncode == 0
+    check(tmp_path / "dest", truth)
+
+
+def test_limit_and_then_the_rest(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    before = server.stats()["gets"]
+    for _ in range(2):
+        assert run_downloader(server.url, "-o", dest, "--limit", 100).returncode == 0
+        check(dest, Truth(100, 100, 2000), limited=True)
+    assert run_downloader(server.url, "-o", dest).returncode == 0
+    check(dest, TRUTH)
+    assert server.stats()["gets"] - before == TRUTH.files
+
+
+# status and verify
+
+
+def damage_one(path: Path, kind: str) -> None:
+    content = path.read_bytes()
+    if kind == "byte":
+        path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
+    elif kind == "truncated":
+        path.write_bytes(content[:-1])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "deleted":
+        path.unlink()
+    else:
+        path.unlink()
+        path.symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize("kind", ["byte", "truncated", "empty", "deleted", "symlink"])
+def test_verify_names_what_is_damaged_and_the_same_command_repairs_it(
+    kind: str, server: DevServer, run_downloader: Run, stored: Path
+) -> None:
+    name = TRUTH.name(123)
+    right = run_downloader("verify", stored)
+    assert (right.returncode, right.stdout) == (
+        0,
+        f"{TRUTH.files} of {TRUTH.files} files agree with the journal\n",
+    )
+    damage_one(stored / name, kind)
+    damaged = run_downloader("verify", stored)
+    assert damaged.returncode == 1
+    assert f"damaged: {name}" in damaged.stdout
+    assert f"{TRUTH.files - 1} of {TRUTH.files}" in damaged.stdout
+    status = run_downloader("status", stored, "--json")
+    assert status.returncode == 1
+    assert json.loads(status.stdout)["failed_by_error"] == {"damaged": 1}
+    before = server.stats()["gets"]
+    assert run_downloader(server.url, "-o", stored).returncode == 0
+    check(stored, TRUTH)
+    assert server.stats()["gets"] - before == 1
+    assert run_downloader("verify", stored).returncode == 0
+    assert run_downloader("status", stored).returncode == 0
+
+
+def test_status_and_verify_without_a_journal(run_downloader: Run, tmp_path: Path) -> None:
+    for command in ("status", "verify"):
+        done = run_downloader(command, tmp_path)
+        assert done.returncode == 2
+        assert "no journal" in one_line(done.stderr, "error")
+    assert not list(tmp_path.iterdir())
+
+
+def test_verify_after_a_kill(dev_server: Serve, start: Start, run_downloader: Run, tmp_path: Path) -> None:
+    """What it finds damaged stays damaged, whatever the ledgers of the killed run say of it."""
+    truth = Truth(1000)
+    server = dev_server(files=truth.files, delay="0-20ms", page=100)
+    argv = (server.url, "-o", tmp_path / "dest", "--workers", 2)
+    job = start(*argv)
+    server.until(lambda counters: counters["gets"] > 600)
+    job.kill()
+    job.alone(5)
+    victim = tmp_path / "dest" / truth.name(0)
+    victim.write_bytes(b"changed")
+    done: Any = run_downloader("verify", tmp_path / "dest")
+    assert done.returncode == 1, done.stdout
+    assert run_downloader(*argv).returncode == 0
+    check(tmp_path / "dest", truth)

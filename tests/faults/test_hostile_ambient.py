@@ -1,0 +1,204 @@
+"""What the environment slips in, and what goes out: headers, credentials, proxies, cookies."""
+
+from __future__ import annotations
+
+import sys
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from servers import Certificates, Request, Server, download, ok, redirect
+
+QUICK = ("--deadline", "2s", "--read-timeout", "1s", "--retries", "0", "--workers", "1")
+BODY = b"hello"
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+def netrc(tmp_path: Path, mode: int = 0o600) -> Path:
+    path = tmp_path / "home" / ".netrc"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("machine 127.0.0.1 login me password pw\n")
+    path.chmod(mode)
+    return path
+
+
+def test_nothing_of_the_environment_is_used_unless_asked_for(tmp_path: Path) -> None:
+    netrc(tmp_path)
+    certificates = Certificates(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    wrong = Certificates(other)
+    keys = tmp_path / "keys"
+    with (
+        Server(default=ok(b"from the proxy")) as proxy,
+        Server(files={"a": ok(BODY)}, tls=certificates.context()) as tls,
+        Server(default=ok(BODY)) as plain,
+        Server(default=ok(BODY), tls=wrong.context()) as untrusted,
+    ):
+        env = {
+            f"{name}_{kind}": proxy.url for name in ("http", "https", "all") for kind in ("proxy", "PROXY")
+        }
+        env |= {name.upper(): value for name, value in env.items()}
+        env |= {name: str(wrong.ca) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")}
+        env |= {"SSLKEYLOGFILE": str(keys)}
+        result = download(
+            "-",
+            tmp_path / "d",
+            *QUICK,
+            *("--cacert", str(certificates.ca)),
+            env=env,
+            stdin=f"{tls.url}/get/a\n{plain.url}/b\n{untrusted.url}/c\n",
+        )
+        assert result.files == {"a": BODY, "b": BODY}
+        assert result.codes == {"c": "tls-verify"}
+        assert proxy.connections == 0
+        for request in (*tls.requests, *plain.requests):
+            assert request.header("Authorization") is None
+    assert not keys.exists()
+
+
+def test_proxy_env_uses_it(tmp_path: Path) -> None:
+    with Server(default=ok(b"by proxy")) as proxy, Server(default=ok(BODY)) as direct:
+        env = {"http_proxy": proxy.url.replace("//", "//me:pw@"), "no_proxy": "127.0.0.1"}
+        result = download(
+            "-",
+            tmp_path / "d",
+            *(*QUICK, "--proxy", "env"),
+            env=env,
+            stdin=f"http://files.example/a\n{direct.url}/b\n",
+        )
+        assert result.files == {"a": b"by proxy", "b": BODY}
+        (request,) = proxy.requests
+        assert request.target == "http://files.example/a"
+        assert request.header("Proxy-Authorization") == basic("me", "pw")
+        (request,) = direct.requests
+        assert request.header("Proxy-Authorization") is None
+
+
+def test_a_proxy_that_refuses(tmp_path: Path) -> None:
+    with Server() as closed:
+        dead = closed.url
+    result = download("-", tmp_path / "d", *QUICK, "--proxy", dead, stdin="http://files.example/a")
+    assert result.codes == {"a": "proxy"}
+
+
+def test_netrc(tmp_path: Path) -> None:
+    path = netrc(tmp_path)
+    with Server(default=ok(BODY)) as server:
+        assert download("-", tmp_path / "d", *QUICK, "--netrc", stdin=server.url + "/a").exit == 0
+        given = ("--netrc", "-H", "Authorization: Bearer mine")
+        assert download("-", tmp_path / "e", *QUICK, *given, stdin=server.url + "/b").exit == 0
+        assert server.seen("/a")[0].header("Authorization") == basic("me", "pw")
+        assert server.seen("/b")[0].header("Authorization") == "Bearer mine"
+        path.chmod(0o644)
+        refused = download("-", tmp_path / "f", *QUICK, "--netrc", stdin=server.url + "/c")
+        assert refused.exit == 2
+        assert "chmod 600" in refused.stderr
+        assert "pw" not in refused.stderr.replace(str(tmp_path), "")
+        assert not server.seen("/c")
+
+
+def test_headers_arrive_as_given(tmp_path: Path) -> None:
+    given = ["X-Two: 1", 'x-lower: a, b;c="d"', "User-Agent: mine/1", "Accept: text/*", "X-Empty:"]
+    with Server(files={"a": ok(BODY)}) as server:
+        options = [word for header in given for word in ("-H", header)]
+        assert download(server.url, tmp_path / "d", *QUICK, *options).exit == 0
+        for request in server.requests:
+            sent = dict(request.headers)
+            assert sent == {
+                "Host": f"127.0.0.1:{server.port}",
+                "User-Agent": "mine/1",
+                "Accept-Encoding": "identity",
+                "Accept": "text/*",
+                "Connection": "keep-alive",
+                "X-Two": "1",
+                "x-lower": 'a, b;c="d"',
+                "X-Empty": "",
+            }
+            assert len(sent) == len(request.headers)
+
+
+def test_cookies_stay_with_their_origin(tmp_path: Path) -> None:
+    """http.cookiejar ignores ports: two servers of one host would share what they set."""
+    with Server(default=ok(BODY)) as other, Server(default=ok(BODY)) as server:
+        server.routes |= {
+            "/0": ok(BODY, "Set-Cookie: session=s3cret; Path=/", "Set-Cookie: more=1"),
+            "/2": redirect(f"{other.url}/there"),
+        }
+        listed = [f"{server.url}/0", f"{server.url}/1", f"{other.url}/1o", f"{server.url}/2"]
+        options = (*QUICK, "--connections", "1")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+        assert result.exit == 0
+        assert server.seen("/1")[0].header("Cookie") == "session=s3cret; more=1"
+        assert [request.header("Cookie") for request in other.requests] == [None, None]
+
+
+def test_cookies_without_end_are_not_kept_without_end(tmp_path: Path) -> None:
+    def answer(request: Request) -> list[bytes]:
+        return ok(BODY, f"Set-Cookie: c{request.target[1:]}=1")  # type: ignore[return-value]
+
+    with Server(default=answer) as server:
+        listed = "\n".join(f"{server.url}/{n}" for n in range(400))
+        result = download("-", tmp_path / "d", *QUICK, "--connections", "1", stdin=listed)
+        assert len(result.files) == 400
+        assert max(len(request.header("Cookie") or "") for request in server.requests) < 2000
+
+
+@pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/x", "http://localhost:{port}/x"])
+def test_from_private_to_private_is_followed(location: str, tmp_path: Path) -> None:
+    with Server({"/x": ok(BODY)}) as server:
+        server.routes["/a"] = redirect(location.format(port=server.port))
+        assert download("-", tmp_path / "d", *QUICK, stdin=server.url + "/a").files == {"a": BODY}
+
+
+PUBLIC = """
+import _socket
+real = _socket.getaddrinfo
+def getaddrinfo(host, *rest):
+    # A public name whose server is, in truth, here: what is connected to is another matter.
+    if host in ("public.example", b"public.example"):
+        if len(rest) > 4 and rest[4]:
+            raise _socket.gaierror(-2, "not numeric")
+        return [(2, 1, 6, "", ("93.184.216.34", 0))]
+    return real(host, *rest)
+_socket.getaddrinfo = getaddrinfo
+class socket(_socket.socket):
+    __slots__ = ()
+    def connect_ex(self, address):
+        return super().connect_ex(("127.0.0.1", *address[1:]))
+    def connect(self, address):
+        return super().connect(("127.0.0.1", *address[1:]))
+_socket.socket = socket
+"""
+
+
+def test_from_public_to_private_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(PUBLIC)
+    from servers.command import ROOT
+
+    with Server({"/x": ok(BODY)}) as server:
+        here = f"http://127.0.0.1:{server.port}/x"
+        server.routes |= {
+            "/a": redirect(here),
+            "/b": redirect(f"http://[::ffff:127.0.0.1]:{server.port}/x"),
+            "/c": redirect(f"http://0x7f.1:{server.port}/x"),
+            "/d": redirect(f"http://public.example:{server.port}/x"),
+        }
+        env = {"PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"}
+        listed = "\n".join(f"http://public.example:{server.port}/{name}" for name in "abcd")
+        result = download("-", tmp_path / "d", *QUICK, env=env, stdin=listed)
+        assert result.codes == dict.fromkeys("abc", "redirect-refused"), result.failures
+        assert result.files == {"d": BODY}
+        assert len(server.seen("/x")) == 1
+        allowed = (*QUICK, "--allow-private-redirects")
+        result = download(
+            "-", tmp_path / "e", *allowed, env=env, stdin=f"http://public.example:{server.port}/a"
+        )
+        assert result.files == {"a": BODY}

@@ -1,0 +1,282 @@
+"""Answers that are wrong, slow, cut or endless: each file ends as it must, and nothing else suffers.
+
+One server, one run: all the files at once, as in life; then one test for each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from servers import (
+    CLOSE,
+    HANG,
+    RESET,
+    Answer,
+    Forever,
+    Nth,
+    Pause,
+    Result,
+    Server,
+    download,
+    ok,
+    redirect,
+    status,
+)
+
+QUICK = ("--deadline", "1s", "--read-timeout", "500ms", "--retries", "1", "--backoff", "50ms")
+
+
+class Case(NamedTuple):
+    """``ends``: the bytes that are stored, or the failure's code. ``requests``: how many the server must
+    see for the file itself."""
+
+    answer: Answer
+    ends: bytes | str
+    requests: int
+    verified: bool = True
+
+
+def head(*lines: str) -> bytes:
+    return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode("latin-1")
+
+
+CHUNKED = head("Transfer-Encoding: chunked")
+BODY = b"hello"
+
+CASES: dict[str, Case] = {
+    "good": Case(ok(BODY), BODY, 1),
+    "empty": Case(ok(b""), b"", 1),
+    "large": Case(ok(b"x" * 3_000_000), b"x" * 3_000_000, 1),
+    # A byte now and then: requests' read timeout never fires.
+    "drip-body": Case([head("Content-Length: 1000"), Forever(b"x", 0.1)], "timeout", 2),
+    "drip-chunks": Case([CHUNKED, Forever(b"1\r\nx\r\n", 0.1)], "timeout", 2),
+    "drip-headers": Case([b"HTTP/1.1 200 OK\r\n", Forever(b"X: y\r\n", 0.1)], "timeout", 2),
+    "drip-one-header": Case([b"HTTP/1.1 200 OK\r\nX: ", Forever(b"y", 0.1)], "timeout", 2),
+    "drip-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.1)], "timeout", 2),
+    "drip-trailers": Case([CHUNKED, b"0\r\n", Forever(b"X: y\r\n", 0.1)], "timeout", 2),
+    "flood-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n" * 50)], "protocol", 2),
+    "silent": Case([HANG], "read-timeout", 2),
+    "silent-in-body": Case([head("Content-Length: 10"), b"abc", HANG], "read-timeout", 2),
+    # Less than was promised.
+    "short": Case([head("Content-Length: 10"), b"abc", CLOSE], "truncated", 2),
+    "short-large": Case([head("Content-Length: 900000"), b"x" * 300_000, CLOSE], "truncated", 2),
+    "reset": Case([RESET], "reset", 2),
+    "reset-in-body": Case([head("Content-Length: 10"), b"abc", Pause(0.1), RESET], "reset", 2),
+    "closed": Case([CLOSE], "reset", 2),
+    "cut-in-headers": Case([b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Le", CLOSE], "truncated", 2),
+    "cut-after-status": Case([b"HTTP/1.1 200 OK\r\n", CLOSE], "truncated", 2),
+    "recovers": Case(Nth([RESET], ok(BODY)), BODY, 2),
+    # Chunks.
+    "chunked": Case([CHUNKED, b"3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\nX: y\r\n\r\n"], BODY, 1),
+    "chunk-nonsense": Case([CHUNKED, b"zz\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-negative": Case([CHUNKED, b"-5\r\n", Forever(b"x" * 65536)], "protocol", 2),
+    "chunk-underscore": Case([CHUNKED, b"0_5\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-prefixed": Case([CHUNKED, b"0x5\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-empty-size": Case([CHUNKED, b"\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-too-long": Case([CHUNKED, b"3\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-endless-size": Case([CHUNKED, Forever(b"1" * 65536)], "protocol", 2),
+    "chunk-immense": Case([CHUNKED, b"FFFFFFFFFFFFFFF\r\nabc", CLOSE], "truncated", 2),
+    "chunks-stop": Case([CHUNKED, b"5\r\nhello\r\n", CLOSE], "truncated", 2),
+    "chunks-stop-in-size": Case([CHUNKED, b"5\r\nhello\r\n1", CLOSE], "truncated", 2),
+    "chunks-stop-in-chunk": Case([CHUNKED, b"9\r\nhello", CLOSE], "truncated", 2),
+    "chunks-hang": Case([CHUNKED, b"5\r\nhello\r\n", HANG], "read-timeout", 2),
+    # Lengths.
+    "no-length": Case([head("Connection: close"), BODY, CLOSE], BODY, 1, verified=False),
+    "no-length-http10": Case([b"HTTP/1.0 200 OK\r\n\r\nhello", CLOSE], BODY, 1, verified=False),
+    "length-abc": Case([head("Content-Length: abc"), BODY, CLOSE], "protocol", 2),
+    "length-negative": Case([head("Content-Length: -5"), BODY, CLOSE], "protocol", 2),
+    "length-plus": Case([head("Content-Length: +5"), BODY, CLOSE], "protocol", 2),
+    "length-underscore": Case([head("Content-Length: 0_5"), BODY, CLOSE], "protocol", 2),
+    "length-empty": Case([head("Content-Length:"), BODY, CLOSE], "protocol", 2),
+    "length-5000-digits": Case([head("Content-Length: " + "9" * 5000), BODY, CLOSE], "protocol", 2),
+    "length-exabyte": Case([head("Content-Length: 999999999999999999"), BODY, CLOSE], "truncated", 2),
+    "length-two": Case([head("Content-Length: 5", "Content-Length: 6"), BODY, CLOSE], "protocol", 2),
+    "length-twice": Case([head("Content-Length: 5", "Content-Length: 5"), BODY], BODY, 1),
+    "length-and-chunked": Case([head("Transfer-Encoding: chunked", "Content-Length: 3"),
+                                b"5\r\nhello\r\n0\r\n\r\n", CLOSE], BODY, 1),
+    "coding-unknown": Case([head("Transfer-Encoding: gzip, chunked"),
+                            b"5\r\nhello\r\n0\r\n\r\n", CLOSE], "protocol", 2),
+    # Statuses.
+    "continue-first": Case([b"HTTP/1.1 100 Continue\r\n\r\n", *ok(BODY)], BODY, 1),
+    "hints-first": Case([b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n", Pause(0.1), *ok(BODY)], BODY, 1),
+    "206": Case(status(206, "Content-Range: bytes 0-4/10", body=BODY), "unexpected-status", 1),
+    "204": Case([b"HTTP/1.1 204 No Content\r\n\r\n"], "unexpected-status", 1),
+    "304": Case([b"HTTP/1.1 304 Not Modified\r\n\r\n"], "unexpected-status", 1),
+    "204-and-more": Case([b"HTTP/1.1 204 No\r\n\r\n", Pause(0.05), *ok(b"wrong")],
+                         "unexpected-status", 1),
+    "101": Case([b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", HANG], "unexpected-status", 1),
+    "404": Case(status(404, body=b"no"), "http-404", 1),
+    "404-endless": Case([b"HTTP/1.1 404 No\r\n\r\n", Forever(b"x" * 65536)], "http-404", 1),
+    "410": Case(status(410), "http-410", 1),
+    "401": Case(status(401, 'WWW-Authenticate: Basic realm="x"'), "http-401", 1),
+    "403": Case(status(403), "http-403", 1),
+    "500": Case(status(500), "http-500", 2),
+    "999": Case(status(999), "http-999", 1),
+    "not-http": Case([b"SSH-2.0-OpenSSH_9.6\r\n", HANG], "protocol", 2),
+    "binary": Case([bytes(range(256)), CLOSE], "protocol", 2),
+    # Heads.
+    "header-of-70k": Case([head("X: " + "y" * 70_000, "Content-Length: 5"), BODY], "protocol", 2),
+    "headers-of-120k": Case([head(*[f"X-{n}: " + "y" * 4000 for n in range(30)], "Content-Length: 5"),
+                             BODY], "protocol", 2),
+    "headers-1000": Case([head(*[f"X-{n}: y" for n in range(1000)], "Content-Length: 5"),
+                          BODY], "protocol", 2),
+    "header-without-colon": Case([head("nonsense", "Content-Length: 5"), BODY, CLOSE], "protocol", 2),
+    "status-line-of-1M": Case([b"HTTP/1.1 200 " + b"x" * (1 << 20) + b"\r\n\r\n", CLOSE], "protocol", 2),
+    "endless-status-line": Case([Forever(b"HTTP/1.1 200 " + b"x" * 65536)], "protocol", 2),
+    # Redirects.
+    "hop-1": Case(redirect("/target"), BODY, 1),
+    "hop-relative": Case(redirect("../target"), BODY, 1),
+    "hop-5": Case(redirect("/hop/4"), BODY, 1),
+    "hop-6": Case(redirect("/hop/5"), "redirect-loop", 1),
+    "hop-loop": Case(redirect("/get/hop-loop"), "redirect-loop", 6),
+    "hop-file": Case(redirect("file:///etc/passwd"), "redirect-refused", 1),
+    "hop-ftp": Case(redirect("ftp://127.0.0.1/x"), "redirect-refused", 1),
+    "hop-nonsense": Case(redirect("http://[::1/x"), "redirect-refused", 1),
+    "hop-no-host": Case(redirect("https:///x"), "redirect-refused", 1),
+    "hop-without-location": Case(status(302), "unexpected-status", 1),
+    "hop-endless-body": Case([b"HTTP/1.1 302 Found\r\nLocation: /target\r\n\r\n",
+                              Forever(b"x" * 65536)], BODY, 1),
+    "hop-endless-chunks": Case([b"HTTP/1.1 302 Found\r\nLocation: /target\r\n"
+                                b"Transfer-Encoding: chunked\r\n\r\n",
+                                Forever(b"5\r\nxxxxx\r\n", 0.05)], BODY, 1),
+    "hop-to-404": Case(redirect("/nothing"), "http-404", 1),
+}  # fmt: skip
+
+HOPS: dict[str, Answer] = {
+    "/target": ok(BODY),
+    **{f"/hop/{n}": redirect(f"/hop/{n - 1}" if n > 1 else "/target") for n in range(1, 6)},
+}
+
+
+class Ran(NamedTuple):
+    result: Result
+    server: Server
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    place = tmp_path_factory.mktemp("answers")
+    with Server(HOPS, files={name: case.answer for name, case in CASES.items()}) as server:
+        options = (*QUICK, "--workers", "2", "--connections", "16")
+        yield Ran(download(server.url, place / "dest", *options), server)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_ends_as_it_must(ran: Ran, name: str) -> None:
+    case = CASES[name]
+    if isinstance(case.ends, bytes):
+        assert name not in ran.result.failures
+        assert ran.result.files[name] == case.ends
+    else:
+        assert ran.result.codes.get(name) == case.ends, ran.result.failures.get(name)
+        assert name not in ran.result.files
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_none_is_asked_for_more_often_than_it_must(ran: Ran, name: str) -> None:
+    assert len(ran.server.seen(f"/get/{name}")) == CASES[name].requests
+
+
+def test_the_report_adds_up(ran: Ran) -> None:
+    stored = {name: case for name, case in CASES.items() if isinstance(case.ends, bytes)}
+    report = ran.result.report
+    assert ran.result.exit == 1
+    assert report["complete"]
+    assert (report["listed"], report["stored"]) == (len(CASES), len(stored))
+    assert report["failed"] == len(CASES) - len(stored)
+    assert report["unverified"] == sum(not case.verified for case in stored.values())
+    assert report["requests"] == ran.server.count() - 1  # the listing is not a file
+    assert report["worker_deaths"] == 0
+
+
+def test_nothing_else_stands_in_the_destination(ran: Ran) -> None:
+    assert set(ran.result.files) == {name for name, case in CASES.items() if isinstance(case.ends, bytes)}
+
+
+def test_memory_is_bounded(ran: Ran) -> None:
+    # About 45 MB with nothing hostile.
+    assert ran.result.report["peak_rss_mb"]["worker"] < 120
+
+
+def test_nothing_is_said_but_what_the_report_says(ran: Ran) -> None:
+    assert "Traceback" not in ran.result.stderr
+
+
+@pytest.mark.parametrize("code", [204, 304])
+def test_what_comes_after_an_answer_without_body_is_nobodys(code: int, tmp_path: Path) -> None:
+    """Not the next file's: with one connection the next request would meet it."""
+    said = b"HTTP/1.1 %d No\r\n\r\n" % code
+    with Server(files={"a": [said, Pause(0.3), *ok(b"wrong")], "b": ok(b"right")}) as server:
+        options = (*QUICK, "--workers", "1", "--connections", "1")
+        result = download(server.url, tmp_path / "d", *options)
+    assert result.codes == {"a": "unexpected-status"}
+    assert result.files == {"b": b"right"}
+
+
+ZEROS = 300_000_000
+
+
+def gzipped(body: bytes) -> bytes:
+    return gzip.compress(body, 1, mtime=0)
+
+
+def bomb() -> bytes:
+    """A few hundred kB that inflate to ZEROS bytes."""
+    packer = zlib.compressobj(9, wbits=31)
+    parts = [packer.compress(bytes(1_000_000)) for _ in range(ZEROS // 1_000_000)]
+    return b"".join([*parts, packer.flush()])
+
+
+GZIP = "Content-Encoding: gzip"
+
+
+def test_compressed_and_max_size(tmp_path: Path) -> None:
+    packed = gzipped(b"hello" * 1000)
+    files: dict[str, Answer] = {
+        "bomb": ok(bomb(), GZIP),
+        "good": ok(packed, GZIP),
+        "deflated": ok(zlib.compress(b"hello"), "Content-Encoding: deflate"),
+        "plain": ok(b"hello"),
+        "cut": ok(packed[:-12], GZIP),
+        "cut-unsaid": [head(GZIP), packed[:-12], CLOSE],
+        "damaged": ok(packed[:15] + b"\xff\xff\xff" + packed[18:], GZIP),
+        "brotli": ok(b"x", "Content-Encoding: br"),
+        "long": ok(b"x" * 2_000_000),
+        "long-chunks": [CHUNKED, *[b"10000\r\n" + b"x" * 65536 + b"\r\n"] * 20, b"0\r\n\r\n"],
+        "endless": [head("Connection: close"), Forever(b"x" * 65536)],
+    }
+    with Server(files=files) as server:
+        result = download(
+            server.url, tmp_path / "d", *QUICK, "--compressed", "--max-size", "1M", "--workers", "1"
+        )
+        assert all(r.header("Accept-Encoding") == "gzip, deflate" for r in server.requests)
+        assert [len(server.seen(f"/get/{name}")) for name in ("bomb", "long", "endless")] == [1, 1, 1]
+    assert result.codes == {
+        "bomb": "too-large",
+        "cut": "truncated",
+        "cut-unsaid": "truncated",
+        "damaged": "protocol",
+        "brotli": "protocol",
+        "long": "too-large",
+        "long-chunks": "too-large",
+        "endless": "too-large",
+    }
+    assert result.files == {"good": b"hello" * 1000, "deflated": b"hello", "plain": b"hello"}
+    assert result.report["peak_rss_mb"]["worker"] < 120
+
+
+def test_what_was_not_asked_for_is_not_decoded(tmp_path: Path) -> None:
+    packed = gzipped(b"hello")
+    with Server(files={"a": ok(packed, GZIP)}) as server:
+        result = download(server.url, tmp_path / "d", *QUICK)
+        assert {r.header("Accept-Encoding") for r in server.requests} == {"identity"}
+    assert (result.exit, result.files) == (0, {"a": packed})

@@ -1,0 +1,209 @@
+"""Hosts that fail, are slow, say nothing or want to be left alone: they are, and others do not suffer."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from email.utils import formatdate
+from itertools import pairwise
+from pathlib import Path
+from time import time
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, ok, status
+
+QUICK = ("--deadline", "2s", "--read-timeout", "500ms", "--connect-timeout", "1s")
+QUICK += ("--retries", "1", "--backoff", "50ms")
+BODY = b"hello"
+
+
+def urls(server: Server, count: int, prefix: str = "f") -> list[str]:
+    return [f"{server.url}/{prefix}{n}" for n in range(count)]
+
+
+def spread(requests: list[Request]) -> float:
+    """The longest time in which nothing came, in seconds."""
+    times = sorted(request.at for request in requests)
+    return max((b - a for a, b in pairwise(times)), default=0.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "least", "most"),
+    [
+        # The pause that the server must see, in seconds; --max-retry-after is 1.2 s.
+        (429, "1", 0.9, 2.5),
+        (503, "date", 0.9, 2.5),
+        (503, "1000000000", 1.0, 2.5),
+        (429, "-7", 0.0, 0.9),
+        (503, "1e9", 0.0, 0.9),
+        (503, "", 0.0, 0.9),
+    ],
+)
+def test_retry_after_stops_all_workers(
+    code: int, asked: str, least: float, most: float, tmp_path: Path
+) -> None:
+    refusals: list[float] = []
+
+    def answer(request: Request) -> list[Step]:
+        # The first request when both workers are at work: one worker has four connections.
+        if refusals or server.connections < 7:
+            return [Pause(0.01), *ok(BODY)]
+        refusals.append(request.at)
+        # A date has whole seconds: it is between one and two from now.
+        wait = formatdate(time() + 2.2, usegmt=True) if asked == "date" else asked
+        return status(code, f"Retry-After: {wait}" if wait else "X: nothing said")
+
+    with Server(default=answer) as server:
+        options = (*QUICK, "--workers", "2", "--connections", "4", "--max-retry-after", "1200ms")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 900)))
+        requests = list(server.requests)
+    assert (result.exit, result.report["stored"]) == (0, 900)
+    assert len(requests) == 900 + result.report["retries"]
+    assert 1 <= len(refusals) == result.report["retries"] <= 2  # two threads may refuse at once
+    # One silence in which none of the eight connections of two workers was used.
+    assert least <= spread(requests) <= most
+    began = refusals[0] + 0.25
+    assert not [request for request in requests if began < request.at < refusals[0] + least]
+
+
+def test_an_outage_makes_no_storm(tmp_path: Path) -> None:
+    with Server(default=status(503)) as down, Server(default=ok(BODY)) as well:
+        options = (*QUICK, "--workers", "2", "--connections", "16")
+        listed = [url for pair in zip(urls(down, 500), urls(well, 500, "g"), strict=True) for url in pair]
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+        assert Counter(result.codes.values()) == {"http-503": 500}
+        assert len(result.files) == 500
+        # What was in flight when it was noticed, then one at a time: retries are not the load.
+        assert down.count() <= 2 * 16 + 2 * 8
+        assert result.report["retries"] <= 0.2 * result.report["requests"]
+
+
+def test_a_host_that_comes_back_is_not_overrun(tmp_path: Path) -> None:
+    """After a 503 one request at a time, then two, four, …"""
+    with Server(default=[Pause(0.05), *ok(BODY)]) as server:
+        server.routes["/f0"] = Nth([Pause(0.1), *status(503, "Retry-After: 1")], ok(BODY))
+        options = (*QUICK, "--workers", "1", "--connections", "16")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 200)))
+        refusal = server.seen("/f0")[0].at
+        resumed = sorted(r.at for r in server.requests if r.at > refusal + 0.8)
+    assert (result.exit, len(result.files)) == (0, 200)
+    # Each answer takes 50 ms: one in the first of them, at most 1 + 2 in the second, and so on.
+    began = resumed[0]
+    assert len(resumed) > 100
+    assert sum(at < began + 0.045 for at in resumed) == 1
+    assert sum(at < began + 0.090 for at in resumed) <= 3
+
+
+def test_dead_and_mute_hosts_do_not_hold_up_others(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        mute = stack.enter_context(Server(default=[HANG]))
+        drip = stack.enter_context(Server(default=[b"HTTP/1.1 200 OK\r\n", Forever(b"X: y\r\n", 0.1)]))
+        good = stack.enter_context(Server(default=ok(BODY)))
+        with Server() as closed:
+            refused = closed.url  # nobody listens there any more
+        listed = [f"{refused}/r{n}" for n in range(50)]
+        listed += [
+            url for pair in zip(urls(mute, 12, "m"), urls(drip, 12, "d"), strict=True) for url in pair
+        ]
+        listed += urls(good, 300, "g")
+        options = (*QUICK, "--retries", "0", "--deadline", "1s", "--workers", "1", "--connections", "6")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+        last_good = max(request.at for request in good.requests)
+        slow = [request.at for request in (*mute.requests, *drip.requests)]
+    assert Counter(result.codes.values()) == {"connect": 50, "read-timeout": 12, "timeout": 12}
+    assert len(result.files) == 300
+    # When the last good file was asked for, most of the slow ones still waited for their turn.
+    assert sum(at < last_good for at in slow) <= 12
+
+
+SLOW_NAMES = """
+import _socket, time
+real = _socket.getaddrinfo
+def getaddrinfo(host, *rest):
+    name = host.decode() if isinstance(host, bytes) else host
+    with open({log!r}, "a") as log:
+        log.write(f"{{name}} {{rest[4] if len(rest) > 4 else 0}}\\n")
+    if name.endswith(".stuck.example"):
+        if len(rest) > 4 and rest[4]:
+            raise _socket.gaierror(-2, "not numeric")
+        time.sleep(20)
+    if name.endswith(".missing.example"):
+        raise _socket.gaierror(-2, "Name or service not known")
+    if name.endswith(".here.example"):
+        if len(rest) > 4 and rest[4]:
+            raise _socket.gaierror(-2, "not numeric")
+        host = "127.0.0.1"
+    return real(host, *rest)
+_socket.getaddrinfo = getaddrinfo
+"""
+
+
+def test_names_that_never_resolve_do_not_stop_others(tmp_path: Path) -> None:
+    """The system's look-up is replaced in the processes under test: 30 names hang, one is not there."""
+    log = tmp_path / "look-ups"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SLOW_NAMES.format(log=str(log)))
+    from servers.command import ROOT
+
+    with Server(default=ok(BODY)) as server:
+        listed = [f"http://n{n}.stuck.example/s{n}.{k}" for k in range(3) for n in range(30)]
+        listed += [f"http://a.missing.example/m{n}" for n in range(50)]
+        listed += [f"http://h{n % 5}.here.example:{server.port}/g{n}" for n in range(200)]
+        result = download(
+            "-",
+            tmp_path / "d",
+            *QUICK,
+            *("--retries", "0", "--workers", "1", "--connections", "32"),
+            stdin="\n".join(listed),
+            env={"PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"},
+        )
+    assert Counter(result.codes.values()) == {"dns": 140}
+    assert len(result.files) == 200
+    looked_up = Counter(line.split()[0] for line in log.read_text().splitlines() if line.endswith(" 0"))
+    # One look-up of a name at a time, and what was found is remembered.
+    assert all(looked_up[f"h{n}.here.example"] == 1 for n in range(5))
+    assert all(looked_up[f"n{n}.stuck.example"] <= 2 for n in range(30))
+    assert looked_up["a.missing.example"] <= 8
+
+
+def test_connections_are_used_again(tmp_path: Path) -> None:
+    names = {f"f{n}": ok(BODY) for n in range(400)}
+    with Server(files=names) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--workers", "2", "--connections", "4")
+        assert (result.exit, len(result.files)) == (0, 400)
+        # And one of the feeder's.
+        assert server.connections <= 2 * 4 + 1
+
+
+def test_never_more_connections_than_allowed_over_all_hosts(tmp_path: Path) -> None:
+    with Server(default=ok(BODY), host="0.0.0.0") as server:
+        listed = [f"http://127.0.0.{n % 40 + 1}:{server.port}/f{n}" for n in range(600)]
+        options = (*QUICK, "--workers", "1", "--connections", "4")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+        assert (result.exit, len(result.files)) == (0, 600)
+        # The server's side of a connection ends a little after the client's.
+        assert server.open_peak <= 4 + 2
+        assert len({request.host for request in server.requests}) == 40
+
+
+def test_rate_is_kept_over_all_workers(tmp_path: Path) -> None:
+    with Server(default=ok(BODY)) as server:
+        options = (*QUICK, "--workers", "2", "--connections", "16", "--rate", "50")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 130)))
+        times = sorted(request.at for request in server.requests)
+    assert (result.exit, len(times)) == (0, 130)
+    windows = [sum(at <= each < at + 1 for each in times) for at in times]
+    assert max(windows) <= 55
+    assert times[-1] - times[0] >= 130 / 55 - 0.1
+
+
+def test_per_host(tmp_path: Path) -> None:
+    with Server(default=[Pause(0.01), *ok(BODY)]) as server:
+        options = (*QUICK, "--workers", "1", "--connections", "16", "--per-host", "3")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 60)))
+        assert (result.exit, len(result.files)) == (0, 60)
+        assert server.open_peak <= 3

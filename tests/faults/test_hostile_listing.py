@@ -1,0 +1,156 @@
+"""Listings that lie, break off, run in circles: the run says what and where, and is never silently
+short."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from servers import CLOSE, Answer, Forever, Nth, Result, Server, download, listing, ok, status
+
+QUICK = ("--deadline", "1s", "--read-timeout", "500ms", "--retries", "1", "--backoff", "50ms")
+QUICK += ("--workers", "1")
+
+
+def pages(**by_marker: Answer) -> dict[str, Answer]:
+    """Routes: the first page under ``first``, the others under their markers."""
+    return {
+        "/list" if marker == "first" else f"/list?next-marker={marker}": page
+        for marker, page in by_marker.items()
+    }
+
+
+def run(server: Server, tmp_path: Path, *options: str) -> Result:
+    return download(server.url, tmp_path / "d", *QUICK, *options)
+
+
+BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
+    "marker of itself": (pages(first=listing("a", "m"), m=listing("b", "m")), "circle"),
+    "circle of three": (
+        pages(first=listing("a", "1"), **{n: listing("b", str(int(n) % 3 + 1)) for n in "123"}),
+        "circle",
+    ),
+    "not JSON": (
+        pages(first=listing("a", "p2"), p2=listing("b", "p3"), p3=ok(b'{"FileNames": ["c"')),
+        "next-marker=p3",
+    ),
+    "HTML": (pages(first=listing("a", "p2"), p2=ok(b"<html>login</html>")), "next-marker=p2"),
+    "nested": (pages(first=ok(b"[" * 100_000)), "is not valid JSON"),
+    "no FileNames": (pages(first=listing("a", "p2"), p2=ok(b'{"Files": []}')), "next-marker=p2"),
+    "a list": (pages(first=ok(b'["a"]')), "FileNames"),
+    "a number": (pages(first=listing("a", "p2"), p2=listing(["b", 7])), "next-marker=p2"),
+    "marker a number": (pages(first=ok(b'{"FileNames": ["a"], "NextMarker": 7}')), "marker"),
+    "500": (pages(first=listing("a", "p2"), p2=status(500)), "next-marker=p2"),
+    "404": (pages(first=listing("a", "p2"), p2=status(404)), "http-404"),
+    "cut": (
+        pages(first=listing("a", "p2"), p2=[b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", CLOSE]),
+        "truncated",
+    ),
+    "endless": (
+        pages(
+            first=listing("a", "p2"),
+            p2=[b'HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n{"', Forever(b"x", 0.1)],
+        ),
+        "timeout",
+    ),
+    "immense": (
+        pages(first=[b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", CLOSE]),
+        "too-large",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_listing_ends_the_run_and_is_named(what: str, tmp_path: Path) -> None:
+    routes, text = BROKEN[what]
+    with Server({"/get/a": ok(b"a"), "/get/b": ok(b"b"), **routes}) as server:
+        result = run(server, tmp_path)
+        assert server.count("/list") <= 12
+    assert result.exit == 4
+    assert not result.report["complete"]
+    reason = result.report["stopped_by"]
+    assert text in reason
+    assert "\n" not in reason
+    # What was listed before is fetched all the same, and is right.
+    assert set(result.files) <= {"a", "b"}
+    assert all(body.decode() == name for name, body in result.files.items())
+    report = result.report
+    assert report["listed"] == report["stored"] + report["skipped"]
+
+
+def test_a_failing_page_is_asked_for_again_and_so_is_the_next_run(tmp_path: Path) -> None:
+    routes = pages(
+        first=listing(["a"], "p2"),
+        p2=Nth(status(500), status(500), status(503, "Retry-After: 0"), listing(["b"])),
+    )
+    with Server({"/get/a": ok(b"a"), "/get/b": ok(b"b"), **routes}) as server:
+        first = run(server, tmp_path)
+        assert (first.exit, set(first.files), server.count("/list?")) == (4, {"a"}, 2)
+        second = run(server, tmp_path)
+        assert (second.exit, second.files) == (0, {"a": b"a", "b": b"b"})
+        assert len(server.seen("/get/a")) == 1
+
+
+def test_pages_without_names_and_odd_markers(tmp_path: Path) -> None:
+    marker = "a&b=c%20d é+/?#"
+    after = listing(["x"], "last", key="NextFile")
+    routes: dict[str, Answer] = {
+        "/list": lambda r: (
+            {
+                "": listing(["a"], "empty"),
+                "next-marker=empty": listing([], marker),
+                "next-marker=last": listing(["z"]),
+            }.get(r.target.partition("?")[2])
+            or (after if unquote(r.target.partition("=")[2]) == marker else status(400))
+        ),
+    }
+    with Server(routes, default=ok(b"-")) as server:
+        result = run(server, tmp_path)
+        assert server.count("/list") == 4
+    assert (result.exit, set(result.files)) == (0, {"a", "x", "z"})
+    assert result.report["listed"] == 3
+
+
+def test_a_listing_without_names_at_all(tmp_path: Path) -> None:
+    with Server({"/list": listing([])}) as server:
+        result = run(server, tmp_path)
+    assert (result.exit, result.report["listed"], result.files) == (0, 0, {})
+
+
+def test_a_name_twice(tmp_path: Path) -> None:
+    same, other = ok(b"same"), Nth(ok(b"one"), ok(b"two"))
+    routes = pages(first=listing(["a", "a", "b"], "p2"), p2=listing(["a", "b", "c"]))
+    with Server({"/get/a": same, "/get/b": other, "/get/c": ok(b"c"), **routes}) as server:
+        result = run(server, tmp_path)
+    # The same bytes again are there already; other bytes under one name are never one over the other.
+    assert result.exit == 1
+    assert result.codes == {"b": "name-taken"}
+    assert result.files["a"] == b"same"
+    assert result.files["b"] in (b"one", b"two")
+    report = result.report
+    assert (report["listed"], report["stored"], report["skipped"], report["failed"]) == (6, 3, 2, 1)
+
+
+def test_names_with_lone_surrogates(tmp_path: Path) -> None:
+    page = json.dumps({"FileNames": ["good", "\ud800", "x\udfffy"]}).encode()
+    with Server({"/list": ok(page)}, default=ok(b"-")) as server:
+        result = run(server, tmp_path)
+        assert result.report["listed"] == 3
+        assert result.report["stored"] + result.report["failed"] == 3
+        assert set(result.codes.values()) <= {"bad-name"}
+        assert "good" in result.files
+        assert len(server.requests) == 1 + result.report["stored"]
+
+
+def test_a_large_page(tmp_path: Path) -> None:
+    names = [f"{n:05}{'x' * 100}" for n in range(20_000)]
+    with Server({"/list": listing(names)}, default=ok(b"-")) as server:
+        result = run(server, tmp_path, "--limit", "50", "--store", "null")
+        assert server.count("/get/") == 50
+    assert (result.exit, result.report["stored"]) == (0, 50)

@@ -1,0 +1,193 @@
+"""TLS that must not be accepted, TLS that is cut, and redirects between origins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from servers import (
+    CLOSE,
+    CUT,
+    HANG,
+    RESET,
+    Answer,
+    Certificates,
+    Nth,
+    Pause,
+    Result,
+    Server,
+    Tls,
+    download,
+    ok,
+    redirect,
+)
+
+QUICK = ("--deadline", "3s", "--read-timeout", "1s", "--connect-timeout", "1s", "--retries", "1")
+QUICK += ("--backoff", "50ms", "--workers", "2")
+BODY = b"hello"
+FILES = 40
+NO_LENGTH = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello"
+SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"
+
+
+class Case(NamedTuple):
+    """``ends``: the code all ``FILES`` files of the host end with, or None: stored. ``most``: connections
+    that the server may see at most."""
+
+    ends: str | None
+    most: int
+    tls: Tls = Tls.GOOD
+    connected: Answer = ()
+    answer: Answer = tuple(ok(BODY))
+
+
+# Refused for good: nobody connects again after the first answers. Two workers, four connections each.
+ONCE = 2 * 4
+CASES = {
+    "good": Case(None, ONCE),
+    "expired": Case("tls-verify", ONCE, Tls.EXPIRED),
+    "wrong-host": Case("tls-verify", ONCE, Tls.WRONG_HOST),
+    "unknown-ca": Case("tls-verify", ONCE, Tls.UNKNOWN_CA),
+    "tls-1.1": Case("tls-version", ONCE, Tls.OLD),
+    "cut-in-handshake": Case("tls-handshake", 2 * ONCE + 6, connected=[CLOSE]),
+    "reset-in-handshake": Case("tls-handshake", 2 * ONCE + 6, connected=[Pause(0.05), RESET]),
+    "silent-in-handshake": Case("connect-timeout", 2 * ONCE + 6, connected=[HANG]),
+    "not-tls": Case("tls-handshake", 2 * ONCE + 6, connected=[b"HTTP/1.1 400 Bad\r\n\r\n", CLOSE]),
+    "cut-body": Case("reset", 2 * FILES, answer=[SHORT, CUT]),
+    "cut-before-answer": Case("reset", 2 * FILES, answer=[CUT]),
+    "no-length-polite": Case(None, FILES, answer=[NO_LENGTH, CLOSE]),
+    # Without close_notify nobody knows whether that was all of it.
+    "no-length-cut": Case("reset", 2 * FILES, answer=[NO_LENGTH, CUT]),
+}
+
+
+class Ran(NamedTuple):
+    result: Result
+    servers: dict[str, Server]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    place = tmp_path_factory.mktemp("tls")
+    certificates = Certificates(place)
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(
+                Server(
+                    default=case.answer,
+                    tls=certificates.context(case.tls),
+                    connected=case.connected,
+                )
+            )
+            for name, case in CASES.items()
+        }
+        urls = [f"{server.url}/{name}.{n}" for n in range(FILES) for name, server in servers.items()]
+        options = (*QUICK, "--per-host", "4", "--connections", "64", "--cacert", str(certificates.ca))
+        yield Ran(download("-", place / "d", *options, stdin="\n".join(urls)), servers)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_files_of_a_host_end_alike(ran: Ran, name: str) -> None:
+    codes = {ran.result.codes.get(f"{name}.{n}") for n in range(FILES)}
+    assert codes == {CASES[name].ends}
+    bodies = {ran.result.files.get(f"{name}.{n}") for n in range(FILES)}
+    assert bodies == {None if CASES[name].ends else BODY}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_storm(ran: Ran, name: str) -> None:
+    assert 0 < ran.servers[name].connections <= CASES[name].most
+
+
+def test_insecure(tmp_path: Path) -> None:
+    context = Certificates(tmp_path).context(Tls.UNKNOWN_CA)
+    with Server(files={"a": ok(BODY)}, tls=context) as server:
+        refused = download(server.url, tmp_path / "d", *QUICK)
+        assert (refused.exit, server.count()) == (4, 0)
+        assert "--cacert" in refused.report["stopped_by"]
+        assert download(server.url, tmp_path / "d", *QUICK, "--insecure").files == {"a": BODY}
+
+
+SECRETS = ("Authorization", "X-Api-Key", "Cookie")
+
+
+def test_secrets_stay_with_the_origin_they_were_given_for(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with ExitStack() as stack:
+        tls = stack.enter_context(Server(tls=certificates.context()))
+        other = stack.enter_context(Server())
+        first = stack.enter_context(Server())
+        first.routes |= {
+            "/there": redirect(f"{other.url}/there"),
+            "/there-and-back": redirect(f"{other.url}/back"),
+            "/here": redirect(f"{first.url}/end"),
+            "/up": redirect(f"{tls.url}/end"),
+            "/up-and-down": redirect(f"{tls.url}/down"),
+            "/userinfo": redirect(other.url.replace("//", "//eve:pw@") + "/there"),
+            "/back": ok(BODY),
+            "/end": ok(BODY),
+        }
+        other.routes |= {"/there": ok(BODY), "/back": redirect(f"{first.url}/back")}
+        tls.routes |= {"/end": ok(BODY), "/down": redirect(f"{first.url}/end")}
+        asked = ["there", "there-and-back", "here", "up", "up-and-down", "userinfo"]
+        result = download(
+            "-",
+            tmp_path / "d",
+            *QUICK,
+            *("--cacert", str(certificates.ca), "-H", "Authorization: Bearer s3cret"),
+            *("-H", "X-Api-Key: s3cret", "-H", "Cookie: a=s3cret", "--failures", str(tmp_path / "f")),
+            stdin="\n".join(f"{first.url}/{name}" for name in asked),
+        )
+        for name in asked:
+            (request,) = first.seen(f"/{name}")
+            assert [request.header(secret) is not None for secret in SECRETS] == [True] * 3
+        (kept,) = first.seen("/end")
+        assert kept.header("X-Api-Key") == "s3cret"
+        for request in (*other.requests, *tls.requests, *first.seen("/back")):
+            assert [request.header(secret) for secret in SECRETS] == [None] * 3, request
+            assert request.header("User-Agent")
+    assert result.report["failed_by_error"] == {"redirect-refused": 1}  # from https to http
+    assert result.report["stored"] == len(asked) - 1
+    everything = result.stderr + str(result.report) + (tmp_path / "f").read_text()
+    assert "s3cret" not in everything
+    assert "pw@" not in everything
+
+
+def test_credentials_of_a_url_survive_a_redirect_within_its_origin(tmp_path: Path) -> None:
+    with Server() as server:
+        server.routes |= {"/a": redirect(f"{server.url}/b"), "/b": ok(BODY)}
+        url = server.url.replace("//", "//me:pw@") + "/a"
+        assert download("-", tmp_path / "d", *QUICK, stdin=url).exit == 0
+        assert {request.header("Authorization") for request in server.requests} == {"Basic bWU6cHc="}
+
+
+def test_a_dead_target_of_redirects_is_not_the_fault_of_who_redirects(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with ExitStack() as stack:
+        expired = stack.enter_context(Server(tls=certificates.context(Tls.EXPIRED)))
+        busy = stack.enter_context(
+            Server(
+                default=Nth([b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"], ok(BODY))
+            )
+        )
+        first = stack.enter_context(Server(default=ok(BODY)))
+        first.routes |= {f"/dead{n}": redirect(f"{expired.url}/{n}") for n in range(20)}
+        first.routes |= {f"/busy{n}": redirect(f"{busy.url}/x") for n in range(20)}
+        names = [f"{kind}{n}" for n in range(20) for kind in ("dead", "busy", "good")]
+        result = download(
+            "-",
+            tmp_path / "d",
+            *QUICK,
+            *("--cacert", str(certificates.ca), "--connections", "2"),
+            stdin="\n".join(f"{first.url}/{name}" for name in names),
+        )
+        assert result.codes == {f"dead{n}": "tls-verify" for n in range(20)}
+        assert set(result.files) == {name for name in names if not name.startswith("dead")}
+        assert expired.connections <= 4

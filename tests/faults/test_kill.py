@@ -1,0 +1,200 @@
+"""The kill campaign: signals at random instants, through the real command line and the real server.
+
+After each the checker decides, and the server's own count says how much was fetched twice. A run's
+seed is in its name; ``CHAOS=500`` makes 500 of them, ``CHAOS_SEED`` moves them
+(also ``python benchmarks/chaos.py 500``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from checker import Truth, check, in_flight, ledgers
+from conftest import DevServer, Job, serving
+
+RUNS = int(os.environ.get("CHAOS", "20"))
+FIRST = int(os.environ.get("CHAOS_SEED", "0"))
+TRUTH = Truth(800, 100, 5000)
+WORKERS = 2
+PROMPT = 5.0  # seconds in which the children of a dead supervisor are gone
+VICTIMS = ("supervisor", "supervisor", "worker", "feeder", "SIGTERM", "SIGINT", "stopped", "several")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DevServer]:
+    with serving(files=TRUTH.files, size="100-5000", delay="0-20ms", page=170) as server:
+        yield server
+
+
+def until(job: Job, server: DevServer, gets: int) -> None:
+    """Wait for that many requests, or the end of ``job``."""
+    while server.stats()["gets"] < gets:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.process.wait(0.003)
+            return
+
+
+def at_random(rng: random.Random, job: Job, server: DevServer, before: int) -> str:
+    """Wait for a random instant: a time, or a count of requests; it says which."""
+    if rng.random() < 0.4:
+        instant = rng.uniform(0, 1.4)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.process.wait(instant)
+        return f"after {instant:.3f} s"
+    count = rng.randrange(TRUTH.files)
+    until(job, server, before + count)
+    return f"after {count} requests"
+
+
+def say(text: str) -> None:
+    """Shown for a test that failed, and with -rP."""
+    sys.stdout.write(f"{text}\n")
+
+
+def send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + RUNS))
+def test_campaign(seed: int, server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    dest = tmp_path / "root" / "dest"
+    dest.parent.mkdir()
+    connections = rng.choice((2, 8, 32))
+    victim = VICTIMS[seed % len(VICTIMS)]
+    argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", connections, "--json")
+    before = server.stats()["gets"]
+
+    job = start(*argv)
+    instant = at_random(rng, job, server, before)
+    say(f"seed {seed}: {victim} {instant}, {connections} connections")
+    again = 0  # files that may be fetched again
+    children = job.children()
+    if victim in ("supervisor", "stopped"):
+        if victim == "stopped" and children:
+            send(rng.choice(children), signal.SIGSTOP)
+        job.kill()
+        took = job.alone(PROMPT)
+        say(f"children gone after {took * 1000:.1f} ms")
+        again = in_flight(dest)
+        known = {seq for seq, _ in ledgers(dest)}
+        assert again <= WORKERS * connections
+        assert job.wait() in (-signal.SIGKILL, 0)
+        checked = check(dest, TRUTH, interrupted=True, beside=())
+        say(f"at the kill: {checked}, {len(known)} batches in ledgers, {again} files in flight")
+    elif victim in ("SIGTERM", "SIGINT"):
+        job.kill(signal.Signals[victim])
+        # Before Python runs, a signal ends it as it ends any program.
+        assert job.wait() in (130, 0, -signal.Signals[victim]), job.err
+        job.alone(PROMPT)
+        check(dest, TRUTH, interrupted=True, beside=())
+        again = in_flight(dest)
+    else:
+        for number, child in enumerate(children):
+            if victim == "several" or (victim == "feeder") == (number == 0):
+                send(child, signal.SIGKILL)
+                again += connections if number else 0
+                if victim == "worker":
+                    break
+        assert job.wait() == 0, job.err
+        assert json.loads(job.out)["complete"]
+    job.alone(PROMPT)
+
+    last = start(*argv)
+    assert last.wait() == 0, last.err
+    report = json.loads(last.out)
+    assert report["complete"]
+    assert report["listed"] == report["stored"] + report["skipped"] + report["failed"] == TRUTH.files
+    last.alone(PROMPT)
+    check(dest, TRUTH, beside=())
+    fetched = server.stats()["gets"] - before
+    say(f"fetched again: {fetched - TRUTH.files}, allowed: {again}")
+    assert TRUTH.files <= fetched <= TRUTH.files + again
+
+    # Once more: a finished job fetches nothing.
+    if seed % 10 == 0:
+        idle = start(*argv)
+        assert idle.wait() == 0
+        assert server.stats()["gets"] - before == fetched
+
+
+def test_kills_in_a_row(server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:
+    """Supervisor after supervisor is killed; each goes on where the last one was."""
+    rng = random.Random(FIRST)
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", 8, "--json")
+    before, again = server.stats()["gets"], 0
+    for _ in range(6):
+        job = start(*argv)
+        count = server.stats()["gets"] + rng.randrange(200)
+        until(job, server, count)
+        job.kill()
+        job.alone(PROMPT)
+        check(dest, TRUTH, interrupted=True)
+        again += in_flight(dest)
+    last = start(*argv)
+    assert last.wait() == 0, last.err
+    check(dest, TRUTH)
+    assert server.stats()["gets"] - before <= TRUTH.files + again
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "worker"])
+def test_kill_in_the_midst_of_large_files(
+    victim: str, dev_server: Callable[..., DevServer], start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Half a file has no name; there is no instant at which one could be seen."""
+    truth = Truth(8, 20_000_000, 30_000_000)
+    server = dev_server(files=truth.files, size="20000000-30000000")
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", 1, "--connections", 4)
+    job = start(*argv)
+    server.until(lambda counters: counters["bytes"] > 60_000_000)
+    if victim == "worker":
+        send(job.children()[1], signal.SIGKILL)
+        assert job.wait() == 0, job.err
+    else:
+        job.kill()
+        job.alone(PROMPT)
+        assert in_flight(dest)
+        check(dest, truth, interrupted=True)
+        last = start(*argv)
+        assert last.wait() == 0, last.err
+    check(dest, truth)
+    assert server.stats()["gets"] <= truth.files + 4
+
+
+def test_kill_while_failed_files_are_tried_again(
+    server: DevServer, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """What a retry stored before it was killed is not fetched again, either."""
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", 1, "--connections", 8, "--json")
+    # A larger file fails: nearly all do.
+    first = start(*argv, "--max-size", 110)
+    assert first.wait() == 1
+    failed = json.loads(first.out)["failed"]
+    assert failed > TRUTH.files * 0.9
+    before = server.stats()["gets"]
+    retry = start(*argv, "--retry-failed")
+    server.until(lambda counters: counters["gets"] - before > 100)
+    retry.kill()
+    retry.alone(PROMPT)
+    again = in_flight(dest)
+    interrupted = start(*argv)
+    server.until(lambda counters: counters["gets"] - before > 300)
+    interrupted.kill(signal.SIGINT)
+    assert interrupted.wait() == 130
+    last = start(*argv)
+    assert last.wait() == 0, last.err
+    check(dest, TRUTH)
+    assert server.stats()["gets"] - before <= failed + again

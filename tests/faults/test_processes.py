@@ -1,0 +1,509 @@
+"""What happens to processes: signals, workers that stop, die or cannot start, and who may be the caller."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checker import Truth, check, in_flight
+from conftest import DevServer, Job, command
+
+Serve = Callable[..., DevServer]
+Start = Callable[..., Job]
+SITE = "sitecustomize.py"
+
+
+def site(tmp_path: Path, text: str) -> dict[str, str]:
+    """An environment in which ``text`` runs as ``sitecustomize`` in every new interpreter."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / SITE).write_text(textwrap.dedent(text))
+    return {"PYTHONPATH": str(folder)}
+
+
+# Signals
+
+
+@pytest.mark.parametrize(
+    ("number", "connections"), [(signal.SIGINT, 2000), (signal.SIGTERM, 16), (signal.SIGHUP, 16)]
+)
+def test_one_signal_drains(
+    number: signal.Signals, connections: int, dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    truth = Truth(3000 if connections > 100 else 400)
+    slow = connections > 100
+    server = dev_server(files=truth.files, delay="0-3s" if slow else "0-0.2s")
+    dest = tmp_path / "root" / "dest"
+    dest.parent.mkdir()
+    argv = (server.url, "-o", dest, "--workers", 1, "--connections", connections)
+    job = start(*argv)
+    server.until(lambda counters: counters["gets"] >= connections)
+    began = time.monotonic()
+    job.kill(number)
+    assert job.wait() == 130, job.err
+    took = time.monotonic() - began
+    job.alone(1)
+    # The longest that a file in flight takes, and three seconds.
+    assert took < (3 if slow else 0.2) + 3
+    assert f"resume with: downloader {server.url} -o {dest}" in job.out
+    assert number.name in job.err
+    assert "Traceback" not in job.err
+    checked = check(dest, truth, interrupted=True, beside=())
+    # Whatever was in flight could finish: nothing is fetched twice.
+    fetched = server.stats()["gets"]
+    assert checked.stored == fetched
+    assert not in_flight(dest)
+    last = start(*argv, "--json")
+    assert last.wait() == 0, last.err
+    assert json.loads(last.out)["stored"] == truth.files - fetched
+    check(dest, truth, beside=())
+    assert server.stats()["gets"] == truth.files
+
+
+def test_the_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_path: Path) -> None:
+    truth = Truth(400)
+    server = dev_server(files=truth.files, delay="0-2s")
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", 2, "--connections", 100)
+    job = start(*argv)
+    server.until(lambda counters: counters["gets"] > 220)
+    job.kill(signal.SIGINT)
+    while "SIGINT" not in job.err:
+        assert job.process.poll() is None
+    began = time.monotonic()
+    job.kill(signal.SIGINT)
+    assert job.wait() == 130
+    assert time.monotonic() - began < 1
+    job.alone(1)
+    check(dest, truth, interrupted=True)
+    before = server.stats()["gets"]
+    last = start(*argv, "--json")
+    assert last.wait() == 0, last.err
+    check(dest, truth)
+    # The ledgers were read: only what was in flight when it was killed is fetched again.
+    assert server.stats()["gets"] - before <= truth.files - (before - 200)
+
+
+def test_under_nohup_a_hangup_is_nothing(dev_server: Serve, tmp_path: Path) -> None:
+    truth = Truth(400)
+    server = dev_server(files=truth.files, delay="0-50ms")
+    argv = (server.url, "-o", tmp_path / "dest", "--connections", 8)
+    job = Job("nohup", *command(*argv))
+    try:
+        server.until(lambda counters: counters["gets"] > 50)
+        job.kill(signal.SIGHUP)
+        assert job.wait() == 0, job.err
+        check(tmp_path / "dest", truth)
+    finally:
+        job.close()
+
+
+def test_a_signal_while_nothing_is_listed_yet(dev_server: Serve, start: Start, tmp_path: Path) -> None:
+    server = dev_server(files=100)
+    job = start(server.url, "-o", tmp_path / "dest")
+    while not (tmp_path / "dest/.downloader/journal.sqlite").exists():
+        assert job.process.poll() is None
+    job.kill(signal.SIGTERM)
+    assert job.wait() in (130, -signal.SIGTERM), job.err
+    job.alone(2)
+
+
+# Workers that stop, die, or cannot start
+
+STALL = """
+    import json, sys
+    import downloader
+    source, output = sys.argv[1:]
+    config = downloader.Config(source=source, output=output, workers=2, connections=4, stall_timeout=3.0)
+    report = downloader.download(config)
+    print(json.dumps([report.exit_code, report.stored, report.worker_deaths]))
+"""
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of the supervisor that ``download()`` started in process ``pid``."""
+    import psutil
+
+    for child in psutil.Process(pid).children():
+        return [grandchild.pid for grandchild in child.children()]
+    return []
+
+
+def until_running(job: Job, count: int) -> list[int]:
+    """The pids of feeder and workers, as soon as all are forked."""
+    while len(found := descendants(job.pid)) < count:
+        assert job.process.poll() is None, job.err
+    return found
+
+
+@pytest.mark.parametrize("victim", ["worker", "feeder"])
+def test_a_child_that_stops_is_noticed(victim: str, dev_server: Serve, tmp_path: Path) -> None:
+    truth = Truth(2000)
+    server = dev_server(files=truth.files, delay="0-20ms", page=100)
+    dest = tmp_path / "dest"
+    job = Job(sys.executable, "-c", textwrap.dedent(STALL), server.url, dest)
+    try:
+        feeder, worker, *_ = until_running(job, 3)
+        server.until(lambda counters: counters["gets"] > 300)
+        os.kill(worker if victim == "worker" else feeder, signal.SIGSTOP)
+        assert job.wait() == 0, job.err
+        code, stored, deaths = json.loads(job.out)
+        assert (code, stored, deaths) == (0, truth.files, int(victim == "worker"))
+        assert "gave no sign of life for 3 s; killed" in job.err
+        job.alone(1)
+        check(dest, truth)
+    finally:
+        job.close()
+
+
+def test_a_supervisor_that_was_stopped_blames_nobody(
+    dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    truth = Truth(1500)
+    server = dev_server(files=truth.files, delay="0-20ms")
+    dest = tmp_path / "dest"
+    job = Job(sys.executable, "-c", textwrap.dedent(STALL), server.url, dest)
+    try:
+        until_running(job, 3)
+        server.until(lambda counters: counters["gets"] > 200)
+        import psutil
+
+        supervisor = psutil.Process(job.pid).children()[0].pid
+        os.kill(supervisor, signal.SIGSTOP)
+        # Longer than stall_timeout; there is no event for "nothing happened".
+        with pytest.raises(subprocess.TimeoutExpired):
+            job.process.wait(4)
+        os.kill(supervisor, signal.SIGCONT)
+        assert job.wait() == 0, job.err
+        assert json.loads(job.out) == [0, truth.files, 0], job.err
+        check(dest, truth)
+    finally:
+        job.close()
+
+
+AFTER_IMPORT = """
+    import importlib.util, os, sys
+
+    class Finder:
+        def find_spec(self, name, path, target=None):
+            if name != MODULE:
+                return None
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), change(module))
+            return spec
+
+    sys.meta_path.insert(0, Finder())
+"""
+POISON = (
+    AFTER_IMPORT
+    + """
+    MODULE = "downloader.sinks.files"
+
+    def change(files):
+        before = files.FilesSink.open
+
+        def open(self, name, *args, **options):
+            if name in os.environ["POISON"].split():
+                os.kill(os.getpid(), 9)
+            return before(self, name, *args, **options)
+
+        files.FilesSink.open = open
+"""
+)
+
+
+def test_a_file_that_kills_its_workers_is_set_aside(
+    dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    truth = Truth(600, 100, 2000)
+    names = [truth.name(150), truth.name(151)]
+    server = dev_server(files=truth.files, size="100-2000", delay="0-10ms")
+    dest = tmp_path / "dest"
+    env = site(tmp_path, POISON) | {"POISON": " ".join(names)}
+    argv = (server.url, "-o", dest, "--workers", 2, "--connections", 8, "--json")
+    job = start(*argv, env=env)
+    assert job.wait() == 1, job.err
+    job.alone(1)
+    report = json.loads(job.out)
+    assert report["failed_by_error"] == {"poison": 2}
+    assert (report["stored"], report["failed"]) == (truth.files - 2, 2)
+    # Two deaths show who was there at both, each further one has one file to blame.
+    assert 3 <= report["worker_deaths"] <= 6
+    check(dest, truth, failed=dict.fromkeys(names, "poison"))
+    # Without whatever killed them, the same command gets them, too.
+    last = start(*argv)
+    assert last.wait() == 0, last.err
+    check(dest, truth)
+
+
+@pytest.mark.parametrize(
+    ("hook", "says"),
+    [
+        ("import ssl", rf"ssl is imported .*{SITE}:1"),
+        ("import gevent.hub", rf"gevent is imported .*{SITE}:1"),
+        (
+            """
+            import sys
+            class Finder:
+                def find_spec(self, name, path, target=None):
+                    if name == "requests":
+                        raise ImportError("no such thing here")
+            sys.meta_path.insert(0, Finder())
+            """,
+            "no such thing here",
+        ),
+        (
+            """
+            import os, sys
+            class Finder:
+                def find_spec(self, name, path, target=None):
+                    if name == "requests":
+                        os.kill(os.getpid(), 9)
+            sys.meta_path.insert(0, Finder())
+            """,
+            "a child process ends while it starts .*SIGKILL",
+        ),
+        (
+            """
+            import threading, time
+            threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+            """,
+            "has 2 threads",
+        ),
+    ],
+    ids=["ssl", "gevent", "no-requests", "killed-at-import", "thread"],
+)
+def test_what_cannot_be_made_safe_ends_with_3(
+    hook: str, says: str, dev_server: Serve, run_downloader: Callable[..., Any], tmp_path: Path
+) -> None:
+    server = dev_server(files=100)
+    done = run_downloader(server.url, "-o", tmp_path / "dest", env=site(tmp_path, hook), timeout=30)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert re.search(says, done.stdout + done.stderr), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_workers_that_die_without_a_file_to_blame_end_the_run(
+    dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    hook = (
+        AFTER_IMPORT
+        + """
+    MODULE = "downloader.worker"
+
+    def change(worker):
+        worker._Worker.take_lease = lambda self, lease: os.kill(os.getpid(), 9)
+    """
+    )
+    server = dev_server(files=100)
+    job = start(server.url, "-o", tmp_path / "dest", "--workers", 2, env=site(tmp_path, hook))
+    assert job.wait(60) == 3, job.err
+    assert "in a row with no file in flight" in job.out + job.err
+    job.alone(1)
+
+
+def test_the_supervisor_never_imports_ssl_or_gevent(
+    dev_server: Serve, run_downloader: Callable[..., Any], tmp_path: Path
+) -> None:
+    hook = """
+        import atexit, os, sys
+        main = os.getpid()
+        def tell():
+            if os.getpid() == main:
+                never = {"ssl", "gevent", "urllib3", "requests", "asyncio", "http.client"}
+                print("imported:", sorted(never & set(sys.modules)), file=sys.stderr)
+        atexit.register(tell)
+    """
+    server = dev_server(files=300, tls=True)
+    done = run_downloader(
+        server.url, "-o", tmp_path / "dest", "--cacert", server.ca, env=site(tmp_path, hook)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "imported: []" in done.stderr
+    check(tmp_path / "dest", Truth(300))
+
+
+def test_the_feeder_dies_with_the_list_on_its_standard_input(
+    dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    server = dev_server(files=50)
+    reader, writer = os.pipe()
+    job = start("-", "-o", tmp_path / "dest", "--workers", 1, stdin=reader)
+    os.close(reader)
+    with open(writer, "wb", buffering=0) as urls:
+        for index in range(40):
+            urls.write(f"{server.url}/get/{Truth(50).name(index)}\n".encode())
+        # It waits for more: its first batches came from what it has, or will when the pipe closes.
+        while len(children := job.children()) < 2:
+            assert job.process.poll() is None, job.err
+        while not (tmp_path / "dest/.downloader/ledger-0").exists():
+            assert job.process.poll() is None, job.err
+        os.kill(children[0], signal.SIGKILL)
+        assert job.wait(30) == 4, job.err
+    assert "standard input cannot be read again" in job.out + job.err
+    job.alone(1)
+
+
+def test_two_runs_on_one_destination(
+    dev_server: Serve, start: Start, run_downloader: Callable[..., Any], tmp_path: Path
+) -> None:
+    truth = Truth(300)
+    server = dev_server(files=truth.files, delay="0.2s")
+    argv = (server.url, "-o", tmp_path / "dest", "--connections", 16)
+    first = start(*argv)
+    server.until(lambda counters: counters["gets"] > 0)
+    began = time.monotonic()
+    second = run_downloader(*argv)
+    assert second.returncode == 2
+    assert str(first.pid) in second.stderr
+    assert time.monotonic() - began < 5
+    verify = run_downloader("verify", tmp_path / "dest")
+    assert verify.returncode == 2
+    status = run_downloader("status", tmp_path / "dest", "--json")
+    assert status.returncode == 4
+    assert json.loads(status.stdout)["complete"] is False
+    assert first.wait() == 0
+    check(tmp_path / "dest", truth)
+
+
+# downloader.download() from any program
+
+PROLOGUE = """{early}
+import json, sys
+import downloader
+source, output = sys.argv[1:]
+def fetch():
+    config = downloader.Config(source=source, output=output, workers=2, progress="none")
+    report = downloader.download(config)
+    return [report.exit_code, report.complete, report.stored]
+"""
+EARLY = {
+    "plain": "",
+    "threads": "",
+    "requests": "import requests, ssl",
+    "gevent": "from gevent import monkey; monkey.patch_all()",
+}
+CALLERS = {
+    "plain": "print(json.dumps(fetch()))",
+    "requests": "print(json.dumps(fetch()))",
+    "threads": """
+        import threading
+        stop = threading.Event()
+        others = [threading.Thread(target=stop.wait) for _ in range(3)]
+        for thread in others:
+            thread.start()
+        found = []
+        job = threading.Thread(target=lambda: found.append(fetch()))
+        job.start()
+        job.join()
+        stop.set()
+        print(json.dumps(found[0]))
+    """,
+    "gevent": """
+        import gevent
+        import requests
+        ticks = 0
+        def tick():
+            global ticks
+            while True:
+                gevent.sleep(0.01)
+                ticks += 1
+        gevent.spawn(tick)
+        found = gevent.spawn(fetch).get()
+        assert ticks > 10, ticks
+        print(json.dumps(found))
+    """,
+}
+
+
+def caller(kind: str, text: str = "") -> list[str]:
+    """The argv of a program of that kind that calls ``download()``."""
+    body = textwrap.dedent(text or CALLERS[kind])
+    return [sys.executable, "-W", "error", "-c", PROLOGUE.format(early=EARLY[kind]) + body]
+
+
+@pytest.mark.parametrize("kind", CALLERS)
+def test_download_from_any_program(kind: str, dev_server: Serve, tmp_path: Path) -> None:
+    truth = Truth(200)
+    server = dev_server(files=truth.files, delay="0-20ms")
+    job = Job(*caller(kind), server.url, tmp_path / "dest")
+    try:
+        assert job.wait() == 0, job.err
+        assert json.loads(job.out) == [0, True, truth.files]
+        assert not job.err
+        job.alone(1)
+        check(tmp_path / "dest", truth)
+    finally:
+        job.close()
+
+
+def test_the_run_drains_when_the_program_that_called_it_is_killed(
+    dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    truth = Truth(2000)
+    server = dev_server(files=truth.files, delay="0-0.1s")
+    dest = tmp_path / "dest"
+    job = Job(*caller("plain"), server.url, dest)
+    try:
+        until_running(job, 3)
+        server.until(lambda counters: counters["gets"] > 100)
+        job.kill()
+        job.alone(5)
+        assert "Traceback" not in job.err
+        checked = check(dest, truth, interrupted=True)
+        assert checked.stored == server.stats()["gets"] < truth.files
+    finally:
+        job.close()
+    last = start(server.url, "-o", dest)
+    assert last.wait() == 0, last.err
+    check(dest, truth)
+    assert server.stats()["gets"] == truth.files
+
+
+def test_download_that_is_given_up_drains(dev_server: Serve, tmp_path: Path) -> None:
+    """A greenlet that is killed, a timeout, Ctrl-C: the run ends before ``download()`` raises."""
+    program = """
+        import gevent
+        job = gevent.spawn(fetch)
+        gevent.sleep(1.5)
+        job.kill()
+        print("killed")
+    """
+    truth = Truth(5000)
+    server = dev_server(files=truth.files, delay="50ms")
+    job = Job(*caller("gevent", program), server.url, tmp_path / "dest")
+    try:
+        assert job.wait() == 0, job.err
+        job.alone(1)
+        check(tmp_path / "dest", truth, interrupted=True)
+    finally:
+        job.close()
+
+
+def test_download_raises_what_kept_it_from_beginning(dev_server: Serve, tmp_path: Path) -> None:
+    (tmp_path / "dest").write_text("a file")
+    program = """
+        for output in (output, output + "/below"):
+            try:
+                downloader.download(downloader.Config(source=source, output=output))
+            except downloader.ConfigError as error:
+                print(type(error).__name__, error)
+    """
+    job = Job(*caller("plain", program), "http://127.0.0.1:9", tmp_path / "dest")
+    try:
+        assert job.wait() == 0, job.err
+        assert job.out.count("is a file, not a directory") == 2
+    finally:
+        job.close()

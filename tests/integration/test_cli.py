@@ -1,0 +1,459 @@
+"""The command line: help, bad input, exit codes, secrets. All through a real process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Job, environment
+from servers import RESET, Certificates, Server, Tls, listing, ok, status
+
+from downloader.console import Console
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+NOW = ("--retries", "0", "--workers", "1")
+SECRET = "s3cr3t-Tok3n"
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line on standard error."""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    if lines[0].startswith("{"):
+        record = json.loads(lines[0])
+        assert record["level"] == "error"
+        return str(record["message"])
+    assert lines[0].startswith("downloader: error: ")
+    return lines[0].removeprefix("downloader: error: ")
+
+
+def test_help_loads_nothing_heavy(run_downloader: Run) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "downloader", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    heavy = {"gevent", "requests", "ssl", "urllib3", "asyncio", "sqlite3", "rich", "msgspec", "socket"}
+    assert not loaded & heavy
+    assert "downloader.cli" in loaded
+    assert run_downloader("-h").stdout == run_downloader().stdout == done.stdout
+
+
+def test_help_is_for_a_reader(run_downloader: Run) -> None:
+    text = run_downloader("--help").stdout
+    assert text.startswith("Usage: downloader SOURCE -o DEST [options]")
+    assert max(map(len, text.splitlines())) <= 80
+    for word in (
+        "--layout flat|hashed|mirror",
+        "downloader demo",
+        "130",
+        "-H 'Name: value'",
+        "[default: 32]",
+    ):
+        assert word in text
+    assert "--fsync" not in text  # not built yet
+    documented = (Path(__file__).parents[2] / "downloader" / "cli.py").read_text()
+    for option in re.findall(r'option\(\s*"(?:-o", ")?(--?[a-zA-Z-]+)', documented.split("def status")[0]):
+        assert option in text
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["http://127.0.0.1:1"], "-o DEST is missing"),
+        (["-o", "d"], "argument 'SOURCE'"),
+        (["http://127.0.0.1:1", "-o", "d", "--worker", "3"], "--workers"),
+        (["http://127.0.0.1:1", "-o", "d", "--conections", "3"], "--connections"),
+        (["http://127.0.0.1:1", "-o", "d", "--layout", "miror"], "did you mean mirror?"),
+        (["http://127.0.0.1:1", "-o", "d", "--progress", "plian"], "did you mean plain?"),
+        (["http://127.0.0.1:1", "-o", "d", "--source", "url"], "did you mean urls?"),
+        (["http://127.0.0.1:1", "-o", "d", "--rate", "0"], "'0' is not a number above 0"),
+        (["http://127.0.0.1:1", "-o", "d", "--rate", "nan"], "'nan' is not a number above 0"),
+        (["http://127.0.0.1:1", "-o", "d", "--workers", "0"], "from 1 to 1,024"),
+        (["http://127.0.0.1:1", "-o", "d", "--connections", "1e3"], "is not a whole number"),
+        (["http://127.0.0.1:1", "-o", "d", "--max-size", "10q"], "'10q' is not a size"),
+        (["http://127.0.0.1:1", "-o", "d", "--deadline", "soon"], "'soon' is not a time"),
+        (["http://127.0.0.1:1", "-o", "d", "--deadline", "0"], "--deadline must be more than 0"),
+        (["http://127.0.0.1:1", "-o", "d", "--read-timeout", "9999999h"], "--read-timeout must be"),
+        (["http://127.0.0.1:1", "-o", "d", "--limit", "-1"], "'-1' is not a whole number"),
+        (["http://127.0.0.1:1", "-o", "d", "-H", f"Bearer {SECRET}"], "write -H 'Name: value'"),
+        (["http://127.0.0.1:1", "-o", "d", "-H", f"X-A: {SECRET}\r\nB: c"], "has a line break or NUL"),
+        (["http://127.0.0.1:1", "-o", "d", "-H", f"X A: {SECRET}"], "not a header's name"),
+        (["http://127.0.0.1:1", "-o", "d", "-H", f"X-A: {SECRET}\u2013"], "not Latin-1"),
+        (["http://127.0.0.1:1", "-o", "d", "--proxy", "socks5://h:1"], "not the URL of an HTTP proxy"),
+        (["http://127.0.0.1:1", "-o", "d", "--cacert", "nope.pem"], "--cacert: nope.pem: No such file"),
+        (["http://127.0.0.1:1", "-o", "d", "--cacert", "binary.txt"], "not in PEM format"),
+        (["http://127.0.0.1:1", "-o", "d", "--cacert", "a", "--insecure"], "give one of the two"),
+        (["http://127.0.0.1:1", "-o", "d", "--key", "a"], "--key needs --cert"),
+        (["http://127.0.0.1:1", "-o", "d", "--report", "no/r.json"], "no does not exist"),
+        (["http://127.0.0.1:1", "-o", "d", "--failures", "no/r.json"], "no does not exist"),
+        (["http://127.0.0.1:1", "-o", "d", "--report", "folder"], "folder is a directory"),
+        (["http://127.0.0.1:1", "-o", "d", "--report", "r", "--failures", "r"], "are one file"),
+        (["http://127.0.0.1:1", "--dry-run", "--report", "r"], "--dry-run fetches nothing"),
+        (["http://127.0.0.1:1", "-o", "d", "--log-json", "--progress", "bar"], "give one of the two"),
+        (["http://127.0.0.1:1", "-o", "d", "--restart", "--retry-failed"], "--restart forgets"),
+        (["http://127.0.0.1:1/?a=b", "-o", "d"], "has no query or fragment"),
+        (["http://", "-o", "d"], "not a URL"),
+        (["http://127.0.0.1:99999", "-o", "d"], "not a URL"),
+        (["binary.txt/x.txt", "-o", "d"], "Not a directory"),
+        (["nowhere.txt", "-o", "d"], "nowhere.txt: No such file"),
+        (["folder.txt", "-o", "d"], "folder.txt is a directory"),
+        (["pipe.txt", "-o", "d"], "not a regular file"),
+        (["folder", "-o", "d"], "neither the URL of a file server"),
+        (["dmeo"], "did you mean demo?"),
+        (["http://127.0.0.1:1", "-o", "binary.txt"], "binary.txt is a file, not a directory"),
+        (["http://127.0.0.1:1", "-o", "binary.txt/sub"], "binary.txt is a file, not a directory"),
+        (
+            ["http://127.0.0.1:1", "-o", "d", "--auth-file", "open.netrc"],
+            "can be read by others; chmod 600",
+        ),
+        (["http://127.0.0.1:1", "-o", "d", "--auth-file", "folder"], "folder is a directory"),
+        (["http://127.0.0.1:1", "-o", "d", "--auth-file", "closed.netrc"], "a line user:password"),
+        (["http://127.0.0.1:1", "-o", "d", "--netrc"], "can be read by others; chmod 600"),
+        (["status", "d"], "has no journal"),
+        (["verify", "d"], "has no journal"),
+        (["serve", "--size", "9-1"], "is not a range"),
+    ],
+)
+def test_usage(run_downloader: Run, tmp_path: Path, args: list[str], says: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "binary.txt").write_bytes(b"\x00\xff")
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name, mode in (("open.netrc", 0o644), ("closed.netrc", 0o600)):
+        (tmp_path / name).write_text(f"machine h login u password {SECRET}\n")
+        (tmp_path / name).chmod(mode)
+    done = run_downloader(*args, cwd=tmp_path, env={"NETRC": "open.netrc"}, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert says in complaint(done)
+    assert SECRET not in done.stderr
+    assert not done.stdout
+    assert not (tmp_path / "d").exists()  # nothing was begun
+
+
+def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"machine h login u pass {SECRET}\n")
+    netrc.chmod(0o600)
+    done = run_downloader("http://127.0.0.1:1", "-o", tmp_path / "d", "--netrc", env={"NETRC": str(netrc)})
+    assert done.returncode == 2
+    assert "not in the format of netrc" in complaint(done)
+    assert SECRET not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        *(["http://h", f"--{name}", "1"] for name in ("pipeline", "min-speed", "manifest", "engine")),
+        *(["http://h", f"--{name}", "1"] for name in ("lane", "ray-address", "shard-size", "shard-files")),
+        *(["l.txt", f"--{name}", "x"] for name in ("list-format", "url-column", "endpoint-url")),
+        ["http://h", "--fsync"],
+        *(["http://h", "--store", store] for store in ("tar", "parquet")),
+        ["http://h", "--preflight", "probe"],
+        *(["http://h", "--source", kind] for kind in ("s3", "index")),
+        *([source] for source in ("s3://bucket/p", "index+http://h/", "a.csv", "a.tsv.gz", "a.jsonl")),
+        *([source] for source in ("a.parquet", "a.txt.zst", "A.CSV")),
+        ["a.csv", "--source", "urls"],
+    ],
+)
+def test_what_is_not_built_yet_is_refused(run_downloader: Run, tmp_path: Path, args: list[str]) -> None:
+    done = run_downloader(*args, "-o", "d", cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint(done).endswith("not available in this version")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("verbose", [[], ["-vv"]])
+def test_server_that_is_not_there(run_downloader: Run, tmp_path: Path, verbose: list[str]) -> None:
+    done = run_downloader("http://127.0.0.1:1/x", "-o", tmp_path / "d", *NOW, *verbose)
+    assert done.returncode == 4
+    assert ("Traceback" in done.stderr) == bool(verbose)
+    assert done.stderr.splitlines()[-1].startswith(
+        "downloader: error: the listing failed: http://127.0.0.1:1/x/list: Connection refused"
+    )
+    assert verbose or complaint(done)
+    assert "resume with: downloader http://127.0.0.1:1/x" in done.stdout
+
+
+def test_listing_that_is_not_found(run_downloader: Run, tmp_path: Path) -> None:
+    with Server() as server:
+        done = run_downloader(server.url, "-o", tmp_path / "d", *NOW)
+    assert done.returncode == 4
+    assert "(http-404); is this a file server, and is --list-path right?" in complaint(done)
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (ok(b'{"FileNames": ["c"'), "is not valid JSON"),
+        (ok(b"<html>"), "is not valid JSON"),
+        (ok(b'{"names": []}'), 'has no list "FileNames"'),
+        (ok(b'{"FileNames": [3]}'), "a name that is not a string"),
+        (listing(["c"], "m1"), "runs in a circle"),
+        (ok(b'{"FileNames": [], "NextMarker": 5}'), "a marker that is not a string"),
+        (status(500), "(http-500)"),
+        ([RESET], "(reset)"),
+    ],
+)
+def test_third_page_is_bad(run_downloader: Run, tmp_path: Path, page: list[bytes], says: str) -> None:
+    routes = {
+        "/list": listing(["a"], "m1"),
+        "/list?next-marker=m1": listing(["b"], "m 2&%"),
+        "/list?next-marker=m%202%26%25": page,
+        "/get/a": ok(b"A"),
+        "/get/b": ok(b"B"),
+        "/get/c": ok(b"C"),
+    }
+    with Server(routes) as server:
+        done = run_downloader(server.url, "-o", tmp_path / "d", *NOW, "--json")
+    assert done.returncode == 4
+    text = complaint(done)
+    assert says in text
+    assert "page 3 of the listing" in text or "next-marker=m%202%26%25" in text
+    report = json.loads(done.stdout)
+    assert not report["complete"]
+    assert report["stopped_by"] == text
+    assert (tmp_path / "d" / "b").read_bytes() == b"B"  # what was listed is fetched
+
+
+def test_listing_without_end(run_downloader: Run, tmp_path: Path) -> None:
+    def page(request: object) -> list[bytes]:
+        marker = request.target.rpartition("=")[2]  # type: ignore[attr-defined]
+        return listing([], f"{int(marker) + 1 if marker.isdigit() else 0}")  # type: ignore[return-value]
+
+    with Server({"/list": page}) as server:  # type: ignore[dict-item]
+        done = run_downloader(server.url, "-o", tmp_path / "d", *NOW)
+        assert server.count() < 1100
+    assert done.returncode == 4
+    assert "seems to have no end" in complaint(done)
+
+
+@pytest.mark.parametrize("kind", [Tls.UNKNOWN_CA, Tls.WRONG_HOST, Tls.EXPIRED])
+def test_certificate_that_is_not_trusted(run_downloader: Run, tmp_path: Path, kind: Tls) -> None:
+    certificates = Certificates(tmp_path)
+    with Server(files={"a": ok()}, tls=certificates.context(kind)) as server:
+        done = run_downloader(server.url, "-o", tmp_path / "d", "--cacert", certificates.ca, "--workers", 1)
+        assert not server.requests
+    assert done.returncode == 4
+    assert "--cacert" in complaint(done)
+
+
+def test_three_bad_lines_of_ten(run_downloader: Run, tmp_path: Path) -> None:
+    with Server({f"/{n}": ok(b"%d" % n) for n in range(7)}) as server:
+        urls = [f"{server.url}/{n}" for n in range(7)]
+        lines = [*urls[:2], "not a url", *urls[2:4], f"ftp://u:{SECRET}@h/x", *urls[4:], "http://h:port/"]
+        (tmp_path / "list.txt").write_text("\n".join(lines))
+        done = run_downloader(
+            "list.txt", "-o", "d", *NOW, "--failures", "f.jsonl", "--report", "r.json", cwd=tmp_path
+        )
+    assert done.returncode == 1
+    assert complaint(done) == "3 of 10 files failed"
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["listed"], report["stored"], report["failed"]) == (10, 7, 3)
+    assert report["failed_by_error"] == {"bad-url": 3}
+    failed = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()]
+    assert [failure["name"] for failure in failed] == ["line 3", "line 6", "line 10"]
+    assert all(line in done.stdout for line in ("line 3:", "line 6:", "line 10:"))
+    assert SECRET not in done.stdout + (tmp_path / "f.jsonl").read_text()
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {".downloader", *map(str, range(7))}
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "comments.txt", "empty.txt.gz"])
+def test_empty_list(run_downloader: Run, tmp_path: Path, name: str) -> None:
+    content = b"# nothing\n\n \n" if name == "comments.txt" else b""
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    done = run_downloader(tmp_path / name, "-o", tmp_path / "d", "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (report["listed"], report["complete"]) == (0, True)
+
+
+def test_binary_garbage_as_a_list(run_downloader: Run, tmp_path: Path) -> None:
+    garbage = (
+        zlib.compress(os.urandom(1 << 16))
+        + b"\n\x00\xff\xfe\n"
+        + "http://\ud800".encode("utf-16", "surrogatepass")
+    )
+    (tmp_path / "list.txt").write_bytes(garbage)
+    done = run_downloader(tmp_path / "list.txt", "-o", tmp_path / "d", *NOW, "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert report["failed"] == report["listed"] > 100
+    assert set(report["failed_by_error"]) == {"bad-url"}
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_gz_that_is_not_gz(run_downloader: Run, tmp_path: Path, cut: bool) -> None:
+    with Server({"/a": ok()}) as server:
+        lines = b"".join(b"%s/a?%d\n" % (server.url.encode(), n) for n in range(6000))
+        (tmp_path / "list.txt.gz").write_bytes(gzip.compress(lines)[:-500] if cut else lines)
+        done = run_downloader(tmp_path / "list.txt.gz", "-o", tmp_path / "d", *NOW, "--store", "null")
+    assert done.returncode == 4
+    match = re.search(r"cannot be read after line (\d+): ", complaint(done))
+    assert match
+    assert (int(match[1]) > 1000) == cut
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interrupted_dry_run_leaves_nothing(start: Callable[..., Job], number: signal.Signals) -> None:
+    job = start("-", "--dry-run", stdin=subprocess.PIPE)
+    with job.process.stdin:
+        while not job.children():
+            assert job.process.poll() is None
+        job.kill(number)
+        assert job.wait(20) == 130
+        assert job.err == "downloader: error: interrupted\n"
+        job.alone(5)
+
+
+def test_output_that_cannot_be_written_or_encoded(run_downloader: Run, tmp_path: Path) -> None:
+    name = b"caf\xe9\x1b.txt"
+    with open(os.path.join(os.fsencode(tmp_path), name), "wb"):
+        pass
+    args = [sys.executable, "-m", "downloader", name, "-o", b"d\xe9"]
+    env = environment(PYTHONIOENCODING="ascii")
+    done = subprocess.run(args, cwd=tmp_path, env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"complete" in done.stdout
+    assert b"\x1b" not in done.stdout
+    again = subprocess.run([*args, "--json"], cwd=tmp_path, env=env, capture_output=True, check=False)
+    assert json.loads(again.stdout)["resumed"]
+    with open("/dev/full", "wb") as full:
+        lost = subprocess.run(args, cwd=tmp_path, env=env, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert lost.returncode == 4
+    assert lost.stderr.startswith(b"downloader: error: standard output cannot be written")
+    assert lost.stderr.count(b"\n") == 1
+
+
+def test_standard_input_that_is_closed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "{sys.executable}" -m downloader - -o d <&-'],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "standard input is closed" in complaint(done)
+
+
+# secrets
+
+
+def everything(root: Path, *outputs: str) -> bytes:
+    """Every byte that a run left: outputs, files, names, the journal's blobs unpacked."""
+    found = [text.encode() for text in outputs]
+    for path in root.rglob("*"):
+        found.append(os.fsencode(path))
+        if path.is_file():
+            found.append(path.read_bytes())
+        if path.name == "journal.sqlite":
+            database = sqlite3.connect(path)
+            for names, origin in database.execute("SELECT names, origin FROM batch"):
+                found += [zlib.decompress(names), origin]
+            database.close()
+    return b"\n".join(found)
+
+
+def test_secrets_in_a_list(run_downloader: Run, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with (
+        Server({"/ok": ok(b"x")}) as server,
+        Server(tls=certificates.context(Tls.UNKNOWN_CA)) as unknown,
+        Server(default=[RESET]) as resets,
+    ):
+        hosts = [server.url, unknown.url, resets.url, "http://127.0.0.1:1", "http://no.invalid"]
+        lines = [f"{server.url}/ok?token={SECRET}&a=b"]
+        for number, host in enumerate(hosts):
+            scheme, _, rest = host.partition("://")
+            lines += [
+                f"{host}/a{number}?token={SECRET}",
+                f"{host}/b{number}?X-Amz-Signature={SECRET}&sig={SECRET}#access_token={SECRET}",
+                f"{scheme}://user:{SECRET}@{rest}/c{number}",
+                f"{host}/d{number}?api_key={SECRET}&x=%ff",
+            ]
+        lines += [
+            f"http://user:{SECRET}@*.bad/x?token={SECRET}",
+            f"http://user:{SECRET}@{'a' * 70}.example/x?token={SECRET}",
+            f"http://user:{SECRET}@\u2603\u2603{'x' * 70}.example/x?token={SECRET}",
+            f"http://h:x/?token={SECRET}",
+            f"ftp://u:{SECRET}@h/",
+            f"Authorization: Bearer {SECRET}",
+        ]
+        out = tmp_path / "out"
+        out.mkdir()
+        done = run_downloader(
+            "-", "-o", out / "d", "-vv", "--retries", 1, "--backoff", "1ms", "--workers", 1,
+            "-vvH", f"X-Api-Key: {SECRET}-2", "--report", out / "r.json", "--failures", out / "f.jsonl",
+            input="\n".join(lines) + "\n",
+        )  # fmt: skip
+        assert server.seen(f"/ok?token={SECRET}&a=b")[0].header("X-Api-Key") == f"{SECRET}-2"
+    assert done.returncode == 1, done.stderr
+    assert SECRET.encode() not in everything(out, done.stdout, done.stderr)
+    assert json.loads((out / "r.json").read_text())["stored"] == 1
+
+
+@pytest.mark.parametrize("how", ["userinfo", "token", "netrc", "auth", "proxy", "header"])
+@pytest.mark.parametrize("server_is", ["refusing", "failing"])
+def test_secrets_of_a_server(run_downloader: Run, tmp_path: Path, how: str, server_is: str) -> None:
+    secret_file = tmp_path / "secret"
+    text = f"machine 127.0.0.1 login u password {SECRET}" if how == "netrc" else f"u:{SECRET}"
+    secret_file.write_text(text)
+    secret_file.chmod(0o600)
+    out = tmp_path / "out"
+    out.mkdir()
+    with Server({"/list": listing(["a"]), "/get/a": status(401, f"X: {SECRET}")}) as server:
+        address = f"127.0.0.1:{server.port if server_is == 'failing' else 1}"
+        source = {"userinfo": f"http://u:{SECRET}@{address}", "token": f"http://{SECRET}@{address}"}
+        args = {
+            "netrc": ["--netrc"],
+            "auth": ["--auth-file", secret_file],
+            "proxy": ["--proxy", f"http://u:{SECRET}@{address}"],
+            "header": ["-H", f"Cookie: {SECRET}"],
+        }
+        done = run_downloader(
+            source.get(how, f"http://{address}"), "-o", out / "d", *NOW, "-vv", *args.get(how, ()),
+            "--report", out / "r.json", "--failures", out / "f.jsonl", env={"NETRC": str(secret_file)},
+        )  # fmt: skip
+        assert done.returncode == (1 if server_is == "failing" and how != "proxy" else 4), done.stderr
+        if server_is == "failing":
+            assert server.requests
+    assert SECRET.encode() not in everything(out, done.stdout, done.stderr)
+    assert "dTpzM2NyM3Q" not in done.stdout + done.stderr  # its beginning in base64
+
+
+def test_journal_and_report_are_private_and_files_are_not(run_downloader: Run, tmp_path: Path) -> None:
+    out = tmp_path / "d"
+    with Server(files={"a": ok()}) as server:
+        done = run_downloader(
+            server.url, "-o", out, *NOW, "--report", out / "r.json", "--failures", out / "f.jsonl",
+            preexec_fn=lambda: os.umask(0o027),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    modes = {path.name: path.stat().st_mode & 0o777 for path in out.rglob("*")}
+    assert modes.pop("a") == 0o640
+    assert modes.pop(".downloader") == 0o700
+    assert {name: oct(mode) for name, mode in modes.items()} == dict.fromkeys(modes, "0o600")
+    assert {"r.json", "f.jsonl", "journal.sqlite"} <= set(modes)
+
+
+def test_the_command_to_repeat_has_no_header() -> None:
+    console = Console(["-", "-o", "d", "-H", "A: xy", "-HB:xy", "-vH", "C: xy", "-qvHD: xy", "--restart"])
+    assert console.next_command(0) == ""
+    assert (
+        console.next_command(4) == "resume with: downloader - -o d -H 'A: …' '-HB: …' -vH 'C: …' '-qvHD: …'"
+    )
+    assert console.next_command(1).endswith(" --retry-failed")

@@ -1,0 +1,271 @@
+"""What a run says: the report in its forms, failures, progress, log lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import stat
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Job, command, environment
+from servers import Nth, Server, listing, ok, status
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+ONE = ("--workers", "1")
+CONTRACT = [
+    *("version", "source", "destination", "complete", "listed", "stored", "skipped", "failed", "bytes"),
+    *("seconds", "files_per_second", "requests", "retries", "attempts_by_error", "failed_by_error"),
+    *("latency_ms", "lanes", "pipeline_depth", "connections_peak", "workers", "worker_deaths"),
+    *("cpu_seconds", "peak_rss_mb", "resumed", "versions"),
+]
+
+
+def test_the_record(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., Any]) -> None:
+    server = dev_server(files=120, size="10-500", page=50)
+    args = (server.url, "-o", tmp_path / "d", *ONE, "--json", "--report", tmp_path / "r.json")
+    first, again = run_downloader(*args), run_downloader(*args)
+    for done, counts in ((first, (120, 120, 0)), (again, (120, 0, 120))):
+        assert (done.returncode, done.stderr) == (0, "")
+        report = json.loads(done.stdout)
+        assert set(CONTRACT) <= set(report)
+        assert (report["listed"], report["stored"], report["skipped"]) == counts
+        assert report["complete"]
+        assert report["failed"] == 0
+        assert report["version"] == 1
+    assert report["resumed"]
+    assert report["requests"] == 0
+    assert server.stats()["gets"] == 120
+    assert server.stats()["lists"] == 3
+    report = json.loads(first.stdout)
+    assert report["requests"] >= 120
+    assert report["bytes"] == sum(path.stat().st_size for path in (tmp_path / "d").glob("file-*"))
+    assert set(report["latency_ms"]) == {"p50", "p90", "p99", "p999", "max"}
+    assert set(report["lanes"]) == {"wire", "requests"}
+    assert set(report["pipeline_depth"]) == {"median", "max"}
+    assert set(report["peak_rss_mb"]) == {"supervisor", "worker"}
+    assert (report["source"], report["destination"]) == (server.url, str(tmp_path / "d"))
+    assert not report["resumed"]
+    assert json.loads((tmp_path / "r.json").read_text())["resumed"]
+
+
+def test_failures(run_downloader: Run, tmp_path: Path) -> None:
+    long = "n" * 250
+    with Server({"/list": listing(["good", "flaky", "gone", "esc\x1b", long]), "/get/good": ok(b"x"),
+                 "/get/flaky": Nth(status(500), ok(b"y"))}) as server:  # fmt: skip
+        args = (server.url, "-o", tmp_path / "d", *ONE, "--backoff", "1ms", "--failures", tmp_path / "f")
+        done = run_downloader(*args, "--json")
+        asked = server.count()
+        text = run_downloader(*args, "--retry-failed")
+        assert server.count() - asked == 3
+    report = json.loads(done.stdout)
+    assert done.returncode == text.returncode == 1
+    assert report["complete"]
+    assert (report["listed"], report["stored"], report["skipped"], report["failed"]) == (5, 2, 0, 3)
+    assert report["attempts_by_error"] == {"http-404": 3, "http-500": 1}
+    assert report["failed_by_error"] == {"http-404": 3}
+    assert report["retries"] == 1
+    lines = [json.loads(line) for line in (tmp_path / "f").read_text().splitlines()]
+    assert [line["name"] for line in lines] == ["gone", "esc%1B", long]
+    assert lines[0] == {
+        "name": "gone", "url": f"{server.url}/get/gone", "code": "http-404", "detail": "", "attempts": 1,
+    }  # fmt: skip
+    for says in ("listed   5", "stored   0", "skipped  2", "failed   3", "gone: http-404", "404"):
+        assert says in text.stdout
+    assert text.stdout.endswith("--retry-failed\n")
+    assert text.stdout.count("--retry-failed") == 1
+    assert text.stderr == "downloader: error: 3 of 5 files failed\n"
+
+
+def test_many_failures_are_counted_not_listed(run_downloader: Run, tmp_path: Path) -> None:
+    (tmp_path / "l.txt").write_text("nonsense\n" * 1500)
+    done = run_downloader(tmp_path / "l.txt", "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+    assert done.returncode == 1
+    assert "line 5: bad-url" in done.stdout
+    assert "line 6:" not in done.stdout
+    assert "… and 1,495 more; see --failures" in done.stdout
+    assert (tmp_path / "f").read_text().count("\n") == 1500
+
+
+def test_quiet_and_verbose(run_downloader: Run, tmp_path: Path) -> None:
+    counts = []
+    for option in ("-q", "", "-v", "-vv"):
+        with Server({"/list": Nth(status(503), listing([]))}) as server:
+            args = [
+                server.url,
+                "-o",
+                tmp_path / f"d{option}",
+                *ONE,
+                "--backoff",
+                "1ms",
+                *filter(None, [option]),
+            ]
+            done = run_downloader(*args)
+            assert done.returncode == 0
+            counts.append(done.stderr.count("\n"))
+    assert counts[0] == 0
+    assert counts[1] == 1
+    assert counts == sorted(counts)
+    assert (
+        run_downloader("http://127.0.0.1:1", "-o", tmp_path / "e", "-q", "--retries", 0).stderr.count("\n")
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--layout", "x"],
+        ["--retries", "1", "--backoff", "1ms"],
+        ["--retries", "0", "-vv"],
+        ["--retries", "0", "-q"],
+        ["--cacert", "none"],
+        ["--dry-run", "--retries", "0", "-vv"],
+    ],
+)
+def test_every_line_of_a_json_log_is_json(run_downloader: Run, tmp_path: Path, args: list[str]) -> None:
+    done = run_downloader("http://127.0.0.1:1", "-o", tmp_path / "d", "--log-json", *ONE, *args)
+    records = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode in (2, 4)
+    assert records[-1]["level"] == "error"
+    assert [record["level"] for record in records].count("error") == 1
+
+
+def test_a_line_every_ten_seconds_where_there_is_no_terminal(
+    run_downloader: Run, tmp_path: Path, start: Callable[..., Job]
+) -> None:
+    held = threading.Event()
+
+    def hold(request: object) -> list[bytes]:
+        held.wait(30)
+        return ok()  # type: ignore[return-value]
+
+    with Server({"/list": listing(["a", "b"]), "/get/a": ok(b"x"), "/get/b": hold}) as server:  # type: ignore[dict-item]
+        job = start(server.url, "-o", tmp_path / "d", *ONE, "--progress", "auto")
+        other = start(server.url, "-o", tmp_path / "e", *ONE, "--log-json")
+        silent = start(server.url, "-o", tmp_path / "f", *ONE, "--progress", "none")
+        give_up = threading.Event()
+        for _ in range(150):
+            if "\n" in job.err and "\n" in other.err:
+                break
+            give_up.wait(0.1)
+        held.set()
+        assert [job.wait(20), other.wait(20), silent.wait(20)] == [0, 0, 0]
+    assert re.fullmatch(r"downloader: 1 of 2 files, 50%, .* files/s, .*/s, 0 failed, .* left\n", job.err)
+    record = json.loads(other.err)
+    assert record["level"] == "progress"
+    assert (record["settled"], record["listed"], record["failed"]) == (1, 2, 0)
+    assert silent.err == ""
+
+
+def on_a_terminal(*args: object) -> tuple[int, str, str]:
+    """Exit code, standard output, and what a terminal of 100 columns got on standard error."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command(*args), stdout=subprocess.PIPE, stderr=theirs, env=environment(TERM="xterm", COLUMNS="100")
+    )
+    os.close(theirs)
+    screen = b""
+    try:
+        while select.select([ours], [], [], 30)[0]:
+            try:
+                block = os.read(ours, 65536)
+            except OSError:
+                break
+            if not block:
+                break
+            screen += block
+        assert process.stdout
+        output = process.stdout.read().decode()
+        return process.wait(30), output, screen.decode()
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+        os.close(ours)
+
+
+@pytest.mark.parametrize("progress", ["auto", "bar", "plain", "none"])
+def test_on_a_terminal(tmp_path: Path, dev_server: Callable[..., Any], progress: str) -> None:
+    server = dev_server(files=60, delay="200ms")
+    code, output, screen = on_a_terminal(
+        server.url, "-o", tmp_path / "d", *ONE, "--connections", 10, "--progress", progress, "--json"
+    )
+    assert code == 0, screen
+    assert json.loads(output)["stored"] == 60
+    if progress in ("plain", "none"):
+        assert screen == ""
+        return
+    assert re.search(r"\d+%", screen)
+    assert re.search(r"\d+/60", screen)
+    assert "files/s" in screen
+    assert "0 failed" in screen
+    assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor comes back
+    assert screen.rstrip().endswith("\x1b[2K")  # and the bar is gone
+
+
+def test_log_lines_above_the_bar(tmp_path: Path) -> None:
+    held = Nth(*[status(503)] * 4, listing(["a"]))
+    with Server({"/list": held, "/get/a": ok()}) as server:
+        path = "/a-long-prefix-of-more-than-a-hundred-columns" * 3
+        server.routes = {f"{path}{key}": answer for key, answer in server.routes.items()}
+        code, _, screen = on_a_terminal(
+            f"{server.url}{path}", "-o", tmp_path / "d", *ONE, "--backoff", "500ms", "--progress", "bar"
+        )
+    assert code == 0, screen
+    assert (
+        len(re.findall(rf"downloader: \S+{path}/list: [^\r\n]*\(http-503\); again in [\d.]+ s", screen))
+        == 4
+    )
+
+
+def test_report_where_a_file_must_not_be_replaced(run_downloader: Run, tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        Server(files={"a": ok()}) as server,
+        subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=-1) as cat,
+    ):
+        done = run_downloader(
+            server.url, "-o", "d", *ONE, "--report", "link", "--failures", "pipe", cwd=tmp_path
+        )
+        assert cat.communicate()[0] == b""
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "real").read_text())["stored"] == 1
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "link", "pipe", "real"]
+
+
+def test_status_and_verify(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., Any]) -> None:
+    server = dev_server(files=40)
+    root = tmp_path / "d"
+    run_downloader(server.url, "-o", root, *ONE, "--limit", 30)
+    partly = run_downloader("status", root, "--json")
+    assert partly.returncode == 4
+    assert json.loads(partly.stdout)["source_read"] is False
+    assert run_downloader(server.url, "-o", root, *ONE).returncode == 0
+    whole = run_downloader("status", root)
+    assert whole.returncode == 0
+    assert f"{server.url} → {root}: complete" in whole.stdout
+    assert run_downloader("verify", root).stdout == "40 of 40 files agree with the journal\n"
+    (root / "file-0000000003").write_bytes(b"?" * 100)
+    (root / "file-0000000004").unlink()
+    damaged = run_downloader("verify", root)
+    assert damaged.returncode == 1
+    assert "damaged: file-0000000003\ndamaged: file-0000000004\n38 of 40" in damaged.stdout
+    assert run_downloader("status", root).returncode == 1
+    gets = server.stats()["gets"]
+    mended = json.loads(run_downloader(server.url, "-o", root, *ONE, "--json").stdout)
+    assert (mended["stored"], mended["skipped"], mended["failed"]) == (2, 38, 0)
+    assert server.stats()["gets"] == gets + 2
+    assert run_downloader("verify", root).returncode == 0

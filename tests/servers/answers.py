@@ -1,0 +1,79 @@
+"""Steps and answers: values; ``servers.raw`` carries them out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from servers.raw import Request
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing for so many seconds (or until the server is stopped)."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Forever:
+    """``chunk`` again and again, ``every`` seconds, until the client leaves."""
+
+    chunk: bytes
+    every: float = 0.0
+
+
+class End(Enum):
+    """How a connection ends: politely, with a RST, or not until the client leaves."""
+
+    CLOSE = "close"
+    CUT = "cut"  # close; over TLS without close_notify
+    RESET = "reset"
+    HANG = "hang"
+
+
+CLOSE, CUT, RESET, HANG = End.CLOSE, End.CUT, End.RESET, End.HANG
+
+Step = bytes | Pause | Forever | End
+
+
+class Nth:
+    """One answer after another; the last one stays."""
+
+    def __init__(self, *answers: Sequence[Step]) -> None:
+        self.answers = answers
+
+    def at(self, number: int) -> Sequence[Step]:
+        """The answer to request ``number``, counted from 0."""
+        return self.answers[min(number, len(self.answers) - 1)]
+
+
+Answer = Sequence[Step] | Callable[["Request"], Sequence[Step]] | Nth
+
+
+def ok(body: bytes = b"hello", *headers: str) -> list[Step]:
+    """200, with its length."""
+    return status(200, *headers, body=body)
+
+
+def status(code: int, *headers: str, body: bytes = b"") -> list[Step]:
+    """An answer of status ``code`` with ``headers`` and a body of the length it says."""
+    lines = [f"HTTP/1.1 {code} Whatever", f"Content-Length: {len(body)}", *headers, "", ""]
+    return ["\r\n".join(lines).encode("latin-1") + body]
+
+
+def redirect(location: str, code: int = 302) -> list[Step]:
+    """A redirect to ``location``."""
+    return status(code, f"Location: {location}")
+
+
+def listing(names: Sequence[object], marker: str = "", key: str = "NextMarker") -> list[Step]:
+    """A page of the listing."""
+    page: dict[str, object] = {"FileNames": list(names)}
+    if marker:
+        page[key] = marker
+    return ok(json.dumps(page).encode(), "Content-Type: application/json")

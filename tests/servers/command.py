@@ -1,0 +1,77 @@
+"""The real command line in a process of its own, and what it left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
+
+
+@dataclass(frozen=True)
+class Result:
+    """``failures`` by name; ``files`` are all that stands in the destination but the tool's own
+    directory, by relative path; ``stderr`` is what was said."""
+
+    exit: int
+    report: dict[str, Any]
+    failures: dict[str, dict[str, Any]]
+    files: dict[str, bytes]
+    stderr: str
+
+    @property
+    def codes(self) -> dict[str, str]:
+        """The code that each failed file ended with."""
+        return {name: failure["code"] for name, failure in self.failures.items()}
+
+
+def download(
+    source: str,
+    dest: Path,
+    *options: str,
+    env: dict[str, str] | None = None,
+    stdin: str | None = None,
+    timeout: float = 60,
+) -> Result:
+    """Run ``python -m downloader source -o dest options``, in an environment with nothing surprising
+    in it but ``env``. The HOME is ``dest``'s neighbour ``home``, unless told."""
+    home = dest.parent / "home"
+    home.mkdir(exist_ok=True)
+    failures = dest.parent / f"{dest.name}.failures.jsonl"
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment |= {"PYTHONPATH": str(ROOT), "HOME": str(home), **(env or {})}
+    command = [sys.executable, "-m", "downloader", source, "-o", str(dest), "--json"]
+    command += ["--failures", str(failures), "--progress", "none", *options]
+    done = subprocess.run(
+        command,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=home,
+        check=False,
+    )
+    lines = failures.read_text().splitlines() if failures.exists() else []
+    records = [json.loads(line) for line in lines]
+    return Result(
+        exit=done.returncode,
+        report=json.loads(done.stdout) if done.stdout.strip() else {},
+        failures={record["name"]: record for record in records},
+        files=_files(dest),
+        stderr=done.stderr,
+    )
+
+
+def _files(dest: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(dest)): path.read_bytes()
+        for path in sorted(dest.rglob("*"))
+        if path.is_file() and path.relative_to(dest).parts[0] != ".downloader"
+    }

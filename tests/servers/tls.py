@@ -1,0 +1,46 @@
+"""Certificates of every kind, made once for a directory."""
+
+from __future__ import annotations
+
+import ssl
+import warnings
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from pathlib import Path
+
+import trustme
+
+
+class Tls(Enum):
+    """What a server's TLS is like."""
+
+    GOOD = "good"
+    EXPIRED = "expired"
+    WRONG_HOST = "wrong host"
+    UNKNOWN_CA = "unknown CA"
+    OLD = "TLS 1.1 only"
+
+
+class Certificates:
+    """A CA whose certificate is in the file ``ca`` (for --cacert), and contexts for servers."""
+
+    def __init__(self, directory: Path) -> None:
+        self._ca = trustme.CA()
+        self.ca = directory / "ca.pem"
+        self._ca.cert_pem.write_to_path(str(self.ca))
+
+    def context(self, kind: Tls = Tls.GOOD) -> ssl.SSLContext:
+        """For a server at 127.0.0.1."""
+        ca = trustme.CA() if kind is Tls.UNKNOWN_CA else self._ca
+        host = "elsewhere.example" if kind is Tls.WRONG_HOST else "127.0.0.1"
+        until = datetime.now(timezone.utc) - timedelta(days=1) if kind is Tls.EXPIRED else None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        ca.issue_cert(host, not_after=until).configure_cert(context)
+        if kind is Tls.OLD:
+            with warnings.catch_warnings():
+                # The ssl module says that one should not; that is the point.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                context.minimum_version = ssl.TLSVersion.TLSv1_1
+                context.maximum_version = ssl.TLSVersion.TLSv1_1
+            context.set_ciphers("ALL:@SECLEVEL=0")
+        return context

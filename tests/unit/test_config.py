@@ -1,0 +1,152 @@
+"""Config: what is taken, what is refused and with which words, what it keeps to itself."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from downloader import credentials
+from downloader.config import Config, usable_cpus
+from downloader.errors import ConfigError
+
+
+def config(**more: Any) -> Config:
+    return Config(**{"source": "http://h/p", "output": "d", **more})
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    made = config()
+    assert (made.connections, made.retries, made.backoff, made.redirects) == (32, 5, 0.5, 5)
+    assert (made.connect_timeout, made.read_timeout, made.deadline, made.max_retry_after) == (
+        10,
+        30,
+        600,
+        120,
+    )
+    assert (made.store, made.layout, made.progress, made.preflight) == ("files", "flat", "auto", "auto")
+    assert made.kind == "server"
+    assert made.worker_count == usable_cpus() >= 1
+    assert made.retry_policy.retries == 5
+    assert made.slots_per_host == 32
+    assert config(per_host=4).slots_per_host == 4
+    assert config(per_host=40).slots_per_host == 32
+
+
+def test_it_is_a_value_that_survives_json() -> None:
+    made = config(headers=(("X-A", "b"),), auth=("u", "p"), proxies={"http": "http://h:1"}, deadline=5)
+    again = msgspec.json.decode(msgspec.json.encode(made), type=Config)
+    assert again == made
+    with pytest.raises(AttributeError):
+        made.source = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        *(
+            (name, -1)
+            for name in ("workers", "retries", "rate", "max_size", "limit", "redirects", "per_host")
+        ),
+        *((name, 10**9) for name in ("workers", "connections", "per_host")),
+        *((name, math.nan) for name in ("rate", "backoff", "deadline", "read_timeout")),
+        *((name, math.inf) for name in ("backoff", "max_retry_after", "connect_timeout", "stall_timeout")),
+        *((name, 0) for name in ("connections", "connect_timeout", "read_timeout", "deadline")),
+    ],
+)
+def test_ranges(field: str, bad: float) -> None:
+    with pytest.raises(ConfigError, match=f"--{field.replace('_', '-')} must be"):
+        config(**{field: bad})
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"source": ""}, "SOURCE is missing"),
+        ({"source": "http://h\0"}, "NUL"),
+        ({"output": ""}, "-o DEST is missing"),
+        ({"source": "http://[::1"}, "not a URL"),
+        ({"source": "ftp://h", "source_type": "server"}, "not a URL"),
+        ({"source": "http://u:secret@h/p?q", "source_type": "server"}, "no query or fragment"),
+        ({"source": "x.csv", "source_type": "urls"}, "not available"),
+        ({"source": "nowhere", "source_type": "urls"}, "No such file"),
+        ({"headers": (("A\r\nB", "c"),)}, "not a header's name"),
+        ({"headers": (("", "c"),)}, "not a header's name"),
+        ({"headers": (("A", "secret\0"),)}, "line break or NUL"),
+        ({"user_agent": "a\nb"}, "--user-agent"),
+        ({"proxies": {"http": "http://u:secret@:1"}}, "not the URL of an HTTP proxy"),
+        ({"proxies": {"http": "http://h:99999"}}, "not the URL of an HTTP proxy"),
+        ({"netrc": "/nowhere"}, "cannot be read"),
+        ({"cert": "/"}, "--cert: /: Is a directory"),
+        ({"report": "/proc/none/x"}, "does not exist"),
+        ({"report": "x", "failures": "x"}, "are one file"),
+        ({"dry_run": True, "failures": "x"}, "--dry-run fetches nothing"),
+        ({"dry_run": True, "retry_failed": True}, "--dry-run fetches nothing"),
+    ],
+)
+def test_what_is_refused(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        config(**more)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_report_may_stand_in_a_destination_that_is_yet_to_be_made(tmp_path: Path) -> None:
+    inside = str(tmp_path / "d" / "r.json")
+    config(output=str(tmp_path / "d"), report=inside)
+    with pytest.raises(ConfigError, match="does not exist"):
+        config(output=str(tmp_path / "e"), report=inside)
+    config(output="", dry_run=True)
+
+
+def test_it_keeps_secrets(tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine a login u password in-netrc\ndefault login x password in-default\n")
+    made = config(
+        source="http://u:in%2Fsource@h",
+        headers=(("Authorization", "Bearer in-header"),),
+        auth=("u", "in-auth"),
+        proxies={"http": "http://in-proxy@p:1"},
+        netrc=str(netrc),
+    )
+    assert {"in%2Fsource", "in/source", "in-header", "Bearer in-header", "in-auth", "in-proxy", "in-netrc",
+            "in-default"} == set(made.secrets)  # fmt: skip
+    assert made.shown_source == "http://***@h"
+    assert "in-" not in repr(made)
+    assert "http://***@h" in repr(made)
+
+
+def test_a_source_whose_name_is_not_text(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"\xff.txt")
+    with open(path, "wb"):
+        pass
+    made = config(source=os.fsdecode(path))
+    assert made.shown_source.endswith("/\\udcff.txt")
+    made.shown_source.encode()
+
+
+def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    assert credentials.proxies("env") == ({}, "")
+    monkeypatch.setenv("HTTP_PROXY", "http://from-a-request-header")
+    monkeypatch.setenv("HTTPS_PROXY", "http://s")
+    monkeypatch.setenv("all_proxy", "http://a")
+    monkeypatch.setenv("NO_PROXY", "x")
+    assert credentials.proxies("env") == ({"https": "http://s", "all": "http://a"}, "x")
+    assert credentials.proxies("h:1") == ({"http": "http://h:1", "https": "http://h:1"}, "")
+    assert credentials.proxies(None) == ({}, "")
+
+
+def test_credentials_from_files(tmp_path: Path) -> None:
+    path = tmp_path / "auth"
+    path.write_text("user:pass:word\nmore\n")
+    path.chmod(0o600)
+    assert credentials.auth_from(str(path)) == ("user", "pass:word")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        credentials.auth_from(str(path))
+    assert credentials.header(" X-A :  b: c ") == ("X-A", "b: c")

@@ -1,0 +1,187 @@
+"""The lease book: credit, deaths, suspects, poison."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
+from downloader.core.marks import Marks
+from downloader.model import Lease
+
+
+def lease(seq: int, count: int = 10) -> Lease:
+    return Lease(seq, count, b"items %d" % seq)
+
+
+def book(*credits: int) -> LeaseBook:
+    made = LeaseBook()
+    for worker, credit in enumerate(credits):
+        made.hired(worker)
+        made.grant(worker, credit)
+    return made
+
+
+def test_what_waits_goes_to_whoever_has_credit_the_least_loaded_first() -> None:
+    made = book(2, 1)
+    for seq in range(5):
+        made.add(lease(seq))
+    assert [(worker, each.seq) for worker, each in made.assign()] == [(0, 0), (1, 1), (0, 2)]
+    assert (made.waiting, made.open, made.appetite) == (2, 5, -2)
+    made.grant(1, 1)
+    assert [(worker, each.seq) for worker, each in made.assign()] == [(1, 3)]
+    assert made.busy() == [0, 1]
+
+
+def test_without_credit_nothing_is_leased() -> None:
+    made = book(0)
+    made.add(lease(0))
+    assert list(made.assign()) == []
+    assert list(LeaseBook().assign()) == []
+
+
+def test_settled_batches_are_gone() -> None:
+    made = book(1)
+    made.add(lease(7))
+    list(made.assign())
+    assert made.lease(0, 7) == lease(7)
+    assert made.lease(0, 8) is None
+    assert made.lease(5, 7) is None
+    made.settle(0, 7)
+    assert (made.open, made.busy(), made.held_by(0)) == (0, [], {})
+    with pytest.raises(KeyError):
+        made.settle(0, 7)
+
+
+def test_the_batches_of_a_dead_worker_wait_in_front_with_what_is_published() -> None:
+    made = book(2, 0)
+    for seq in range(3):
+        made.add(lease(seq))
+    list(made.assign())
+    marks = Marks(10)
+    marks.publish(3, 100, 1)
+    assert made.died(0, {1: (marks.packed(), [4, 5])}) == []
+    made.grant(1, 3)
+    again = [each for _, each in made.assign()]
+    assert [each.seq for each in again] == [0, 1, 2]
+    assert again[1].done == marks.packed()
+    # One death says little of what was in flight: it is not fetched one at a time.
+    assert [each.suspects for each in again] == [(), (), ()]
+    assert again[0].done == b""
+
+
+def test_the_credit_of_a_dead_worker_dies_with_it() -> None:
+    made = book(3)
+    made.died(0, {})
+    made.add(lease(0))
+    assert list(made.assign()) == []
+    assert made.appetite == -1
+
+
+def test_an_unknown_worker_can_die() -> None:
+    assert book().died(9, {}) == []
+
+
+def die(made: LeaseBook, worker: int, in_flight: dict[int, list[int]]) -> list[tuple[int, int]]:
+    """``worker`` takes what waits and dies."""
+    made.hired(worker)
+    made.grant(worker, 10)
+    list(made.assign())
+    return made.died(worker, {seq: (b"", indices) for seq, indices in in_flight.items()})
+
+
+def test_who_was_in_flight_at_two_deaths_is_a_suspect_at_three_poison() -> None:
+    made = book()
+    made.add(lease(0))
+    assert die(made, 0, {0: [1, 2, 3]}) == []
+    assert die(made, 1, {0: [2, 3, 4]}) == []
+    made.hired(2)
+    made.grant(2, 1)
+    [(_, third)] = made.assign()
+    assert third.suspects == (2, 3)
+    assert made.died(2, {0: (b"", [3])}) == [(0, 3)]
+    made.hired(3)
+    made.grant(3, 1)
+    [(_, fourth)] = made.assign()
+    assert (fourth.suspects, fourth.poison) == ((2,), (3,))
+    assert made.died(3, {0: (b"", [2])}) == [(0, 2)]
+
+
+def test_deaths_are_forgotten_with_the_batch() -> None:
+    made = book()
+    made.add(lease(0))
+    die(made, 0, {0: [1]})
+    made.hired(1)
+    made.grant(1, 1)
+    list(made.assign())
+    made.settle(1, 0)
+    made.add(lease(0))
+    for worker in range(2, 1 + DEATHS_TO_POISON):
+        assert die(made, worker, {0: [1]}) == []
+    assert die(made, 9, {0: [1]}) == [(0, 1)]
+
+
+def test_what_a_lease_says_survives_a_death() -> None:
+    made = book(1)
+    made.add(Lease(4, 10, b"x", only=(1, 2), done=b"d", earlier=b"e", poison=(9,), replace=(2,)))
+    list(made.assign())
+    made.died(0, {})
+    made.hired(1)
+    made.grant(1, 1)
+    [(_, again)] = made.assign()
+    assert again == Lease(4, 10, b"x", only=(1, 2), done=b"d", earlier=b"e", poison=(9,), replace=(2,))
+
+
+def test_a_drain_takes_back_what_waits() -> None:
+    made = book(1)
+    for seq in range(3):
+        made.add(lease(seq))
+    list(made.assign())
+    assert [each.seq for each in made.forget_waiting()] == [1, 2]
+    assert (made.waiting, made.open) == (0, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_batch_is_ever_lost_or_held_twice(seed: int) -> None:
+    """Whatever happens: each batch waits, or one worker holds it, or it is settled; credit is kept."""
+    rng = random.Random(seed)
+    made, workers, added, settled, number = LeaseBook(), set[int](), 0, set[int](), 0
+    held: dict[int, set[int]] = {}
+    credit: dict[int, int] = {}
+    for _ in range(400):
+        what = rng.random()
+        if what < 0.1 or not workers:
+            made.hired(number)
+            workers.add(number)
+            held[number], credit[number] = set(), 0
+            number += 1
+        elif what < 0.35:
+            made.add(lease(added))
+            added += 1
+        elif what < 0.6:
+            worker = rng.choice(sorted(workers))
+            made.grant(worker, 1)
+            credit[worker] += 1
+        elif what < 0.75:
+            for worker, each in made.assign():
+                held[worker].add(each.seq)
+                credit[worker] -= 1
+        elif what < 0.95:
+            worker = rng.choice(sorted(workers))
+            if held[worker]:
+                seq = held[worker].pop()
+                assert made.settle(worker, seq).seq == seq
+                settled.add(seq)
+        else:
+            worker = rng.choice(sorted(workers))
+            workers.discard(worker)
+            made.died(worker, {})
+            del held[worker], credit[worker]
+        everywhere = [seq for seqs in held.values() for seq in seqs]
+        assert len(everywhere) == len(set(everywhere))
+        assert made.open == added - len(settled)
+        assert made.waiting == made.open - len(everywhere)
+        assert made.appetite == sum(credit.values()) - made.waiting
+        assert min(credit.values(), default=0) >= 0
+        assert all(set(made.held_by(worker)) == held[worker] for worker in workers)

@@ -1,0 +1,211 @@
+"""The journal: what of a job is done."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from downloader.core.marks import Marks, published, without
+from downloader.errors import JournalError
+from downloader.journal import Job, Journal, decode_names, encode_names, exists
+from downloader.model import Batch, BatchDone, Failure, Tally
+
+JOB = Job("digest", "http://x", "server", "files", "flat", 0)
+COUNT = 5
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    made = Journal(tmp_path)
+    yield made
+    made.close()
+
+
+def batch(seq: int, count: int = COUNT) -> Batch:
+    names = encode_names([f"{seq}-{index}" for index in range(count)])
+    return Batch(seq, count, b"cursor %d" % seq, names, b"origin", b"")
+
+
+def marks(*indices: int, size: int = 100) -> bytes:
+    made = Marks(COUNT)
+    for index in indices:
+        made.publish(index, size, index)
+    return made.packed()
+
+
+def done(seq: int, failures: list[Failure], stored: int) -> BatchDone:
+    return BatchDone(seq, Tally(stored, 0, len(failures), 0, 0), 0, 0, {}, {}, b"", failures)
+
+
+def failure(index: int, code: str = "http-404") -> Failure:
+    return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
+
+
+def indices(blob: bytes) -> list[int]:
+    return [mark.index for mark in published(blob)]
+
+
+def test_a_new_journal(journal: Journal, tmp_path: Path) -> None:
+    assert exists(tmp_path)
+    assert not exists(tmp_path / "elsewhere")
+    assert journal.job() is None
+    assert journal.position() == (b"", 0, 0)
+    assert (journal.ended, journal.tally(), journal.open_count()) == (False, Tally(), 0)
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_position_is_behind_the_last_batch(journal: Journal) -> None:
+    for seq in range(3):
+        journal.open_batch(batch(seq))
+    journal.settle(done(0, [], COUNT), marks(0, 1, 2, 3, 4))
+    assert journal.position() == (b"cursor 2", 3, 3 * COUNT)
+    assert [row.seq for row in journal.unfinished(failed_only=False)] == [1, 2]
+    assert journal.open_count() == 2
+    with pytest.raises(JournalError):
+        journal.open_batch(batch(2))
+
+
+def test_another_process_finds_it(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    first.begin(JOB)
+    first.open_batch(batch(0))
+    first.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
+    first.end()
+    # Not closed: as a killed process leaves it.
+    reader = Journal(tmp_path, read_only=True)
+    assert (reader.job(), reader.ended) == (JOB, True)
+    assert reader.tally() == Tally(4, 0, 1, 400, 0)
+    assert list(reader.failures()) == [failure(4)]
+    assert reader.failures_by_code() == {"http-404": 1}
+    reader.close()
+    first.close()
+
+
+def test_failed_files_are_replaced_when_they_are_tried_again(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    journal.settle(done(0, [failure(3), failure(4)], 3), marks(0, 1, 2))
+    assert [row.seq for row in journal.unfinished(failed_only=True)] == [0]
+    journal.settle(done(0, [failure(4, "reset")], 1), marks(0, 1, 2, 3))
+    assert list(journal.failures(0)) == [failure(4, "reset")]
+    assert journal.tally() == Tally(4, 0, 1, 400, 0)
+
+
+def test_marks_are_kept_for_open_batches(journal: Journal) -> None:
+    for seq in range(2):
+        journal.open_batch(batch(seq))
+    journal.keep_marks({0: marks(1), 1: marks(2), 99: marks(3)})
+    # A ledger that says less takes nothing back.
+    journal.keep_marks({0: marks(3)})
+    journal.keep_marks({})
+    rows = list(journal.unfinished(failed_only=False))
+    assert [(row.seq, row.done, indices(row.marks)) for row in rows] == [
+        (0, False, [1, 3]),
+        (1, False, [2]),
+    ]
+    assert journal.tally() == Tally()
+
+
+def test_marks_of_a_done_batch_mend_what_had_failed(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    journal.settle(done(0, [failure(2), failure(3), failure(4, "damaged")], 2), marks(0, 1))
+    # A retry that was killed: 2 is stored now. And an old ledger that has 1 and 4 as well.
+    journal.keep_marks({0: marks(1, 2, 4, size=7)})
+    assert [each.index for each in journal.failures(0)] == [3, 4]
+    assert indices(journal.marks(0)) == [0, 1, 2]
+    assert journal.tally() == Tally(3, 0, 2, 207, 0)
+    assert journal.open_count() == 0
+
+
+@pytest.mark.parametrize("blob", [b"nonsense", Marks(COUNT + 3).packed()[:-1]])
+def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob: bytes) -> None:
+    journal.open_batch(batch(0))
+    journal.open_batch(batch(1))
+    with pytest.raises(JournalError, match="--restart"):
+        journal.keep_marks({0: marks(1), 1: blob})
+    assert journal.marks(0) == b""
+
+
+def test_damaged_files_fail(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    journal.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
+    left = without(journal.marks(0), COUNT, {1})
+    journal.mark_damaged(0, [failure(1, "damaged")], left)
+    assert journal.tally() == Tally(3, 0, 2, 300, 0)
+    assert [each.index for each in journal.failures(0)] == [1, 4]
+
+
+def test_a_transaction_is_whole_or_not_at_all(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    with pytest.raises(JournalError):
+        journal.settle(done(0, [failure(1), failure(1)], 3), marks(0))
+    assert (journal.tally(), list(journal.failures()), journal.open_count()) == (Tally(), [], 1)
+    journal.settle(done(0, [failure(1)], 4), marks(0, 2, 3, 4))
+    assert journal.tally().settled == COUNT
+
+
+def test_a_full_disk_is_named_and_the_journal_goes_on_afterwards(journal: Journal) -> None:
+    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
+    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+
+    def fill() -> None:
+        for seq in range(1000):
+            journal.open_batch(batch(seq))
+
+    with pytest.raises(JournalError, match=r"full.*free space"):
+        fill()
+    failures = [failure(index) for index in range(2000)]
+    with pytest.raises(JournalError, match=r"full.*free space"):
+        journal.settle(done(0, failures, 0), b"")
+    journal._db.execute("PRAGMA max_page_count = 100000")
+    seq = journal.position()[1]
+    journal.open_batch(batch(seq))
+    journal.settle(done(seq, [], COUNT), marks(0, 1, 2, 3, 4))
+    assert journal.tally() == Tally(COUNT, 0, 0, 500, 0)
+
+
+def test_rows_may_change_while_they_are_read(journal: Journal) -> None:
+    for seq in range(4):
+        journal.open_batch(batch(seq))
+    seen = []
+    for row in journal.unfinished(failed_only=False):
+        seen.append(row.seq)
+        journal.settle(done(row.seq, [], COUNT), marks(0, 1, 2, 3, 4))
+        if row.seq == 0:
+            journal.settle(done(2, [], COUNT), marks(0, 1, 2, 3, 4))
+    assert seen == [0, 1, 3]
+    assert [row.seq for row in journal.batches()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("content", [b"garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_garbage(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "journal.sqlite").write_bytes(content)
+    for read_only in (False, True):
+        with pytest.raises(JournalError, match="--restart"):
+            Journal(tmp_path, read_only=read_only)
+
+
+def test_empty_and_foreign(tmp_path: Path) -> None:
+    (tmp_path / "journal.sqlite").write_bytes(b"")
+    with pytest.raises(JournalError, match="ended before it began"):
+        Journal(tmp_path, read_only=True)
+    journal = Journal(tmp_path)
+    journal.begin(JOB)
+    journal.close()
+    database = sqlite3.connect(tmp_path / "journal.sqlite")
+    with database:
+        database.execute("UPDATE job SET value = '{}'")
+    database.close()
+    journal = Journal(tmp_path)
+    with pytest.raises(JournalError, match="--restart"):
+        journal.job()
+    journal.close()
+
+
+def test_names() -> None:
+    names = ["a", "b/c", "ü" * 300]
+    assert decode_names(encode_names(names)) == names
+    with pytest.raises(JournalError, match="--restart"):
+        decode_names(encode_names(names)[:-5])

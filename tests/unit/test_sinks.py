@@ -1,0 +1,241 @@
+"""The files sink against a real directory: whole or not at all, never over another, never outside."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from downloader.config import Config
+from downloader.errors import DestinationError, FetchError
+from downloader.sinks import check, files, open_sink, target
+from downloader.sinks.files import FilesSink
+from downloader.sinks.null import NullSink
+
+Make = Callable[..., FilesSink]
+
+
+@pytest.fixture(params=["unnamed", "named", "no links", "no proc"])
+def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Sinks as they work on file systems with and without O_TMPFILE, with and without hard links."""
+    made: list[FilesSink] = []
+    if request.param in ("named", "no links"):
+        monkeypatch.setattr(files, "_TMPFILE", 0)
+    if request.param == "no links":
+        monkeypatch.setattr(os, "link", refuse(errno.EPERM))
+    if request.param == "no proc":
+        monkeypatch.setattr(files, "_PROC_FDS", "/nowhere")
+
+    def sink(root: Path, layout: str = "flat", foreign_before_ns: int = 0) -> FilesSink:
+        made.append(FilesSink(root, layout, foreign_before_ns))
+        return made[-1]
+
+    yield sink
+    for each in made:
+        each.close()
+
+
+def refuse(number: int) -> Callable[..., object]:
+    def call(*args: object, **options: object) -> object:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def put(sink: FilesSink, name: str, *chunks: bytes, index: int = 0, replace: bool = False) -> bool:
+    writer = sink.open(name, 0, index, replace=replace)
+    for chunk in chunks:
+        writer.write(chunk)
+    content = b"".join(chunks)
+    assert (writer.size, writer.crc) == (len(content), zlib.crc32(content))
+    return writer.publish()
+
+
+def names(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_name_appears_whole_or_not_at_all(make: Make, tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    writer = sink.open("a", 0, 0)
+    writer.write(b"one")
+    writer.write(b"two")
+    assert not (tmp_path / "a").exists()
+    assert all(path.name.startswith(".") for path in tmp_path.iterdir())
+    assert writer.publish()
+    assert (tmp_path / "a").read_bytes() == b"onetwo"
+    assert put(sink, "empty")
+    gone = sink.open("b", 0, 1)
+    gone.write(b"x")
+    gone.abort()
+    gone.abort()
+    assert names(tmp_path) == {"a", "empty"}
+    assert sink.verify("a", 6, zlib.crc32(b"onetwo"))
+    assert not sink.verify("a", 6, 1)
+    assert not sink.verify("a", 5, zlib.crc32(b"onetwo"))
+    assert not sink.verify("b", 0, 0)
+    assert check(tmp_path / "a", 6, zlib.crc32(b"onetwo"))
+
+
+def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    assert put(sink, "a", b"one")
+    assert not put(sink, "a", b"one", index=1)
+    with pytest.raises(FetchError) as caught:
+        put(sink, "a", b"two", index=2)
+    assert caught.value.code == "name-taken"
+    assert (tmp_path / "a").read_bytes() == b"one"
+    assert put(sink, "a", b"two", index=2, replace=True)
+    assert (tmp_path / "a").read_bytes() == b"two"
+    assert names(tmp_path) == {"a"}
+
+
+def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "same").write_bytes(b"same")
+    (tmp_path / "folder").mkdir()
+    sink = make(tmp_path, foreign_before_ns=(tmp_path / "same").stat().st_ctime_ns + 10**9)
+    # Left over from a run that was killed here; it must not be in the way.
+    (tmp_path / ".downloader-0-0").write_bytes(b"left over")
+    assert put(sink, "a", b"new")
+    assert not put(sink, "same", b"same")
+    with pytest.raises(FetchError, match="bad-name"):
+        put(sink, "folder", b"x")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert names(tmp_path) - {".downloader-0-0"} == {"a", "same"}
+
+
+def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_TMPFILE", 0)
+    (tmp_path / ".downloader-0-0").write_bytes(b"whole")
+    os.link(tmp_path / ".downloader-0-0", tmp_path / "a")
+    sink = FilesSink(tmp_path, "flat", 0)
+    writer = sink.open("a", 0, 0)
+    assert (tmp_path / "a").read_bytes() == b"whole"
+    writer.write(b"whole")
+    assert (tmp_path / "a").read_bytes() == b"whole"
+    assert not writer.publish()
+    sink.close()
+    assert names(tmp_path) == {"a"}
+
+
+def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_TMPFILE", 0)
+    monkeypatch.setattr(os, "link", refuse(errno.EPERM))
+    monkeypatch.setattr(files.sys, "platform", "other")
+    sink = FilesSink(tmp_path, "flat", 0)
+    with pytest.raises(DestinationError, match="neither hard links nor a rename that refuses to replace"):
+        put(sink, "a", b"x")
+    sink.close()
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "/a", "../a", "a/../../b", "a//b", "a/.", "a/", "a\0b", "./a", "a/../b"]
+)
+def test_the_last_door(make: Make, tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    sink = make(root)
+    with pytest.raises(FetchError) as caught:
+        sink.open(name, 0, 0)
+    assert caught.value.code == "bad-name"
+    assert "\0" not in caught.value.detail
+    assert not sink.verify(name, 0, 0)
+    assert names(tmp_path) == set()
+
+
+def test_directories_that_lead_outside(make: Make, tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (root / "link").symlink_to(outside)
+    (root / "deep").mkdir()
+    (root / "deep" / "link").symlink_to("../../outside")
+    (root / "file").write_bytes(b"")
+    sink = make(root)
+    for name in ("link/a", "deep/link/a", "link/b/c", "file/a"):
+        with pytest.raises(FetchError) as caught:
+            put(sink, name, b"x")
+        assert caught.value.code == "bad-name"
+    assert put(sink, "deep/a", b"x")
+    assert list(outside.iterdir()) == []
+
+
+def test_descriptors_are_bounded(make: Make, tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    sink = make(tmp_path, "mirror")
+    held = [sink.open(f"first/{number}/a", 0, number) for number in range(10)]
+    for number in range(600):
+        put(sink, f"d{number}/a", b"x", index=100 + number)
+    assert len(os.listdir("/proc/self/fd")) - before <= 256 + 1 + 2 * 10
+    for writer in held:
+        writer.write(b"late")
+        assert writer.publish()
+    assert len(os.listdir("/proc/self/fd")) - before <= 256 + 1
+    assert put(sink, "d0/b", b"y")
+    sink.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(names(tmp_path)) == 611
+    monkey = make(tmp_path)  # close() of the fixture has an open one to close
+    assert monkey.verify("d0/b", 1, zlib.crc32(b"y"))
+    sink.close = lambda: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_umask_is_respected(make: Make, tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        put(make(tmp_path), "d/a", b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "d/a").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_short_writes_and_full_disks(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = make(tmp_path)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
+    assert put(sink, "a", b"0123456789")
+    assert (tmp_path / "a").read_bytes() == b"0123456789"
+    for number, says in (
+        (errno.ENOSPC, "no space left"),
+        (errno.EDQUOT, "quota"),
+        (errno.EIO, "output error"),
+    ):
+        writer = sink.open("b", 0, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", refuse(number))
+            with pytest.raises(DestinationError, match=says):
+                writer.write(b"x")
+        writer.abort()
+    assert names(tmp_path) == {"a"}
+
+
+def test_a_destination_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DestinationError, match="No such file"):
+        FilesSink(tmp_path / "none", "flat", 0)
+
+
+def test_opened_by_name(tmp_path: Path) -> None:
+    null = open_sink(Config(source="http://h", output=str(tmp_path), store="null"), 0)
+    assert isinstance(null, NullSink)
+    writer = null.open("../x", 0, 0)
+    writer.write(b"abc")
+    assert (writer.size, writer.crc, writer.publish()) == (3, zlib.crc32(b"abc"), True)
+    assert null.verify("x", 3, 0)
+    writer.abort()
+    null.close()
+    sink = open_sink(Config(source="http://h", output=str(tmp_path), layout="hashed"), 0)
+    assert isinstance(sink, FilesSink)
+    put(sink, "a", b"x")
+    sink.close()
+    assert names(tmp_path) == {target("a", "hashed")}
+    assert target("a", "flat") == "a"
