@@ -80,7 +80,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # Not options: how long a child may be silent before it counts as stuck, and how long a drain
     # lets files in flight go on.
     stall_timeout: float = 30.0
-    drain_grace: float = 5.0
+    drain_grace: float = 3.0
 
     def __post_init__(self) -> None:
         _validate(self)

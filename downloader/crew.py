@@ -49,7 +49,7 @@ class Crew:
         self._selector = selector
         self._all: dict[int, Process] = {}
         self._looked = monotonic()
-        self.cpu_seconds = 0.0
+        self.cpu_seconds = {"feeder": 0.0, "workers": 0.0}
         self.worker_rss = 0  # KiB
 
     def __len__(self) -> int:
@@ -114,7 +114,8 @@ class Crew:
         if not _ends(process.pid, within=2.0):
             os.kill(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
-        self.cpu_seconds += usage.ru_utime + usage.ru_stime
+        role = "feeder" if process.number == FEEDER else "workers"
+        self.cpu_seconds[role] += usage.ru_utime + usage.ru_stime
         if process.number != FEEDER:
             self.worker_rss = max(self.worker_rss, usage.ru_maxrss)
         return status

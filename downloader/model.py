@@ -174,7 +174,7 @@ class Lease(Message, frozen=True):
 
     ``only``: indices to fetch (empty: all). ``done``: marks of what is published already
     (``core.marks``), to be verified against the disk and not fetched; ``earlier``: those of them that
-    an earlier run published. ``suspects``: indices that were in flight when a worker died; fetched last,
+    an earlier run published. ``suspects``: indices that were in flight when two workers died; fetched
     one at a time, with nothing else in flight. ``poison``: indices to be failed as poison.
     ``replace``: indices whose existing file is known to be damaged and is to be replaced.
     """
@@ -296,6 +296,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     worker_deaths: int
     cpu_seconds: float
+    cpu_by_role: dict[str, float]
     peak_rss_mb: dict[str, float]
     resumed: bool
     versions: dict[str, str]

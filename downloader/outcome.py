@@ -24,7 +24,7 @@ class Run:
     deaths: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     preflight: str = ""
-    cpu_seconds: float = 0.0
+    cpu_seconds: dict[str, float] = field(default_factory=dict)  # by role
     worker_rss: int = 0  # KiB
     ended: bool = False
     interrupted: bool = False

@@ -26,7 +26,7 @@ import msgspec
 
 from downloader.errors import UnsafeProcess
 
-__all__ = ["Patched", "apply", "require", "settle_urllib3"]
+__all__ = ["Patched", "apply", "culprit", "require", "settle_urllib3"]
 
 # What must be gevent's: here, and the same name in gevent.socket, gevent.thread and so on. Identity
 # is checked: `gevent.monkey.is_object_patched` still says yes after somebody replaced it once more.
@@ -115,7 +115,7 @@ def apply() -> Patched:
         stale=_stale(),
     )
     if fault := _fault(found):
-        raise UnsafeProcess(f"{fault[0]}: {_culprit(fault[1])}")
+        raise UnsafeProcess(f"{fault[0]}: {culprit(fault[1])}")
     import gevent
     from gevent import monkey
 
@@ -266,7 +266,7 @@ class _Guard:
         return spec
 
 
-def _culprit(name: str) -> str:
+def culprit(name: str) -> str:
     """``file:line (app → requests → … → name)``: who imported ``name``, as far up as it shows.
 
     Told from the names that modules keep, and from the sources for an import that kept none.

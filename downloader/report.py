@@ -45,6 +45,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
         )
     latency = run.latency
     usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = {"supervisor": usage.ru_utime + usage.ru_stime, **run.cpu_seconds}
     return Report(
         source=config.shown_source,
         destination=os.path.abspath(config.output).encode("utf-8", "backslashreplace").decode(),
@@ -73,7 +74,8 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
         connections_peak=sum(run.peak_connections.values()),
         workers=config.worker_count,
         worker_deaths=run.deaths,
-        cpu_seconds=round(run.cpu_seconds + usage.ru_utime + usage.ru_stime, 2),
+        cpu_seconds=round(sum(cpu.values()), 2),
+        cpu_by_role={role: round(seconds, 2) for role, seconds in cpu.items()},
         peak_rss_mb={
             "supervisor": round(usage.ru_maxrss / 1024, 1),
             "worker": round(run.worker_rss / 1024, 1),

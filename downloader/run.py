@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from time import monotonic
 
+import msgspec
+
 from downloader import report as reports
 from downloader.config import Config
 from downloader.destination import Destination
@@ -39,14 +41,12 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
         for detail in run.details:
             progress.log("debug", detail)
         report = reports.make(config, destination, run, monotonic() - began)
-        return _write(config, destination, report, progress)
+        return _write(config, destination, report)
     finally:
         destination.close()
 
 
-def _write(config: Config, destination: Destination, report: Report, progress: Progress) -> Report:
-    import msgspec
-
+def _write(config: Config, destination: Destination, report: Report) -> Report:
     try:
         if config.failures:
             reports.write_failures(destination.journal.failures(), config.failures)
@@ -54,7 +54,6 @@ def _write(config: Config, destination: Destination, report: Report, progress: P
             reports.write_json(report, config.report)
     except DestinationError as error:
         # The job is done; only its description could not be written. Say so, and not with 0.
-        progress.log("error", str(error))
         return msgspec.structs.replace(
             report,
             exit_code=report.exit_code or error.exit_code,
@@ -68,11 +67,11 @@ def _check_process() -> None:
     import threading
 
     if "gevent" in sys.modules or "ssl" in sys.modules:
-        from downloader.patching import _culprit
+        from downloader.patching import culprit
 
         module = "gevent" if "gevent" in sys.modules else "ssl"
         raise UnsafeProcess(
-            f"{module} is imported in this process, which is to fork workers: {_culprit(module)}; "
+            f"{module} is imported in this process, which is to fork workers: {culprit(module)}; "
             "take that import out, or call downloader.download(), which starts a fresh process"
         )
     threads = _threads() or threading.active_count()

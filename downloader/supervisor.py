@@ -82,7 +82,7 @@ class Supervisor:
         self._failed_feeders = self._blameless = 0
         self._finishing = False
         self._drain_by: float | None = None
-        self._busy_workers = 0
+        self._sharers: list[int] = []
         self.result = Run()
 
     def run(self) -> Run:
@@ -181,11 +181,11 @@ class Supervisor:
 
     def _share_rate(self) -> None:
         """--rate is for all workers together: those that have work share it."""
-        busy = len(self._book.busy())
-        if self._config.rate and busy and busy != self._busy_workers:
-            self._busy_workers = busy
-            for worker in self._book.busy():
-                self._crew.send(worker, Rate(self._config.rate / busy))
+        busy = self._book.busy()
+        if self._config.rate and busy and busy != self._sharers:
+            self._sharers = busy
+            for worker in busy:
+                self._crew.send(worker, Rate(self._config.rate / len(busy)))
 
     # what children say
 

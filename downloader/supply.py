@@ -38,7 +38,7 @@ class Supply:
             row = next(self._recalls, None)
             if row is None:
                 self._recalling = False
-                if self._failed_only or self._journal.ended:
+                if self._failed_only:
                     self.end()
                 else:
                     cursor, seq, listed = self._journal.position()

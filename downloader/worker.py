@@ -11,6 +11,7 @@ Greenlets exist while there is work for them; each takes one job after another f
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from random import random
@@ -39,6 +40,7 @@ from downloader.model import (
     HostPause,
     Item,
     Lease,
+    Log,
     Rate,
     Ready,
     Stop,
@@ -46,6 +48,7 @@ from downloader.model import (
 )
 from downloader.openbatch import Job, OpenBatch
 from downloader.sinks import Sink, open_sink
+from downloader.sinks.files import held_directories
 from downloader.sources import base_url
 
 __all__ = ["Setup", "run"]
@@ -53,6 +56,7 @@ __all__ = ["Setup", "run"]
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 _MOST_OPEN = 64
 _AHEAD = 256
+_OTHER_FILES = 24  # the link, the ledger, the event loop, libraries' own
 _LARGE = 16 << 20
 
 
@@ -64,9 +68,23 @@ class Setup(msgspec.Struct, frozen=True):
     foreign_before_ns: int
 
 
+def _affordable(config: Config, link: ChildLink) -> Config:
+    """``config`` with no more connections than there are descriptors for: each needs its socket and a
+    file."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(1, (soft - _OTHER_FILES - held_directories(soft)) // 2)
+    if config.connections <= most:
+        return config
+    text = (
+        f"only {soft} files may be open: {most} connections instead of {config.connections}; see ulimit -n"
+    )
+    link.send(Log("warning", text))
+    return msgspec.structs.replace(config, connections=most)
+
+
 class _Worker:
     def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
-        self.config = config
+        self.config = config = _affordable(config, link)
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
@@ -82,6 +100,8 @@ class _Worker:
         self.credit_out = 0
         self.ahead = max(config.connections, _AHEAD)
         self.draining = False
+        self.drained = False
+        self.defect: Exception | None = None
         self.over = Event()
         self.base = base_url(config) if config.kind == "server" else ""
         self.base_host = self._base_host()
@@ -195,6 +215,11 @@ class _Worker:
                 self._attempt(job)
             except DestinationError as error:
                 self._give_up(error)
+                return
+            except Exception as error:
+                # A defect, or the supervisor is gone: this process must end, not leave an item behind.
+                self.defect = error
+                self.over.set()
                 return
             if job.solo:
                 self.dispatch()  # all others have waited for it
@@ -329,6 +354,9 @@ class _Worker:
         self.draining = True
         self.greenlets.join(timeout=grace)
         self.greenlets.kill(timeout=grace + 1)
+        if self.drained:
+            return  # by another who was told to
+        self.drained = True
         for batch in list(self.batches.values()):
             self.link.send(batch.returned())
         self.batches.clear()
@@ -366,8 +394,9 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[], Ready
         greenlet.link_exception(lambda dead: worker.over.set())
     worker._want_more()
     worker.over.wait()
-    for greenlet in background:
-        if greenlet.exception is not None and not isinstance(greenlet.exception, OSError):
-            raise greenlet.exception
+    for defect in (worker.defect, *(greenlet.exception for greenlet in background)):
+        # OSError: the link broke, since the supervisor is gone.
+        if defect is not None and not isinstance(defect, OSError):
+            raise defect
     gevent.killall(background)
     worker.sink.close()

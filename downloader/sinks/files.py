@@ -19,6 +19,7 @@ import ctypes
 import errno
 import os
 import re
+import resource
 import stat
 import sys
 import zlib
@@ -63,17 +64,14 @@ _ADVICE = {
 _inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
 
 
+def held_directories(files: int) -> int:
+    """How many directories are kept open where ``files`` descriptors may be."""
+    return min(_HELD_DIRECTORIES, files // 8)
+
+
 def place(name: str, layout: str) -> str:
     """The path of ``name`` under the destination."""
     return hashed(SafeName(name)) if layout == "hashed" else name
-
-
-def _failed(error: OSError, name: str) -> Exception:
-    code = _NAME_ERRORS.get(error.errno or 0)
-    if code is not None:
-        return FetchError(code, f"{name}: {error.strerror}")
-    advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
-    return DestinationError(f"cannot store {name}: {advice}")
 
 
 def _rename_new(source: str, target: str, directory: int) -> None:
@@ -149,7 +147,7 @@ class FilesWriter:
             while written < len(chunk):
                 written += os.write(self._fd, memoryview(chunk)[written:])
         except OSError as error:
-            raise _failed(error, self._leaf) from error
+            raise self._sink.failed(error, self._leaf) from error
         self.size += len(chunk)
         self.crc = zlib.crc32(chunk, self.crc)
 
@@ -162,7 +160,7 @@ class FilesWriter:
                 return self._meet()
             return True
         except OSError as error:
-            raise _failed(error, self._leaf) from error
+            raise self._sink.failed(error, self._leaf) from error
         finally:
             self.abort()
 
@@ -229,6 +227,7 @@ class FilesSink:
         self._unnamed = bool(_TMPFILE) and os.path.isdir(_PROC_FDS)
         # Descriptors of directories: the least recently used is closed, unless a writer uses it.
         self._held: OrderedDict[str, int] = OrderedDict()
+        self._most_held = held_directories(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
 
@@ -243,7 +242,17 @@ class FilesSink:
                 self.unpin(directory)
                 raise
         except OSError as error:
-            raise _failed(error, name) from error
+            raise self.failed(error, name) from error
+
+    def failed(self, error: OSError, name: str) -> Exception:
+        """What ``error`` means for ``name``, or for the whole destination."""
+        number = error.errno or 0
+        if os.fstat(self._root).st_nlink == 0:
+            number = errno.ENOENT  # whatever the file system calls it
+        if number in _NAME_ERRORS:
+            return FetchError(_NAME_ERRORS[number], f"{name}: {error.strerror}")
+        advice = _ADVICE.get(number, error.strerror or str(error))
+        return DestinationError(f"cannot store {name}: {advice}")
 
     def verify(self, name: str, size: int, crc: int) -> bool:
         """See ``Sink``."""
@@ -296,7 +305,7 @@ class FilesSink:
         if held is None:
             held = self._descend(parent)
             self._held[parent] = held
-            if len(self._held) > _HELD_DIRECTORIES:
+            if len(self._held) > self._most_held:
                 _, oldest = self._held.popitem(last=False)
                 if oldest in self._pins:
                     self._retired.add(oldest)

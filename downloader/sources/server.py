@@ -181,7 +181,7 @@ def open_source(config: Config, fetch: Fetch) -> ServerSource:
 
 
 def _crc(names: list[str], crc: int) -> int:
-    return zlib.crc32("\0".join(names).encode("utf-8", "surrogatepass"), crc)
+    return zlib.crc32("\0".join([*names, ""]).encode("utf-8", "surrogatepass"), crc)
 
 
 def _parse(body: bytes, where: str) -> _Listing:

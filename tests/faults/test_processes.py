@@ -42,7 +42,7 @@ def test_one_signal_drains(
 ) -> None:
     truth = Truth(3000 if connections > 100 else 400)
     slow = connections > 100
-    server = dev_server(files=truth.files, delay="0-3s" if slow else "0-0.2s")
+    server = dev_server(files=truth.files, delay="0-1.5s" if slow else "0-0.2s")
     dest = tmp_path / "root" / "dest"
     dest.parent.mkdir()
     argv = (server.url, "-o", dest, "--workers", 1, "--connections", connections)
@@ -54,7 +54,7 @@ def test_one_signal_drains(
     took = time.monotonic() - began
     job.alone(1)
     # The longest that a file in flight takes, and three seconds.
-    assert took < (3 if slow else 0.2) + 3
+    assert took < (1.5 if slow else 0.2) + 3
     assert f"resume with: downloader {server.url} -o {dest}" in job.out
     assert number.name in job.err
     assert "Traceback" not in job.err
