@@ -29,7 +29,7 @@ from downloader.model import Ready, Stop
 
 __all__ = ["Child", "ChildMain", "fork"]
 
-ChildMain = Callable[[ChildLink, Callable[[], Ready]], None]
+ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
 """A role: runs over the link; calls the function it is given once requests is imported."""
 
 _PR_SET_PDEATHSIG = 1
@@ -121,8 +121,9 @@ def _raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _ready() -> Ready:
-    """What runs in this process, and that it is safe; raises UnsafeProcess when it is not."""
+def _ready(check: bool) -> Ready:
+    """What runs in this process and, unless --preflight off, that it is safe; raises UnsafeProcess when
+    it is not."""
     import platform
     from importlib import metadata
 
@@ -132,7 +133,7 @@ def _ready() -> Ready:
     from downloader import patching
     from downloader._version import VERSION
 
-    patched = patching.require()
+    preflight = patching.require().summary if check else "off"
     versions = {
         "downloader": VERSION,
         "python": platform.python_version(),
@@ -140,7 +141,7 @@ def _ready() -> Ready:
         "requests": requests.__version__,
         "urllib3": metadata.version("urllib3"),
     }
-    return Ready(versions, patched.summary)
+    return Ready(versions, preflight)
 
 
 def _stop(error: BaseException) -> Stop:

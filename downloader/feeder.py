@@ -36,12 +36,12 @@ _FIRST_BATCH = 32
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def run(config: Config, link: ChildLink, ready: Callable[[], Ready]) -> None:
+def run(config: Config, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
     """The feeder's life: recall what the journal has open, then read on from its cursor.
 
     Raises SourceError when the source breaks off.
     """
-    link.send(ready())
+    link.send(ready(config.preflight != "off"))
     beat = gevent.spawn(_heartbeat, link)
     orders: Queue = Queue()
     credit = _CreditCount()

@@ -110,10 +110,11 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
     if report.unverified:
         lines.append(f"  {show_count(report.unverified)} of the stored had no length to check against")
     latency = report.latency_ms
-    lines.append(
-        f"  requests {show_count(report.requests)}, {show_count(report.retries)} retries; "
-        f"latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms, max {latency['max']:.1f} ms"
-    )
+    if report.requests:
+        lines.append(
+            f"  requests {show_count(report.requests)}, {show_count(report.retries)} retries; "
+            f"latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms, max {latency['max']:.1f} ms"
+        )
     for code, count in report.attempts_by_error.items():
         lines.append(f"           {show_count(count)} attempts ended in {code}")
     memory = report.peak_rss_mb

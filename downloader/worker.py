@@ -380,14 +380,14 @@ class _Worker:
         self.over.set()
 
 
-def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[], Ready]) -> None:
+def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
     """The worker's life: leases in, outcomes out, until told to finish or to drain.
 
     Raises DestinationError when the destination cannot be opened, ConfigError for unusable
     certificates.
     """
     worker = _Worker(config, setup, link)
-    link.send(ready())
+    link.send(ready(config.preflight != "off"))
     background = [gevent.spawn(job) for job in (worker.listen, worker.heartbeat, worker.timer)]
     for greenlet in background:
         # A defect in one of these must end the process, not leave it idle.

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from checker import Truth, check
-from conftest import DevServer, Job, serving
+from harness import DevServer, Job, serving
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Serve = Callable[..., DevServer]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from servers import Certificates, Request, Server, download, ok, redirect
 
 QUICK = ("--deadline", "2s", "--read-timeout", "1s", "--retries", "0", "--workers", "1")

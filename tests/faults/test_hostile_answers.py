@@ -6,16 +6,12 @@ One server, one run: all the files at once, as in life; then one test for each.
 from __future__ import annotations
 
 import gzip
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from servers import (
     CLOSE,
     HANG,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from email.utils import formatdate
@@ -11,9 +10,6 @@ from pathlib import Path
 from time import time
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, ok, status
 
 QUICK = ("--deadline", "2s", "--read-timeout", "500ms", "--connect-timeout", "1s")

@@ -4,14 +4,10 @@ short."""
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from servers import CLOSE, Answer, Forever, Nth, Result, Server, download, listing, ok, status
 
 QUICK = ("--deadline", "1s", "--read-timeout", "500ms", "--retries", "1", "--backoff", "50ms")

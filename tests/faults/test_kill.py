@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from checker import Truth, check, in_flight, ledgers
-from conftest import DevServer, Job, serving
+from harness import DevServer, Job, serving
 
 RUNS = int(os.environ.get("CHAOS", "20"))
 FIRST = int(os.environ.get("CHAOS_SEED", "0"))

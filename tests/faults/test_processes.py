@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from checker import Truth, check, in_flight
-from conftest import DevServer, Job, command
+from harness import DevServer, Job, command
 
 Serve = Callable[..., DevServer]
 Start = Callable[..., Job]

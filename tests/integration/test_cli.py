@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Job, environment
+from harness import Job, environment
 from servers import RESET, Certificates, Server, Tls, listing, ok, status
 
 from downloader.console import Console

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Job, command, environment
+from harness import ROOT, Job, command, environment
 
 import downloader
 from downloader import BootError, Config, ConfigError, DestinationError, DownloaderError, InUse

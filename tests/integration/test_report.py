@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Job, command, environment
+from harness import Job, command, environment
 from servers import Nth, Server, listing, ok, status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from conftest import Job, command, environment
+from harness import Job, command, environment
 from servers import Request, Server, listing, ok, status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -1,0 +1,242 @@
+"""What integration and fault tests share: the dev server and the command line, as real processes.
+
+What can be awaited is awaited, what can only be asked is asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment without what would change a run; our own tree comes first on the path."""
+    kept = {k: v for k, v in os.environ.items() if not any(f in k.upper() for f in FOREIGN)}
+    paths = [extra.pop("PYTHONPATH", ""), str(ROOT)]
+    return {**kept, **extra, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def command(*args: object) -> list[str]:
+    """``python -m downloader …``."""
+    return [sys.executable, "-m", "downloader", *map(str, args)]
+
+
+@dataclass
+class DevServer:
+    """A dev server that listens."""
+
+    url: str
+    ca: str
+    process: subprocess.Popen[str]
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        assert parts.hostname
+        if self.ca:
+            context = ssl.create_default_context(cafile=self.ca)
+            self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(parts.hostname, parts.port)
+
+    def stats(self) -> dict[str, int]:
+        """The server's counters: requests, gets, lists, connections_open, … (see its docstring)."""
+        self._connection.request("GET", "/stats")
+        answer: dict[str, int] = json.loads(self._connection.getresponse().read())
+        return answer
+
+    def until(self, holds: Callable[[dict[str, int]], bool], within: float = 30.0) -> dict[str, int]:
+        """Ask for the counters again and again until ``holds(counters)``."""
+        give_up = time.monotonic() + within
+        while not holds(counters := self.stats()):
+            assert time.monotonic() < give_up, f"the server never came to it: {counters}"
+            time.sleep(0.005)  # it has work to do: the counters can only be asked for
+        return counters
+
+    def close(self) -> None:
+        self._connection.close()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        assert self.process.wait(10) == 0
+
+
+@contextlib.contextmanager
+def serving(**options: object) -> Iterator[DevServer]:
+    """``python -m downloader serve`` with ``options`` (``files=100, delay="0-20ms", tls=True``)."""
+    argv = []
+    for name, value in options.items():
+        if value is not False:
+            argv += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
+    with tempfile.TemporaryDirectory() as directory:
+        process = subprocess.Popen(
+            command("serve", *argv),
+            cwd=ROOT,
+            env=environment(TMPDIR=directory),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        server = None
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            assert first.startswith("listening "), first
+            ca = process.stdout.readline().removeprefix("ca ").strip() if options.get("tls") else ""
+            server = DevServer(first.split()[1], ca, process)
+            yield server
+        finally:
+            if server is not None:
+                server.close()
+            else:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def dev_server() -> Iterator[Callable[..., DevServer]]:
+    """``dev_server(files=…, …)``: a server that stops when the test ends."""
+    with contextlib.ExitStack() as made:
+        yield lambda **options: made.enter_context(serving(**options))
+
+
+def run(
+    *args: object, timeout: float = 100, env: dict[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end; ``env`` adds to the environment."""
+    return subprocess.run(
+        command(*args),
+        cwd=options.pop("cwd", ROOT),
+        env=environment(**(env or {})),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        **options,
+    )
+
+
+@pytest.fixture
+def run_downloader() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``run_downloader(SOURCE, "-o", DEST, …)``: the completed process, its output as text."""
+    return run
+
+
+def members(session: int) -> set[int]:
+    """The processes of a session that run (zombies do not)."""
+    found = set()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session and fields[0] not in "ZX":
+                    found.add(int(entry))
+    return found
+
+
+class Job:
+    """The command line in a session of its own, so that whatever it forks can be found."""
+
+    def __init__(self, *argv: object, env: dict[str, str] | None = None, **options: Any) -> None:
+        options.setdefault("cwd", ROOT)
+        # Into files: a pipe that an orphan holds open would keep us waiting for its end.
+        self._stdout = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            list(map(str, argv)),
+            env=environment(**(env or {})),
+            stdout=self._stdout,
+            stderr=self._stderr,
+            start_new_session=True,
+            **options,
+        )
+        self.pid = self.process.pid
+
+    def children(self) -> list[int]:
+        """The children of the supervisor in the order in which they were forked."""
+        try:
+            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        except OSError:
+            return []
+        return list(map(int, text.split()))
+
+    def alone(self, within: float) -> float:
+        """Wait until every process of the session but the first is gone; the seconds it took."""
+        began = time.monotonic()
+        while left := members(self.pid) - ({self.pid} if self.process.poll() is None else set()):
+            rest = began + within - time.monotonic()
+            assert rest > 0, f"still running after {within} s: {left}"
+            _wait_for(next(iter(left)), rest)
+        return time.monotonic() - began
+
+    def wait(self, timeout: float = 100) -> int:
+        """The exit code; negative for a signal."""
+        return self.process.wait(timeout)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send the supervisor a signal."""
+        self.process.send_signal(number)
+
+    @property
+    def out(self) -> str:
+        """Its standard output so far."""
+        self._stdout.seek(0)
+        return self._stdout.read()
+
+    @property
+    def err(self) -> str:
+        """Its standard error so far."""
+        self._stderr.seek(0)
+        return self._stderr.read()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for pid in members(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self._stdout.close()
+        self._stderr.close()
+
+
+def _wait_for(pid: int, seconds: float) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        select.select([descriptor], [], [], seconds)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Job]]:
+    """``start(SOURCE, "-o", DEST, …)``: the command line as a ``Job``; nothing of it survives the test."""
+    with contextlib.ExitStack() as made:
+
+        def begin(*args: object, **options: Any) -> Job:
+            job = Job(*command(*args), **options)
+            made.callback(job.close)
+            return job
+
+        yield begin
