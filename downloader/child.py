@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from downloader.channel import ChildLink, Link
 from downloader.core.frames import pack
+from downloader.descriptors import close_all_but, raise_limit
 from downloader.errors import BootError, DownloaderError
 from downloader.model import Ready, Stop
 
@@ -89,19 +90,14 @@ def _settle(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    kept = sorted({fd, *keep})
-    low = 3
-    for number in kept:
-        os.closerange(low, number)
-        low = number + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    close_all_but({0, 1, 2, fd, *keep})
     nowhere = os.open(os.devnull, os.O_RDWR)
     if not stdin:
         os.dup2(nowhere, 0)
     os.dup2(2, 1)  # stdout is for the supervisor's results
     os.close(nowhere)
     _die_with(parent)
-    _raise_limit()
+    raise_limit()
 
 
 def _die_with(parent: int) -> None:
@@ -111,14 +107,6 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
-
-
-def _raise_limit() -> None:
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _ready(check: bool) -> Ready:

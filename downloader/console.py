@@ -40,6 +40,7 @@ def silence_stdout() -> None:
 
 
 def say_json(record: Any) -> None:
+    """A result as one line of JSON, on stdout."""
     import msgspec
 
     say(msgspec.json.encode(record).decode())

@@ -13,7 +13,7 @@ import click
 
 from downloader.config import Config
 from downloader.devserver import content
-from downloader.errors import DestinationError
+from downloader.errors import BootError
 from downloader.report import as_text
 from downloader.run import run_job
 
@@ -33,7 +33,7 @@ def serving(*options: str) -> Iterator[list[str]]:
         lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)]
         words = [line.split() for line in lines]
         if not all(len(pair) == 2 for pair in words):
-            raise DestinationError("the demo's file server did not start")
+            raise BootError("the demo's file server did not start")
         yield [pair[1] for pair in words]
     finally:
         process.send_signal(signal.SIGTERM)

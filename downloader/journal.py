@@ -199,12 +199,13 @@ class Journal:
         return (b"", 0, 0) if row is None else (row[0], row[1], listed)
 
     def open_batch(self, batch: Batch) -> None:
-        """Write down a batch before it is leased."""
-        with _translated(self.path):
+        """Write down a batch before it is leased. A source that had ended has grown."""
+        with _translated(self.path), self._transaction():
             self._db.execute(
                 "INSERT INTO batch (seq, count, cursor, names, origin) VALUES (?, ?, ?, ?, ?)",
                 (batch.seq, batch.count, batch.cursor, batch.names, batch.origin),
             )
+            self._db.execute("DELETE FROM job WHERE key = 'ended'")
 
     def marks(self, seq: int) -> bytes:
         """What is published of batch ``seq``, as it was last written down."""

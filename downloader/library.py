@@ -38,7 +38,7 @@ def download(config: Config) -> Report:
     Safe from threads, from gevent, patched or not (waiting is cooperative where ``subprocess`` is
     patched). A run that ended early is a Report with ``complete`` false and its ``exit_code``.
     Raises ConfigError (also for the source ``-``: standard input belongs to the caller), InUse,
-    DestinationError, JournalError, BootError.
+    DestinationError, JournalError, UnsafeProcess, BootError.
     """
     if config.source == "-":
         raise ConfigError("standard input cannot be the source of download(); give a file")

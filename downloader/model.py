@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
+    "BATCH_ITEMS",
     "Batch",
     "BatchDone",
     "Continue",
@@ -25,6 +26,7 @@ __all__ = [
     "Item",
     "Lease",
     "Log",
+    "Message",
     "Page",
     "Rate",
     "Ready",
@@ -271,7 +273,7 @@ class Stop(Message, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did; the JSON form is a contract (README, "Report")."""
+    """What a run did; the JSON form is a contract (docs/report.md)."""
 
     version: int = 1
     source: str

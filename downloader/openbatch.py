@@ -37,7 +37,7 @@ class OpenBatch:
         self.slot = slot
         self.marks = slot.marks
         self.left = len(lease.only) or lease.count
-        self.replaced = frozenset(lease.replace)
+        self.replaced = set(lease.replace)
         self.requests = 0
         self.retries = 0
         self.errors: dict[str, int] = {}

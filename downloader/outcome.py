@@ -28,7 +28,6 @@ class Run:
     worker_rss: int = 0  # KiB
     ended: bool = False
     interrupted: bool = False
-    killed: bool = False
     stop: DownloaderError | None = None
     details: list[str] = field(default_factory=list)
 
@@ -44,6 +43,11 @@ class Run:
     def pulse(self, worker: int, beat: Heartbeat) -> None:
         """Keep the most connections that ``worker`` had."""
         self.peak_connections[worker] = max(self.peak_connections.get(worker, 0), beat.connections)
+
+    def connections_at_most(self, workers: int) -> int:
+        """The most that were open at once where ``workers`` run at a time: a worker that died and the
+        one in its place do not add up."""
+        return sum(sorted(self.peak_connections.values(), reverse=True)[:workers])
 
     def booted(self, message: Ready) -> None:
         """Keep what runs in the children."""

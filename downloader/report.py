@@ -71,7 +71,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
         },
         lanes={"wire": 0, "requests": run.requests},
         pipeline_depth={"median": 1, "max": 1},
-        connections_peak=sum(run.peak_connections.values()),
+        connections_peak=run.connections_at_most(config.worker_count),
         workers=config.worker_count,
         worker_deaths=run.deaths,
         cpu_seconds=round(sum(cpu.values()), 2),

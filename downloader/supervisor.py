@@ -131,8 +131,7 @@ class Supervisor:
         self._hire(number, main, tries)
 
     def _hire(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
-        keep = (self._destination.lock_fd,)
-        self._crew.hire(number, main, keep=keep, stdin=stdin, tries=tries)
+        self._crew.hire(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
 
     # the loop
 
@@ -234,8 +233,7 @@ class Supervisor:
             self._book.add(Lease(batch.seq, batch.count, batch.items))
         else:
             # A page without names: the row keeps its cursor.
-            nothing = BatchDone(batch.seq, Tally(), 0, 0, {}, {}, b"", [])
-            self._journal.settle(nothing, b"")
+            self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, {}, {}, b"", []), b"")
 
     # Journal first, then the book: what is not written down is still held by the worker, and when
     # the journal fails its ledger is kept for the next run.
@@ -260,6 +258,7 @@ class Supervisor:
         self._journal.keep_marks({outcome.seq: outcome.marks})
         self._book.settle(process.number, outcome.seq)
         self.result.count(outcome)
+        process.live = Tally()
 
     def _stopped(self, number: int, message: Stop) -> None:
         error = DownloaderError(message.text)
@@ -355,7 +354,6 @@ class Supervisor:
 
     def _signalled(self, number: int) -> None:
         if self.result.interrupted:
-            self.result.killed = True
             self._kill_all()
             return
         self.result.interrupted = True

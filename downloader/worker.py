@@ -11,7 +11,7 @@ Greenlets exist while there is work for them; each takes one job after another f
 
 from __future__ import annotations
 
-import resource
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from random import random
@@ -28,6 +28,7 @@ from downloader.core.marks import UNTOUCHED, Mark, published, unpack
 from downloader.core.naming import SafeName, quote_name
 from downloader.core.redact import redact, redact_url
 from downloader.core.schedule import Host, Schedule
+from downloader.descriptors import affordable
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.lanes.fetch import Postponed, RequestsLane
 from downloader.lanes.session import LaneSession
@@ -48,7 +49,6 @@ from downloader.model import (
 )
 from downloader.openbatch import Job, OpenBatch
 from downloader.sinks import Sink, open_sink
-from downloader.sinks.files import held_directories
 from downloader.sources import base_url
 
 __all__ = ["Setup", "run"]
@@ -56,8 +56,8 @@ __all__ = ["Setup", "run"]
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 _MOST_OPEN = 64
 _AHEAD = 256
-_OTHER_FILES = 24  # the link, the ledger, the event loop, libraries' own
 _LARGE = 16 << 20
+_LONGEST_TURN = 0.1
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -68,23 +68,13 @@ class Setup(msgspec.Struct, frozen=True):
     foreign_before_ns: int
 
 
-def _affordable(config: Config, link: ChildLink) -> Config:
-    """``config`` with no more connections than there are descriptors for: each needs its socket and a
-    file."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(1, (soft - _OTHER_FILES - held_directories(soft)) // 2)
-    if config.connections <= most:
-        return config
-    text = (
-        f"only {soft} files may be open: {most} connections instead of {config.connections}; see ulimit -n"
-    )
-    link.send(Log("warning", text))
-    return msgspec.structs.replace(config, connections=most)
-
-
 class _Worker:
     def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
-        self.config = config = _affordable(config, link)
+        connections, warning = affordable(config.connections)
+        if warning:
+            link.send(Log("warning", warning))
+        self.config = config = msgspec.structs.replace(config, connections=connections)
+        self.secrets = config.secrets
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
@@ -125,7 +115,7 @@ class _Worker:
         suspects, poison = set(lease.suspects), set(lease.poison)
         for index in batch.wanted():
             if index in poison:
-                text = "killed three workers that took it; set aside"
+                text = failure_kind("poison").meaning
                 self._fail(batch, index, items[index], FetchError("poison", text), 3)
             elif index not in done:
                 self._schedule(batch, index, items[index], index in suspects)
@@ -139,13 +129,20 @@ class _Worker:
         earlier = unpack(lease.earlier)[0]
         wanted = set(lease.only)
         found = set()
+        turn_ends = monotonic() + _LONGEST_TURN
         for mark in published(lease.done):
             if wanted and mark.index not in wanted:
                 continue
+            if monotonic() > turn_ends:
+                gevent.sleep(0.001)  # so that heartbeats go on; 0 may come back before any timer
+                turn_ends = monotonic() + _LONGEST_TURN
             if self._on_disk(items[mark.index].name, mark):
                 was_there = mark.index < len(earlier) and earlier[mark.index] != UNTOUCHED
                 batch.published(mark.index, mark.size, mark.crc, new=not was_there)
                 found.add(mark.index)
+            else:
+                # What stands there was this item's own file once: its name is not taken by another.
+                batch.replaced.add(mark.index)
         return found
 
     def _on_disk(self, name: str, mark: Mark) -> bool:
@@ -164,9 +161,7 @@ class _Worker:
                 url = self.session.normal(item.url)
                 host = self.schedule.host(self.session.origin(url).key)
             except (FetchError, ValueError) as error:
-                self._fail(
-                    batch, index, item, FetchError("bad-url", redact(str(error), self.config.secrets)), 0
-                )
+                self._fail(batch, index, item, FetchError("bad-url", redact(str(error), self.secrets)), 0)
                 return
         else:
             assert self.base_host is not None
@@ -197,8 +192,8 @@ class _Worker:
             self.link.send(Credit(1))
 
     def timer(self) -> None:
-        """Wake the dispatcher when a pause or a backoff is over."""
-        while True:
+        """Wake the dispatcher when a pause or a backoff is over, until nothing more is dispatched."""
+        while not self.draining:
             self._due.clear()
             wake_at = self.schedule.wake_at
             left = wake_at - monotonic()
@@ -399,4 +394,6 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
         if defect is not None and not isinstance(defect, OSError):
             raise defect
     gevent.killall(background)
+    with contextlib.suppress(OSError):
+        link.send(worker._pulse())  # the peak of a run that was shorter than a heartbeat
     worker.sink.close()

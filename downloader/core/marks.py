@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "IN_FLIGHT",
+    "ITEM_BYTES",
     "UNTOUCHED",
     "Mark",
     "Marks",

@@ -174,7 +174,7 @@ class Schedule(Generic[J]):
         host.active += 1
         self.active += 1
         self.unstarted -= 1
-        if self.interval:
+        if self.interval and (host.verdict is None or now >= host.verdict_until):
             host.paced = now + self.interval
 
     def finish(self, job: J) -> None:
@@ -236,7 +236,7 @@ class Schedule(Generic[J]):
         host.verdict = (code, detail)
         host.verdict_until = now + VERDICT
         host.not_before = now
-        host.paced = 0.0  # what is not sent needs no pace
+        host.paced = 0.0  # what is not sent needs no pace; see ``_start``
         self._list(host)
 
     def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
@@ -263,7 +263,9 @@ class Schedule(Generic[J]):
 
     def _forget_idle(self) -> None:
         """Those without work, failing or not: a list may name any number of dead hosts."""
+        later = {due.host.key for _, _, due in self._timers if not isinstance(due, Host)}
+        later.update(job.host.key for job in self._solo)
         for key, host in list(self._hosts.items()):
-            if not host.queue and not host.active:
+            if not host.queue and not host.active and key not in later:
                 del self._hosts[key]
         self._forget_at = max(_REMEMBERED, 2 * len(self._hosts))

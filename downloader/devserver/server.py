@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -29,6 +28,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
+from downloader.descriptors import raise_limit
 from downloader.devserver.counters import Counters
 from downloader.devserver.protocol import Connection, Site
 from downloader.devserver.settings import Settings
@@ -53,7 +53,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     if threading.current_thread() is not threading.main_thread():
         raise DownloaderError("the file server needs the main thread: it handles signals")
     with _signals_blocked(), contextlib.ExitStack() as made:
-        _raise_open_files()
+        raise_limit()
         listeners = _listen(settings)
         for listener in listeners:
             made.callback(listener.close)
@@ -99,14 +99,6 @@ def _signals_blocked() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _raise_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        # macOS has no limit by name and refuses it; then the soft limit has to do.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _listen(settings: Settings) -> list[socket.socket]:

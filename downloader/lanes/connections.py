@@ -35,14 +35,13 @@ _POLL = get_original("select", "poll")
 
 
 class Census:
-    """How many connections are open: now (``open``), at most at one time (``peak``), ever (``made``)."""
+    """How many connections are open: now (``open``), at most at one time (``peak``)."""
 
     def __init__(self, limit: int, resolver: Resolver) -> None:
         self.limit = limit
         self.resolver = resolver
         self.open = 0
         self.peak = 0
-        self.made = 0
         # Those in a pool with nothing to do, the longest idle first.
         self.idle: dict[Any, None] = {}
 
@@ -51,7 +50,6 @@ class Census:
         while self.open >= self.limit and self.idle:
             next(iter(self.idle)).close()
         self.open += 1
-        self.made += 1
         self.peak = max(self.peak, self.open)
 
     def leave(self) -> None:
@@ -113,7 +111,8 @@ class _Counted:
         urllib3 asks through gevent's poll, a trip through the hub for each request; the system's own
         poll with no timeout never waits.
         """
-        if self.sock is None:
+        if self.sock is None or (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending()):
+            # What is decrypted already no poll shows: it would be read as the next file's answer.
             return False
         poll = _POLL()
         poll.register(self.sock, 1)  # POLLIN

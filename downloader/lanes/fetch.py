@@ -227,7 +227,7 @@ def _chunks(response: Any, decode: bool) -> Iterator[bytes]:
     elif encoding in ("gzip", "x-gzip", "deflate"):
         yield from _inflated(raw)
     else:
-        raise FetchError("protocol", f"Content-Encoding {encoding!r} was not asked for")
+        raise FetchError("protocol", f"Content-Encoding {encoding[:40]!r} was not asked for")
 
 
 def _inflated(raw: Iterator[bytes]) -> Iterator[bytes]:

@@ -122,13 +122,16 @@ class LaneSession(requests.Session):
             finally:
                 self.headers = saved
         else:
-            auth = get_auth_from_url(url) if userinfo else self._auth_for(key)
+            given = get_auth_from_url(url) if userinfo else self._auth_for(key)
+            # As bytes: text is Latin-1 to requests, and what is not raises UnicodeEncodeError.
+            auth: Any = given and tuple(part.encode("utf-8", "surrogateescape") for part in given)
             prepared = self.prepare_request(requests.Request("GET", key + "/", auth=auth))
             # requests lets auth win over a header; what the user wrote as -H wins here.
             for name, value in self.config.headers:
                 prepared.headers[name] = value
         proxies = self.config.proxies
-        if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy or None):
+        # Never None as no_proxy: that would ask the environment.
+        if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy):
             proxies = {}
         return Origin(key, prepared.headers, proxies)
 

@@ -5,13 +5,12 @@ A sink makes a name appear whole or not at all, and never puts one item over ano
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Protocol
 
 from downloader.config import Config
 
-__all__ = ["Sink", "Writer", "check", "open_sink", "target"]
+__all__ = ["Sink", "Writer", "open_sink"]
 
 
 class Writer(Protocol):
@@ -59,17 +58,3 @@ def open_sink(config: Config, foreign_before_ns: int) -> Sink:
     from downloader.sinks.files import FilesSink
 
     return FilesSink(Path(config.output), config.layout, foreign_before_ns)
-
-
-def check(path: os.PathLike[str], size: int, crc: int) -> bool:
-    """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
-    from downloader.sinks.files import file_matches
-
-    return file_matches(os.fspath(path), None, size, crc)
-
-
-def target(name: str, layout: str) -> str:
-    """Where under the destination the files sink puts ``name``."""
-    from downloader.sinks.files import place
-
-    return place(name, layout)

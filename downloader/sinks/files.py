@@ -6,7 +6,7 @@ of one name is noticed for nothing, and a crash leaves nothing behind. Where the
 ``O_TMPFILE``, a temporary name beside the target (``.downloader-BATCH-ITEM``: the next owner of the
 item takes the same one, so nothing is left over) and ``link`` and ``unlink`` do the same; where there
 are no hard links (FAT, some network file systems), ``renameat2`` that refuses to replace.
-Measured on ext4 and tmpfs: no slower than a temporary name and ``rename`` (benchmarks/README.md).
+Measured on ext4 and tmpfs: no slower than a temporary name and ``rename`` (docs/design.md).
 
 Directories below the destination are opened one segment at a time without following symbolic links,
 and files are made relative to the descriptor: nothing is written outside.
@@ -19,7 +19,6 @@ import ctypes
 import errno
 import os
 import re
-import resource
 import stat
 import sys
 import zlib
@@ -27,12 +26,12 @@ from collections import OrderedDict
 from pathlib import Path
 
 from downloader.core.naming import SafeName, hashed, shown
+from downloader.descriptors import held_directories
 from downloader.errors import DestinationError, FetchError
 
 __all__ = ["FilesSink", "FilesWriter", "file_matches", "place"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_HELD_DIRECTORIES = 256
 _BLOCK = 1 << 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
@@ -62,11 +61,6 @@ _ADVICE = {
 
 # An empty segment, `.` or `..`. The sources give no such name; this is the last door.
 _inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
-
-
-def held_directories(files: int) -> int:
-    """How many directories are kept open where ``files`` descriptors may be."""
-    return min(_HELD_DIRECTORIES, files // 8)
 
 
 def place(name: str, layout: str) -> str:
@@ -227,7 +221,7 @@ class FilesSink:
         self._unnamed = bool(_TMPFILE) and os.path.isdir(_PROC_FDS)
         # Descriptors of directories: the least recently used is closed, unless a writer uses it.
         self._held: OrderedDict[str, int] = OrderedDict()
-        self._most_held = held_directories(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._most_held = held_directories()
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
 

@@ -105,6 +105,7 @@ class UrlsSource:
             left -= len(block)
             gevent.sleep(0)  # a long list takes its time; heartbeats go on
         self._at = _Place(to.offset, to.line, crc)
+        self._read_lines = to.line
         self._check(to)
 
     def _check(self, expected: _Place) -> None:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from checker import Truth, check
 from harness import DevServer, Job, serving
+from servers import HANG, Server, ok
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Serve = Callable[..., DevServer]
@@ -285,6 +287,28 @@ def test_retry_failed_of_a_job_that_was_not_read_to_its_end(
     assert "leave out --retry-failed" in done.stdout + done.stderr
     assert run_downloader(*argv).returncode == 0
     check(tmp_path / "dest", truth)
+
+
+def test_what_changed_between_two_runs_is_fetched_again(
+    start: Start, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Its name is taken by nobody else: the ledger said that it was this item's."""
+    dest = tmp_path / "dest"
+    with Server(files={"a": ok(b"right"), "b": [HANG]}) as origin:
+        argv = (origin.url, "-o", dest, "--workers", 1)
+        job = start(*argv)
+        while not ((dest / "a").exists() and origin.count("/get/b")):
+            assert job.process.poll() is None, job.err
+            time.sleep(0.01)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130
+        (dest / "a").write_bytes(b"")  # as after a power cut
+        origin.routes["/get/b"] = ok(b"b")
+        done = run_downloader(*argv, "--json")
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert (report["stored"], report["skipped"], report["failed"]) == (2, 0, 0)
+    assert (dest / "a").read_bytes() == b"right"
 
 
 def test_limit_and_then_the_rest(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:

@@ -77,6 +77,16 @@ def test_proxy_env_uses_it(tmp_path: Path) -> None:
         assert request.header("Proxy-Authorization") is None
 
 
+@pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
+def test_a_proxy_that_is_named_is_used_whatever_the_environment_says(name: str, tmp_path: Path) -> None:
+    with Server(default=ok(b"by proxy")) as proxy, Server(default=ok(BODY)) as direct:
+        options = (*QUICK, "--proxy", proxy.url)
+        source = f"{direct.url}/a\nhttp://files.example/b\n"
+        result = download("-", tmp_path / "d", *options, env={name: "*"}, stdin=source)
+        assert result.files == {"a": b"by proxy", "b": b"by proxy"}
+        assert direct.connections == 0
+
+
 def test_a_proxy_that_refuses(tmp_path: Path) -> None:
     with Server() as closed:
         dead = closed.url
@@ -98,6 +108,20 @@ def test_netrc(tmp_path: Path) -> None:
         assert "chmod 600" in refused.stderr
         assert "pw" not in refused.stderr.replace(str(tmp_path), "")
         assert not server.seen("/c")
+
+
+def test_credentials_are_sent_as_the_bytes_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "auth"
+    for raw in (b"me:p\xe2\x82\xacw\xc3\xa9", b"me:not-\xff-text"):
+        path.write_bytes(raw + b"\n")
+        path.chmod(0o600)
+        with Server(files={"a": ok(BODY)}) as server:
+            dest = tmp_path / raw[:4].hex() / str(len(raw))
+            dest.parent.mkdir(exist_ok=True)
+            done = download(server.url, dest, *QUICK, "--auth-file", str(path))
+            assert (done.exit, done.files) == (0, {"a": BODY}), done.stderr
+            for request in server.requests:
+                assert request.header("Authorization") == "Basic " + b64encode(raw).decode()
 
 
 def test_headers_arrive_as_given(tmp_path: Path) -> None:

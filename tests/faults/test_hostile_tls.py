@@ -187,3 +187,21 @@ def test_a_dead_target_of_redirects_is_not_the_fault_of_who_redirects(tmp_path: 
         assert result.codes == {f"dead{n}": "tls-verify" for n in range(20)}
         assert set(result.files) == {name for name in names if not name.startswith("dead")}
         assert expired.connections <= 4
+
+
+def test_an_answer_too_many_within_a_record_is_nobodys(tmp_path: Path) -> None:
+    """Decrypted together with the first, it waits where no poll sees it."""
+
+    def answer(letter: bytes) -> bytes:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+        return head % (8192 - len(head % 8000)) + letter * (8192 - len(head % 8000))
+
+    first, second = answer(b"a"), answer(b"x")
+    assert len(first + second) == 1 << 14  # a TLS record, and twice what http.client reads at once
+    certificates = Certificates(tmp_path)
+    files = {"a": [first + second], "b": ok(b"b")}
+    with Server(files=files, tls=certificates.context()) as server:
+        options = ("--cacert", str(certificates.ca), "--workers", "1", "--connections", "1")
+        result = download(server.url, tmp_path / "d", *QUICK[:-2], *options)
+    assert result.files == {"a": first.partition(b"\r\n\r\n")[2], "b": b"b"}
+    assert result.exit == 0

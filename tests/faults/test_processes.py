@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from checker import Truth, check, in_flight
-from harness import DevServer, Job, command
+from harness import DevServer, Job, command, environment
 
 Serve = Callable[..., DevServer]
 Start = Callable[..., Job]
@@ -116,6 +116,59 @@ def test_a_signal_while_nothing_is_listed_yet(dev_server: Serve, start: Start, t
     job.kill(signal.SIGTERM)
     assert job.wait() in (130, -signal.SIGTERM), job.err
     job.alone(2)
+
+
+SLOW_DISK = """
+    import time
+    from downloader import patching
+    patching.apply()
+    import gevent
+    from downloader.core.marks import Marks
+    from downloader.model import Item, Lease
+    from downloader.openbatch import OpenBatch
+    from downloader.sinks.null import NullSink
+    from downloader.worker import _Worker
+
+    class Slow(NullSink):
+        def verify(self, name, size, crc):
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                pass
+            return True
+
+    class Slot:
+        marks = Marks(50)
+
+    done = Marks(50)
+    for index in range(50):
+        done.publish(index, 1, 1)
+    worker = object.__new__(_Worker)
+    worker.sink = Slow()
+    longest, last = 0.0, time.monotonic()
+
+    def beat():
+        global longest, last
+        while True:
+            gevent.sleep(0.05)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+
+    gevent.spawn(beat)
+    batch = OpenBatch(Lease(0, 50, b"", done=done.packed()), Slot())
+    found = worker._verified(batch, [Item("n")] * 50)
+    print(len(found), max(longest, time.monotonic() - last) < 0.7)
+"""
+
+
+def test_a_worker_that_looks_at_what_is_stored_gives_signs_of_life() -> None:
+    """A batch of large files on a slow disk takes longer than anyone may be silent."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SLOW_DISK)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["50", "True"], done.stderr
 
 
 # Workers that stop, die, or cannot start

@@ -340,3 +340,33 @@ def test_every_job_is_handed_out_once_and_limits_hold(
             pump()
     assert schedule.unstarted == 0
     assert len(taken) == len(added)
+
+
+def test_what_fails_without_a_request_needs_no_pace() -> None:
+    schedule: Schedule[Job] = Schedule(1, 1)
+    schedule.interval = 10.0
+    jobs = fill(schedule, "a", 5)
+    host = jobs[0].host
+    schedule.condemn(host, "connect", "", 0.0)
+    for job in jobs[:3]:
+        assert schedule.take(1.0) is job
+        schedule.finish(job)
+    # The verdict is over: these are sent.
+    assert schedule.take(VERDICT) is jobs[3]
+    schedule.finish(jobs[3])
+    assert schedule.take(VERDICT + 9) is None
+    assert schedule.take(VERDICT + 10) is jobs[4]
+
+
+def test_a_host_whose_jobs_wait_for_later_is_not_forgotten() -> None:
+    """With another in its place it would have twice its limit, and no pause would reach it."""
+    schedule: Schedule[Job] = Schedule(4, 1)
+    later, alone = schedule.host("later"), schedule.host("alone")
+    schedule.add_later(Job(later), 100.0)
+    schedule.add(Job(alone, solo=True))
+    idle = schedule.host("idle")
+    for number in range(10_000):
+        schedule.host(f"host {number}")
+    assert schedule.host("later") is later
+    assert schedule.host("alone") is alone
+    assert schedule.host("idle") is not idle

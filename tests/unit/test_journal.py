@@ -209,3 +209,11 @@ def test_names() -> None:
     assert decode_names(encode_names(names)) == names
     with pytest.raises(JournalError, match="--restart"):
         decode_names(encode_names(names)[:-5])
+
+
+def test_a_source_that_grows_has_not_ended(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    journal.end()
+    assert journal.ended
+    journal.open_batch(batch(1))
+    assert not journal.ended

@@ -12,8 +12,8 @@ import pytest
 
 from downloader.config import Config
 from downloader.errors import DestinationError, FetchError
-from downloader.sinks import check, files, open_sink, target
-from downloader.sinks.files import FilesSink
+from downloader.sinks import files, open_sink
+from downloader.sinks.files import FilesSink, file_matches, place
 from downloader.sinks.null import NullSink
 
 Make = Callable[..., FilesSink]
@@ -78,7 +78,7 @@ def test_a_name_appears_whole_or_not_at_all(make: Make, tmp_path: Path) -> None:
     assert not sink.verify("a", 6, 1)
     assert not sink.verify("a", 5, zlib.crc32(b"onetwo"))
     assert not sink.verify("b", 0, 0)
-    assert check(tmp_path / "a", 6, zlib.crc32(b"onetwo"))
+    assert file_matches(str(tmp_path / "a"), None, 6, zlib.crc32(b"onetwo"))
 
 
 def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
@@ -237,5 +237,5 @@ def test_opened_by_name(tmp_path: Path) -> None:
     assert isinstance(sink, FilesSink)
     put(sink, "a", b"x")
     sink.close()
-    assert names(tmp_path) == {target("a", "hashed")}
-    assert target("a", "flat") == "a"
+    assert names(tmp_path) == {place("a", "hashed")}
+    assert place("a", "flat") == "a"
