@@ -16,7 +16,7 @@ import click
 
 from downloader import credentials
 from downloader._version import VERSION
-from downloader.console import Console, say, say_json, silence_stdout
+from downloader.console import Console, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
@@ -75,6 +75,14 @@ def cli() -> None:
 @click.option("--per-host", type=count(1, MOST_CONNECTIONS), metavar="N", help="Of those, to one host.")
 @click.option("--rate", type=rate(), metavar="N", help="Most requests a second to one host, all workers.")
 @click.option(
+    "--lane",
+    type=Word(["auto", "requests"]),
+    metavar="auto|requests",
+    default="auto",
+    show_default=True,
+    help="requests: never the wire lane.",
+)
+@click.option(
     "--retries", type=count(0, 10**6), metavar="N", default=5, show_default=True, help="Of each file."
 )
 @click.option("--backoff", type=TIME, default="0.5s", show_default=True, help="Before the first retry.")
@@ -129,7 +137,7 @@ def cli() -> None:
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Nothing but errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--shard-size", "--shard-files", "--pipeline", "--lane", "--min-speed", "--manifest")
+@later("--shard-size", "--shard-files", "--pipeline", "--min-speed", "--manifest")
 @later("--engine", "--ray-address", "--url-column", "--list-format", "--endpoint-url")
 @later("--fsync", flag=True)
 def fetch(**given: Any) -> int:
@@ -172,7 +180,7 @@ def _config(given: dict[str, Any]) -> Any:
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
     plain = (
-        "source output list_path get_path store layout connections retries backoff max_retry_after "
+        "source output list_path get_path store layout connections lane retries backoff max_retry_after "
         "connect_timeout read_timeout deadline user_agent cacert cert key insecure compressed redirects "
         "allow_private_redirects retry_failed dry_run progress report failures preflight quiet log_json "
         "verbose"
@@ -322,6 +330,7 @@ def _interruptible() -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    own_standard_streams()
     console = Console(arguments)
     for stream in (sys.stdout, sys.stderr):
         # A file's name need not be text in the terminal's encoding; that must not end a run.
@@ -341,9 +350,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (_Interrupted, KeyboardInterrupt, click.Abort):
         console.complain("interrupted")
         return 130
-    except BrokenPipeError:
-        silence_stdout()
-        return DownloaderError.exit_code
     except Exception as error:
         console.trace()
         console.complain(f"a defect in the downloader: {type(error).__name__}: {error}; -vv shows where")

@@ -46,6 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 32
     per_host: int = 0
     rate: float = 0.0
+    lane: Literal["auto", "requests"] = "auto"
     retries: int = 5
     backoff: float = 0.5
     max_retry_after: float = 120.0

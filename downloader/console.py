@@ -10,14 +10,14 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from downloader.core.redact import redact
 from downloader.errors import DestinationError
 
-__all__ = ["Console", "say", "say_json", "silence_stdout"]
+__all__ = ["Console", "note", "own_standard_streams", "say", "say_json", "silence"]
 
 
 def say(text: str) -> None:
@@ -25,18 +25,27 @@ def say(text: str) -> None:
     try:
         click.echo(text)
     except BrokenPipeError:
-        raise
+        # Not raised: click makes exit code 1 of it, whatever came of the job.
+        silence(sys.stdout)
     except OSError as error:
-        silence_stdout()
+        silence(sys.stdout)
         raise DestinationError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def silence_stdout() -> None:
-    """Nobody takes our results; what is left in the buffer must not fail once more at exit."""
+def silence(stream: IO[str]) -> None:
+    """Nobody takes what we say there; what is left in the buffer must not fail once more at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def note(line: str) -> None:
+    """A line on stderr; the job goes on when nobody reads it, or its disk is full."""
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        silence(sys.stderr)
 
 
 def say_json(record: Any) -> None:
@@ -44,6 +53,17 @@ def say_json(record: Any) -> None:
     import msgspec
 
     say(msgspec.json.encode(record).decode())
+
+
+def own_standard_streams() -> None:
+    """Where stdin, stdout or stderr is closed, /dev/null stands in: no socket or journal may get its
+    descriptor, and there is something to flush."""
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(nowhere, True)
+    os.close(nowhere)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 class Console:
@@ -60,9 +80,9 @@ class Console:
         """``text`` as one line, its trace before it with -vv."""
         text = redact(" ".join(text.split()), self.secrets)
         if self._json:
-            click.echo(json.dumps({"level": "error", "message": text}), err=True)
+            note(json.dumps({"level": "error", "message": text}))
         else:
-            click.echo(f"downloader: error: {text}", err=True)
+            note(f"downloader: error: {text}")
 
     def trace(self) -> None:
         """The exception that is being handled, with -vv."""
@@ -71,14 +91,15 @@ class Console:
         text = redact(traceback.format_exc().rstrip(), self.secrets)
         if self._json:
             text = json.dumps({"level": "debug", "message": text})
-        click.echo(text, err=True)
+        note(text)
 
     def next_command(self, exit_code: int) -> str:
         """What to type next; nothing where the job is done."""
         command = f"downloader {shlex.join(self._shown_arguments())}"
+        same = " (and the same list on standard input)" if "-" in self._arguments else ""
         if exit_code in (4, 130):
-            return f"resume with: {command}"
-        return f"try the failed ones again with: {command} --retry-failed" if exit_code == 1 else ""
+            return f"resume with: {command}{same}"
+        return f"try the failed ones again with: {command} --retry-failed{same}" if exit_code == 1 else ""
 
     def _shown_arguments(self) -> Iterator[str]:
         """No value of -H, no credentials in a URL, no --restart."""

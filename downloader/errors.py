@@ -82,7 +82,7 @@ class FetchError(Exception):
     ``code`` is a key of ``FAILURES`` or ``http-NNN``; ``detail`` is for a person and already
     redacted; ``retry_after`` is in seconds where the server named a time; ``requests`` is how many
     the attempt took, redirects included; ``origin`` is the host that failed, where a redirect led to
-    another one than the file's.
+    another one than the file's; ``wire`` is how many of the requests the wire lane sent.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -92,6 +92,7 @@ class FetchError(Exception):
         self.retry_after = retry_after
         self.requests = 1
         self.origin = ""
+        self.wire = 0
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code

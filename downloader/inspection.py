@@ -67,8 +67,8 @@ def status(output: str) -> Status:
             failed=tally.failed,
             pending=listed - tally.stored - tally.failed,
             bytes=tally.bytes,
-            source_read=journal.ended,
-            complete=journal.ended and not open_batches and not tally.failed,
+            source_read=journal.read,
+            complete=journal.read and not open_batches and not tally.failed,
             failed_by_error=journal.failures_by_code(),
         )
     finally:

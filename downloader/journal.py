@@ -54,6 +54,7 @@ CREATE TABLE failure (
 CREATE INDEX batch_unfinished ON batch (seq) WHERE done = 0 OR failed > 0;
 """
 
+_END, _LIMIT = "1", "limit"
 _UNFINISHED = "(done = 0 OR failed > 0)"  # as the index has it
 
 
@@ -174,11 +175,16 @@ class Journal:
     @property
     def ended(self) -> bool:
         """Whether the source was read to its end."""
-        return self._get("ended") == "1"
+        return self._get("ended") == _END
 
-    def end(self) -> None:
-        """The source was read to its end, and every batch of it has a row."""
-        self._put("ended", "1")
+    @property
+    def read(self) -> bool:
+        """Whether the source was read as far as the last run wanted: to its end, or to --limit."""
+        return self._get("ended") is not None
+
+    def end(self, *, limited: bool = False) -> None:
+        """The source was read to its end, or to --limit, and every batch of it has a row."""
+        self._put("ended", _LIMIT if limited else _END)
 
     def _get(self, key: str) -> str | None:
         with _translated(self.path):

@@ -238,6 +238,7 @@ class BatchDone(Message, frozen=True):
     seq: int
     tally: Tally
     requests: int
+    wire: int
     retries: int
     errors: dict[str, int]
     latency: dict[int, int]
@@ -251,6 +252,7 @@ class Returned(Message, frozen=True):
     seq: int
     tally: Tally
     requests: int
+    wire: int
     retries: int
     errors: dict[str, int]
     latency: dict[int, int]

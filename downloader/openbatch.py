@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from downloader.core.latency import Histogram
 from downloader.core.schedule import Host
 from downloader.errors import FetchError
@@ -30,6 +32,7 @@ class OpenBatch:
         "requests",
         "retries",
         "slot",
+        "wire",
     )
 
     def __init__(self, lease: Lease, slot: Slot) -> None:
@@ -39,6 +42,7 @@ class OpenBatch:
         self.left = len(lease.only) or lease.count
         self.replaced = set(lease.replace)
         self.requests = 0
+        self.wire = 0
         self.retries = 0
         self.errors: dict[str, int] = {}
         self.latency = Histogram()
@@ -85,11 +89,12 @@ class OpenBatch:
         """What there is of it, to be given back."""
         return Returned(*self._outcome())
 
-    def _outcome(self) -> tuple[int, Tally, int, int, dict[str, int], dict[int, int], bytes]:
+    def _outcome(self) -> tuple[int, Tally, int, int, int, dict[str, int], dict[int, int], bytes]:
         return (
             self.lease.seq,
             self.tally,
             self.requests,
+            self.wire,
             self.retries,
             self.errors,
             self.latency.counts,
@@ -100,13 +105,16 @@ class OpenBatch:
 class Job:
     """One item of an open batch, and its attempts so far; see ``core.schedule.Job``."""
 
-    __slots__ = ("attempts", "batch", "host", "index", "item", "solo", "url")
+    __slots__ = ("attempts", "batch", "host", "index", "item", "origin", "solo", "url")
 
-    def __init__(self, batch: OpenBatch, index: int, item: Item, url: str, host: Host, solo: bool) -> None:
+    def __init__(
+        self, batch: OpenBatch, index: int, item: Item, url: str, origin: Any, host: Host, solo: bool
+    ) -> None:
         self.batch = batch
         self.index = index
         self.item = item
         self.url = url
+        self.origin = origin
         self.host = host
         self.solo = solo
         self.attempts = 0

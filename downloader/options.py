@@ -107,7 +107,7 @@ class Root(click.Group):
 _SECTIONS = {
     "Source and destination": "output source_type list_path get_path limit max_size store layout "
     "resume retry_failed dry_run",
-    "How fast, how patient": "workers connections per_host rate retries backoff max_retry_after "
+    "How fast, how patient": "workers connections per_host lane rate retries backoff max_retry_after "
     "connect_timeout read_timeout deadline",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects preflight",

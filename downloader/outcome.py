@@ -17,6 +17,7 @@ class Run:
 
     tally: Tally = field(default_factory=Tally)
     requests: int = 0
+    wire: int = 0
     retries: int = 0
     errors: dict[str, int] = field(default_factory=dict)
     latency: Histogram = field(default_factory=Histogram)
@@ -35,6 +36,7 @@ class Run:
         """Add a batch's outcome."""
         self.tally += outcome.tally
         self.requests += outcome.requests
+        self.wire += outcome.wire
         self.retries += outcome.retries
         self.latency.merge(outcome.latency)
         for code, count in outcome.errors.items():

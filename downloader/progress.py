@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from downloader.config import Config
+from downloader.console import silence
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.model import Tally
@@ -70,7 +71,7 @@ class Progress:
                 f"downloader: {text}", markup=False, highlight=False, emoji=False, soft_wrap=True
             )
         else:
-            print(f"downloader: {text}", file=self._stream, flush=True)
+            self._print(f"downloader: {text}")
 
     def update(self, tally: Tally, total_known: bool) -> None:
         """Draw, when it is time to."""
@@ -115,7 +116,7 @@ class Progress:
             # By this run's own speed: what earlier runs did took other time.
             left = settled / share - settled
             parts.append(f"{show_time((now - self._began) * left / tally.settled)} left")
-        print(f"downloader: {', '.join(parts)}", file=self._stream, flush=True)
+        self._print(f"downloader: {', '.join(parts)}")
 
     def _share(self, settled: int, total_known: bool) -> float | None:
         if total_known and self._listed:
@@ -140,7 +141,14 @@ class Progress:
         self._bar.refresh()
 
     def _write_json(self, record: dict[str, object]) -> None:
-        print(msgspec.json.encode(record).decode(), file=self._stream, flush=True)
+        self._print(msgspec.json.encode(record).decode())
+
+    def _print(self, line: str) -> None:
+        # Nobody reads it, or its disk is full: the job goes on, and its exit code tells.
+        try:
+            print(line, file=self._stream, flush=True)
+        except OSError:
+            silence(self._stream)
 
     def end(self) -> None:
         """Take the bar away; the report follows."""

@@ -69,7 +69,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
             },
             "max": round(latency.max * 1000, 3),
         },
-        lanes={"wire": 0, "requests": run.requests},
+        lanes={"wire": run.wire, "requests": run.requests - run.wire},
         pipeline_depth={"median": 1, "max": 1},
         connections_peak=run.connections_at_most(config.worker_count),
         workers=config.worker_count,
@@ -110,7 +110,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
     if report.unverified:
         lines.append(f"  {show_count(report.unverified)} of the stored had no length to check against")
     latency = report.latency_ms
-    if report.requests:
+    if latency["max"]:
         lines.append(
             f"  requests {show_count(report.requests)}, {show_count(report.retries)} retries; "
             f"latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms, max {latency['max']:.1f} ms"

@@ -203,8 +203,7 @@ class Supervisor:
         elif isinstance(message, Ready):
             self._ready(process, message)
         elif isinstance(message, Ended):
-            if not message.limited:
-                self._journal.end()
+            self._journal.end(limited=message.limited)
             self._supply.end()
         elif isinstance(message, Returned):
             self._returned(process, message)
@@ -233,7 +232,7 @@ class Supervisor:
             self._book.add(Lease(batch.seq, batch.count, batch.items))
         else:
             # A page without names: the row keeps its cursor.
-            self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, {}, {}, b"", []), b"")
+            self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
 
     # Journal first, then the book: what is not written down is still held by the worker, and when
     # the journal fails its ledger is kept for the next run.

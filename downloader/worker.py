@@ -30,8 +30,9 @@ from downloader.core.redact import redact, redact_url
 from downloader.core.schedule import Host, Schedule
 from downloader.descriptors import affordable
 from downloader.errors import DestinationError, FetchError, failure_kind
-from downloader.lanes.fetch import Postponed, RequestsLane
-from downloader.lanes.session import LaneSession
+from downloader.lanes.choice import Lanes
+from downloader.lanes.fetch import Postponed
+from downloader.lanes.session import LaneSession, Origin
 from downloader.ledger import Ledger
 from downloader.model import (
     Credit,
@@ -78,7 +79,7 @@ class _Worker:
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
-        self.lane = RequestsLane(config, self.session, self.sink, self._gate)
+        self.lanes = Lanes(config, self.session, self.sink, self._gate)
         self.policy = config.retry_policy
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
         self.schedule: Schedule[Job] = Schedule(config.connections, config.slots_per_host)
@@ -94,14 +95,13 @@ class _Worker:
         self.defect: Exception | None = None
         self.over = Event()
         self.base = base_url(config) if config.kind == "server" else ""
-        self.base_host = self._base_host()
+        self.base_origin: Origin | None = None
+        self.base_host: Host | None = None
+        if self.base:
+            self.base = self.session.normal(self.base)
+            self.base_origin = self.session.origin(self.base)
+            self.base_host = self.schedule.host(self.base_origin.key)
         self._due = Event()
-
-    def _base_host(self) -> Host | None:
-        if not self.base:
-            return None
-        self.base = self.session.normal(self.base)
-        return self.schedule.host(self.session.origin(self.base).key)
 
     # leases in
 
@@ -159,14 +159,17 @@ class _Worker:
         if item.url:
             try:
                 url = self.session.normal(item.url)
-                host = self.schedule.host(self.session.origin(url).key)
+                origin: Origin | None = self.session.origin(url)
+                assert origin is not None
+                host = self.schedule.host(origin.key)
             except (FetchError, ValueError) as error:
                 self._fail(batch, index, item, FetchError("bad-url", redact(str(error), self.secrets)), 0)
                 return
         else:
             assert self.base_host is not None
-            url, host = self.base + quote_name(SafeName(item.name)), self.base_host
-        self.schedule.add(Job(batch, index, item, url, host, solo))
+            url = self.base + quote_name(SafeName(item.name))
+            origin, host = self.base_origin, self.base_host
+        self.schedule.add(Job(batch, index, item, url, origin, host, solo))
 
     # work
 
@@ -237,8 +240,9 @@ class _Worker:
         batch.marks.begin(index)
         began = perf_counter()
         try:
-            done = self.lane.fetch(
+            done = self.lanes.fetch(
                 job.url,
+                job.origin,
                 item.name,
                 batch.lease.seq,
                 index,
@@ -248,11 +252,13 @@ class _Worker:
         except FetchError as error:
             batch.marks.forget(index)
             batch.requests += error.requests
+            batch.wire += error.wire
             self.schedule.finish(job)
             self._failed(job, error, now)
         except Postponed as postponed:
             batch.marks.forget(index)
             batch.requests += postponed.requests
+            batch.wire += postponed.wire
             job.attempts -= 1
             self.schedule.finish(job)
             self.schedule.add_later(job, postponed.until)
@@ -266,6 +272,7 @@ class _Worker:
             batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
             batch.latency.add(perf_counter() - began)
             batch.requests += done.requests
+            batch.wire += done.wire
             self.schedule.finish(job)
             if not batch.left:
                 self._report(batch)
@@ -383,7 +390,9 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     """
     worker = _Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
-    background = [gevent.spawn(job) for job in (worker.listen, worker.heartbeat, worker.timer)]
+    background = [
+        gevent.spawn(job) for job in (worker.listen, worker.heartbeat, worker.timer, worker.lanes.sweep)
+    ]
     for greenlet in background:
         # A defect in one of these must end the process, not leave it idle.
         greenlet.link_exception(lambda dead: worker.over.set())

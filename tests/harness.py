@@ -24,6 +24,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+# Under nohup SIGHUP is ignored, and what is ignored is inherited.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
 

@@ -37,24 +37,33 @@ _POLL = get_original("select", "poll")
 class Census:
     """How many connections are open: now (``open``), at most at one time (``peak``)."""
 
-    def __init__(self, limit: int, resolver: Resolver) -> None:
+    def __init__(self, limit: int, per_host: int, resolver: Resolver) -> None:
         self.limit = limit
+        self.per_host = per_host
         self.resolver = resolver
         self.open = 0
         self.peak = 0
-        # Those in a pool with nothing to do, the longest idle first.
+        # Those with nothing to do, of either lane, the longest idle first; each has a ``key``.
         self.idle: dict[Any, None] = {}
+        self._of_host: dict[tuple[str, int], int] = {}
 
-    def enter(self) -> None:
-        """A connection is about to be opened."""
+    def enter(self, key: tuple[str, int]) -> None:
+        """A connection to the host and port ``key`` is about to be opened."""
+        if self._of_host.get(key, 0) >= self.per_host:
+            for idle in [each for each in self.idle if each.key == key][:1]:
+                idle.close()
         while self.open >= self.limit and self.idle:
             next(iter(self.idle)).close()
+        self._of_host[key] = self._of_host.get(key, 0) + 1
         self.open += 1
         self.peak = max(self.peak, self.open)
 
-    def leave(self) -> None:
-        """A connection was closed."""
+    def leave(self, key: tuple[str, int]) -> None:
+        """A connection to ``key`` was closed."""
         self.open -= 1
+        self._of_host[key] -= 1
+        if not self._of_host[key]:
+            del self._of_host[key]
 
 
 class _Counted:
@@ -66,8 +75,16 @@ class _Counted:
     _entered = False
     response_class: Any = Answer
 
+    host: str
+    port: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The host and port it is for."""
+        return self.host, self.port
+
     def connect(self) -> None:
-        self.census.enter()
+        self.census.enter(self.key)
         self._entered = True
         try:
             super().connect()  # type: ignore[misc]
@@ -102,7 +119,7 @@ class _Counted:
             self.census.idle.pop(self, None)
             if self._entered:
                 self._entered = False
-                self.census.leave()
+                self.census.leave(self.key)
 
     @property
     def is_connected(self) -> bool:

@@ -37,13 +37,16 @@ _DIGITS = 18
 
 class Fetched(NamedTuple):
     """A file that is stored. ``new`` is false when the same bytes were there already; ``verified``
-    when something vouched for the length; ``requests`` counts redirects too."""
+    when something vouched for the length; ``requests`` counts redirects too;
+    ``wire`` of them
+    went through the wire lane."""
 
     size: int
     crc: int
     new: bool
     verified: bool
     requests: int
+    wire: int = 0
 
 
 class Postponed(Exception):
@@ -53,6 +56,7 @@ class Postponed(Exception):
         super().__init__(until, requests)
         self.until = until
         self.requests = requests
+        self.wire = 0
 
 
 class RequestsLane:

@@ -42,6 +42,7 @@ patching.settle_urllib3()
 
 _ORIGINS = 10_000
 _COOKIES = 100
+_MARK = "/-the-target-of-a-request-"
 
 
 class Origin:
@@ -69,7 +70,7 @@ class LaneSession(requests.Session):
         self.config = config
         self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
         self.resolver = Resolver(config.connect_timeout)
-        self.census = Census(config.connections, self.resolver)
+        self.census = Census(config.connections, config.slots_per_host, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
         self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
@@ -174,11 +175,42 @@ class LaneSession(requests.Session):
             self._keep_cookies(origin, request, response)
         return response
 
+    def template(self, origin: Origin) -> tuple[bytes, bytes]:
+        """What stands before and behind the target in a GET to ``origin``: urllib3's own bytes."""
+        connection, recorder = self.new_connection(origin), _Recorder()
+        connection.sock = recorder
+        connection.request("GET", _MARK, headers=origin.headers)
+        connection.sock = None
+        head, _, tail = recorder.sent.partition(_MARK.encode())
+        return head, tail
+
+    def new_connection(self, origin: Origin) -> Any:
+        """A connection to ``origin`` as urllib3 makes it, not open yet; counted when it is."""
+        request = requests.PreparedRequest()
+        request.url = f"{origin.key}/"
+        request._lane_origin = origin  # type: ignore[attr-defined]
+        connection = self._adapter.get_connection_with_tls_context(request, True)._new_conn()
+        connection.timeout = self.config.connect_timeout
+        return connection
+
     def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
         if origin.jar is None or len(origin.jar) > _COOKIES:
             # A server that sets another one with each answer must not fill the memory.
             origin.jar = RequestsCookieJar()
         extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
+
+
+class _Recorder:
+    """In the place of a socket: keeps what is sent."""
+
+    sent = b""
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Nothing waits here."""
+
+    def sendall(self, data: bytes) -> None:
+        """Keep it."""
+        self.sent += data
 
 
 class _Adapter(HTTPAdapter):

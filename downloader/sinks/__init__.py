@@ -19,7 +19,7 @@ class Writer(Protocol):
     size: int
     crc: int
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes | bytearray) -> None:
         """Append ``chunk``. Raises DestinationError when the destination fails."""
 
     def publish(self) -> bool:
@@ -40,6 +40,14 @@ class Sink(Protocol):
         """Begin the file ``name`` (a safe relative path), item ``index`` of batch ``seq``.
 
         Raises FetchError (``bad-name``, ``name-taken``), DestinationError.
+        """
+
+    def put(
+        self, name: str, body: bytes | bytearray, seq: int, index: int, *, replace: bool = False
+    ) -> tuple[int, bool]:
+        """Open, write and publish a whole file; its CRC-32, and what ``Writer.publish`` says.
+
+        Raises as they do.
         """
 
     def verify(self, name: str, size: int, crc: int) -> bool:

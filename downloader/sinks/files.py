@@ -134,7 +134,7 @@ class FilesWriter:
         self.size = 0
         self.crc = 0
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes | bytearray) -> None:
         """Append ``chunk``, whatever portions the system takes it in."""
         try:
             written = os.write(self._fd, chunk)
@@ -237,6 +237,31 @@ class FilesSink:
                 raise
         except OSError as error:
             raise self.failed(error, name) from error
+
+    def put(
+        self, name: str, body: bytes | bytearray, seq: int, index: int, *, replace: bool = False
+    ) -> tuple[int, bool]:
+        """See ``Sink``. Without a writer where that will do: four system calls and nothing else."""
+        if self._layout == "flat" and self._unnamed and _inside(name) and "/" not in name:
+            root = self._root
+            try:
+                fd = os.open(".", os.O_WRONLY | _TMPFILE | os.O_CLOEXEC, 0o666, dir_fd=root)
+                try:
+                    if os.write(fd, body) == len(body):
+                        source = f"{_PROC_FDS}/{fd}"
+                        os.link(source, name, src_dir_fd=root, dst_dir_fd=root, follow_symlinks=True)
+                        return zlib.crc32(body), True
+                finally:
+                    os.close(fd)
+            except OSError:
+                # Whatever it is (the name is taken, the disk is full), the writer knows what to do.
+                pass
+        writer = self.open(name, seq, index, replace=replace)
+        try:
+            writer.write(body)
+            return writer.crc, writer.publish()
+        finally:
+            writer.abort()
 
     def failed(self, error: OSError, name: str) -> Exception:
         """What ``error`` means for ``name``, or for the whole destination."""

@@ -16,7 +16,7 @@ class NullWriter:
         self.size = 0
         self.crc = 0
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes | bytearray) -> None:
         """Count ``chunk``."""
         self.size += len(chunk)
         self.crc = zlib.crc32(chunk, self.crc)
@@ -35,6 +35,12 @@ class NullSink:
     def open(self, name: str, seq: int, index: int, *, replace: bool = False) -> NullWriter:
         """A writer that counts."""
         return NullWriter()
+
+    def put(
+        self, name: str, body: bytes | bytearray, seq: int, index: int, *, replace: bool = False
+    ) -> tuple[int, bool]:
+        """Sum it."""
+        return zlib.crc32(body), True
 
     def verify(self, name: str, size: int, crc: int) -> bool:
         """There is nothing on the disk that could disagree."""

@@ -265,14 +265,17 @@ POISON = (
     MODULE = "downloader.sinks.files"
 
     def change(files):
-        before = files.FilesSink.open
+        # `put` is how the wire lane stores a small file, `open` how all others are stored.
+        for way in ("put", "open"):
+            setattr(files.FilesSink, way, deadly(getattr(files.FilesSink, way)))
 
-        def open(self, name, *args, **options):
+    def deadly(before):
+        def store(self, name, *args, **options):
             if name in os.environ["POISON"].split():
                 os.kill(os.getpid(), 9)
             return before(self, name, *args, **options)
 
-        files.FilesSink.open = open
+        return store
 """
 )
 

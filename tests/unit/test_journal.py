@@ -37,7 +37,7 @@ def marks(*indices: int, size: int = 100) -> bytes:
 
 
 def done(seq: int, failures: list[Failure], stored: int) -> BatchDone:
-    return BatchDone(seq, Tally(stored, 0, len(failures), 0, 0), 0, 0, {}, {}, b"", failures)
+    return BatchDone(seq, Tally(stored, 0, len(failures), 0, 0), 0, 0, 0, {}, {}, b"", failures)
 
 
 def failure(index: int, code: str = "http-404") -> Failure:

@@ -1,0 +1,127 @@
+"""The two lanes against each other, and what only the wire lane does: connections kept by itself."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+from servers import CLOSE, RESET, Answer, Nth, Server, download, ok, redirect, status
+
+LANES = ("auto", "requests")
+QUICK = ("--retries", "1", "--backoff", "50ms", "--read-timeout", "2s")
+
+
+def files(count: int) -> dict[str, Answer]:
+    return {f"file {n}.bin": ok(b"x%d" % n) for n in range(count)}
+
+
+def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
+    """Request line and headers, in their order and spelling, credentials included."""
+    auth = tmp_path / "auth"
+    auth.write_text("user:päss\n")
+    auth.chmod(0o600)
+    options = ("--auth-file", str(auth), "-H", "X-One:  1", "-H", "accept: text/*", "--user-agent", "me/1")
+    with Server(files=files(20) | {"ü%2F?#": ok()}) as server:
+        seen = {}
+        for lane in LANES:
+            server.requests.clear()
+            result = download(server.url, tmp_path / lane, *QUICK, *options, "--lane", lane)
+            assert result.report["stored"] == 21
+            assert result.report["lanes"] == {"wire": 0, "requests": 0} | {
+                "wire" if lane == "auto" else "requests": 21
+            }
+            seen[lane] = {
+                request.target: request.headers
+                for request in server.requests
+                if request.target.startswith("/get/")
+            }
+    assert seen["auto"] == seen["requests"]
+    assert len(seen["auto"]) == 21
+    headers = dict(seen["auto"]["/get/file%200.bin"])
+    assert base64.b64decode(headers["Authorization"].split()[1]).startswith(b"user:p")
+    assert (headers["User-Agent"], headers["X-One"]) == ("me/1", "1")
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("end", ["closes", "says so and closes"])
+def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str, tmp_path: Path) -> None:
+    headers = ("Connection: close",) if end == "says so and closes" else ()
+    answers: dict[str, Answer] = {f"f{n}": [*ok(b"x%d" % n, *headers), CLOSE] for n in range(100)}
+    with Server(files=answers) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--connections", "4", "--lane", lane)
+    assert result.files == {f"f{n}": b"x%d" % n for n in range(100)}
+    if lane == "auto":
+        assert result.report["attempts_by_error"] == {}
+        assert result.report["lanes"] == {"wire": 100, "requests": 0}
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_an_answer_that_nobody_asked_for_is_nobodys_file(lane: str, tmp_path: Path) -> None:
+    wrong = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nWRONG"
+    answers: dict[str, Answer] = {
+        "a": [b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nright a" + wrong],
+        "b": ok(b"right b"),
+        "c": [b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nright cRUBBISH"],
+        "d": ok(b"right d"),
+    }
+    with Server(files=answers) as server:
+        options = ("--workers", "1", "--connections", "1", "--lane", lane)
+        result = download(server.url, tmp_path / "d", *QUICK, *options)
+    assert result.files == {name: b"right " + name.encode() for name in "abcd"}
+
+
+def test_what_is_not_a_plain_answer_is_handed_over_unharmed(tmp_path: Path) -> None:
+    packed = gzip.compress(b"packed", mtime=0)
+    answers: dict[str, Answer] = {
+        "plain": ok(b"plain"),
+        "moved": redirect("/target"),
+        "cookie": ok(b"cookie", "Set-Cookie: a=1"),
+        "packed": ok(packed, "Content-Encoding: gzip"),
+        "closed": [b"HTTP/1.1 200 OK\r\n\r\nclosed", CLOSE],
+        "flaky": Nth([RESET], ok(b"flaky")),
+        "busy": Nth(status(503, "Retry-After: 0"), ok(b"busy")),
+        "gone": status(410),
+    }
+    # A host for each, so that none keeps the lane from the others.
+    with Server({"/target": ok(b"moved")}, files=answers, host="0.0.0.0") as server:
+        port = server.url.rpartition(":")[2]
+        urls = [f"http://127.0.2.{n}:{port}/get/{name}" for n, name in enumerate(answers, 1)]
+        result = download("-", tmp_path / "d", *QUICK, stdin="\n".join(urls))
+        assert len(server.seen("/get/gone")) == 1
+        assert len(server.seen("/get/moved")) == 2
+    assert result.codes == {"gone": "http-410"}
+    expected = {name: name.encode() for name in answers if name != "gone"}
+    assert result.files == expected | {"packed": packed}
+    assert result.report["attempts_by_error"] == {"http-410": 1, "http-503": 1, "reset": 1}
+    assert result.report["unverified"] == 1
+
+
+def test_an_origin_that_does_not_fit_is_left_alone(tmp_path: Path) -> None:
+    answers = {f"f{n}": redirect(f"/target/{n}") for n in range(50)}
+    targets = {f"/target/{n}": ok(b"%d" % n) for n in range(50)}
+    with Server(targets, files=answers) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--workers", "1", "--connections", "2")
+    assert result.files == {f"f{n}": b"%d" % n for n in range(50)}
+    # Three in a row, and the one that was in flight beside them.
+    assert 3 <= result.report["lanes"]["wire"] <= 4
+
+
+def test_large_files_are_streamed(tmp_path: Path) -> None:
+    body = bytes(range(256)) * 40_000  # 10 MB
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+    answers: dict[str, Answer] = {
+        "large": ok(body),
+        "chunked": [chunked % (len(body), body)],
+        "too-large": ok(body + b"x"),
+        "too-chunked": [chunked % (len(body) + 1, body + b"x")],
+    }
+    with Server(files=answers) as server:
+        result = download(
+            server.url, tmp_path / "d", *QUICK, "--max-size", str(len(body)), "--workers", "1"
+        )
+    assert result.files == {"large": body, "chunked": body}
+    assert result.codes == {"too-large": "too-large", "too-chunked": "too-large"}
+    assert result.report["lanes"]["requests"] == 0
+    assert result.report["peak_rss_mb"]["worker"] < 100
