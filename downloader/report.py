@@ -77,7 +77,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
         cpu_seconds=round(sum(cpu.values()), 2),
         cpu_by_role={role: round(seconds, 2) for role, seconds in cpu.items()},
         peak_rss_mb={
-            "supervisor": round(usage.ru_maxrss / 1024, 1),
+            "supervisor": round(_peak_rss() / 1024, 1),
             "worker": round(run.worker_rss / 1024, 1),
         },
         resumed=destination.resumed,
@@ -86,6 +86,18 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
         exit_code=exit_code,
         stopped_by=stop,
     )
+
+
+def _peak_rss() -> int:
+    """The most memory of this process, KiB.
+
+    Not getrusage's: that keeps the peak of whoever started us, from between its fork and our exec.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) -> str:

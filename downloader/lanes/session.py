@@ -76,6 +76,7 @@ class LaneSession(requests.Session):
         self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
         self.headers["Accept"] = "*/*"
         self.headers["Connection"] = "keep-alive"
+        self._plain_headers = dict(self.headers)
         # Set by name, so that -H 'user-agent: …' replaces ours in its place.
         for name, value in config.headers:
             self.headers[name] = value
@@ -115,9 +116,7 @@ class LaneSession(requests.Session):
     def _make_origin(self, key: str, url: str, bare: bool, userinfo: str) -> Origin:
         if bare:
             saved = self.headers
-            self.headers = CaseInsensitiveDict(
-                {name: saved[name] for name in ("User-Agent", "Accept-Encoding", "Accept", "Connection")}
-            )
+            self.headers = CaseInsensitiveDict(self._plain_headers)
             try:
                 prepared = self.prepare_request(requests.Request("GET", key + "/"))
             finally:

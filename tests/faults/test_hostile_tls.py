@@ -140,6 +140,7 @@ def test_secrets_stay_with_the_origin_they_were_given_for(tmp_path: Path) -> Non
             *QUICK,
             *("--cacert", str(certificates.ca), "-H", "Authorization: Bearer s3cret"),
             *("-H", "X-Api-Key: s3cret", "-H", "Cookie: a=s3cret", "--failures", str(tmp_path / "f")),
+            *("-H", "Accept: s3cret/*"),
             stdin="\n".join(f"{first.url}/{name}" for name in asked),
         )
         for name in asked:
@@ -150,6 +151,7 @@ def test_secrets_stay_with_the_origin_they_were_given_for(tmp_path: Path) -> Non
         for request in (*other.requests, *tls.requests, *first.seen("/back")):
             assert [request.header(secret) for secret in SECRETS] == [None] * 3, request
             assert request.header("User-Agent")
+            assert request.header("Accept") == "*/*"
     assert result.report["failed_by_error"] == {"redirect-refused": 1}  # from https to http
     assert result.report["stored"] == len(asked) - 1
     everything = result.stderr + str(result.report) + (tmp_path / "f").read_text()

@@ -297,3 +297,12 @@ def test_status_agrees_with_a_run_that_was_limited(tmp_path: Path) -> None:
             assert done.returncode == code
             done = subprocess.run(command("status", dest), check=False, timeout=60)
             assert done.returncode == code
+
+
+def test_memory_is_our_own_not_that_of_who_started_us(tmp_path: Path) -> None:
+    # Large before its exec, as a shell or a program that forks is; getrusage would count that.
+    starter = "import os, sys; ballast = os.urandom(200 << 20); os.execv(sys.argv[1], sys.argv[1:])"
+    with Server(files={"a": ok()}) as server:
+        line = command(server.url, "-o", str(tmp_path / "d"), "--json")
+        done = subprocess.run([line[0], "-c", starter, *line], check=True, timeout=60, capture_output=True)
+    assert json.loads(done.stdout)["peak_rss_mb"]["supervisor"] < 60
