@@ -27,6 +27,7 @@ __all__ = [
     "Lease",
     "Log",
     "Message",
+    "Outcome",
     "Page",
     "Rate",
     "Ready",
@@ -232,8 +233,8 @@ class Heartbeat(Message, frozen=True):
     connections: int
 
 
-class BatchDone(Message, frozen=True):
-    """The outcome of a whole batch: counts, and the exceptions. ``marks`` as in ``core.marks``."""
+class Outcome(Message, frozen=True):
+    """What came of a leased batch: counts, and ``marks`` as in ``core.marks``."""
 
     seq: int
     tally: Tally
@@ -243,20 +244,16 @@ class BatchDone(Message, frozen=True):
     errors: dict[str, int]
     latency: dict[int, int]
     marks: bytes
+
+
+class BatchDone(Outcome, frozen=True):
+    """The outcome of a whole batch, with the exceptions."""
+
     failures: list[Failure]
 
 
-class Returned(Message, frozen=True):
+class Returned(Outcome, frozen=True):
     """A batch given back in a drain: what is published of it."""
-
-    seq: int
-    tally: Tally
-    requests: int
-    wire: int
-    retries: int
-    errors: dict[str, int]
-    latency: dict[int, int]
-    marks: bytes
 
 
 class Log(Message, frozen=True):

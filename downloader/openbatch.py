@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
+import gevent
+
 from downloader.core.latency import Histogram
+from downloader.core.marks import UNTOUCHED, Mark, published, unpack
 from downloader.core.schedule import Host
 from downloader.errors import FetchError
 from downloader.ledger import Slot
 from downloader.model import BatchDone, Failure, Item, Lease, Returned, Tally
+from downloader.sinks import Sink
 
-__all__ = ["Job", "OpenBatch"]
+__all__ = ["Job", "OpenBatch", "reconcile"]
+
+_LARGE = 16 << 20
+_LONGEST_TURN = 0.1
 
 
 class OpenBatch:
@@ -118,3 +126,34 @@ class Job:
         self.host = host
         self.solo = solo
         self.attempts = 0
+
+
+def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:
+    """Of what the ledger says is published, that which the disk agrees with: the indices, counted in
+    ``batch``. Reads the files; lets other greenlets run in between."""
+    lease = batch.lease
+    earlier = unpack(lease.earlier)[0]
+    wanted = set(lease.only)
+    found = set()
+    turn_ends = monotonic() + _LONGEST_TURN
+    for mark in published(lease.done):
+        if wanted and mark.index not in wanted:
+            continue
+        if monotonic() > turn_ends:
+            gevent.sleep(0.001)  # so that heartbeats go on; 0 may come back before any timer
+            turn_ends = monotonic() + _LONGEST_TURN
+        if _on_disk(sink, items[mark.index].name, mark):
+            was_there = mark.index < len(earlier) and earlier[mark.index] != UNTOUCHED
+            batch.published(mark.index, mark.size, mark.crc, new=not was_there)
+            found.add(mark.index)
+        else:
+            # What stands there was this item's own file once: its name is not taken by another.
+            batch.replaced.add(mark.index)
+    return found
+
+
+def _on_disk(sink: Sink, name: str, mark: Mark) -> bool:
+    if mark.size < _LARGE:
+        return sink.verify(name, mark.size, mark.crc)
+    # In a thread: reading it may take longer than a worker may be silent.
+    return bool(gevent.get_hub().threadpool.apply(sink.verify, (name, mark.size, mark.crc)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from downloader.core.latency import Histogram
 from downloader.errors import DownloaderError
-from downloader.model import BatchDone, Heartbeat, Ready, Returned, Tally
+from downloader.model import Heartbeat, Outcome, Ready, Tally
 
 __all__ = ["Run"]
 
@@ -32,7 +32,7 @@ class Run:
     stop: DownloaderError | None = None
     details: list[str] = field(default_factory=list)
 
-    def count(self, outcome: BatchDone | Returned) -> None:
+    def count(self, outcome: Outcome) -> None:
         """Add a batch's outcome."""
         self.tally += outcome.tally
         self.requests += outcome.requests

@@ -24,7 +24,6 @@ from gevent.pool import Group
 
 from downloader.channel import ChildLink
 from downloader.config import Config
-from downloader.core.marks import UNTOUCHED, Mark, published, unpack
 from downloader.core.naming import SafeName, quote_name
 from downloader.core.redact import redact, redact_url
 from downloader.core.schedule import Host, Schedule
@@ -48,7 +47,7 @@ from downloader.model import (
     Stop,
     Tally,
 )
-from downloader.openbatch import Job, OpenBatch
+from downloader.openbatch import Job, OpenBatch, reconcile
 from downloader.sinks import Sink, open_sink
 from downloader.sources import base_url
 
@@ -57,8 +56,6 @@ __all__ = ["Setup", "run"]
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 _MOST_OPEN = 64
 _AHEAD = 256
-_LARGE = 16 << 20
-_LONGEST_TURN = 0.1
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -111,7 +108,7 @@ class _Worker:
         batch = OpenBatch(lease, self.ledger.open(lease.seq, lease.count))
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
-        done = self._verified(batch, items)
+        done = reconcile(batch, items, self.sink)
         suspects, poison = set(lease.suspects), set(lease.poison)
         for index in batch.wanted():
             if index in poison:
@@ -122,35 +119,6 @@ class _Worker:
         if not batch.left:
             self._report(batch)
         self.dispatch()
-
-    def _verified(self, batch: OpenBatch, items: list[Item]) -> set[int]:
-        """Of what the ledger says is published, that which the disk agrees with."""
-        lease = batch.lease
-        earlier = unpack(lease.earlier)[0]
-        wanted = set(lease.only)
-        found = set()
-        turn_ends = monotonic() + _LONGEST_TURN
-        for mark in published(lease.done):
-            if wanted and mark.index not in wanted:
-                continue
-            if monotonic() > turn_ends:
-                gevent.sleep(0.001)  # so that heartbeats go on; 0 may come back before any timer
-                turn_ends = monotonic() + _LONGEST_TURN
-            if self._on_disk(items[mark.index].name, mark):
-                was_there = mark.index < len(earlier) and earlier[mark.index] != UNTOUCHED
-                batch.published(mark.index, mark.size, mark.crc, new=not was_there)
-                found.add(mark.index)
-            else:
-                # What stands there was this item's own file once: its name is not taken by another.
-                batch.replaced.add(mark.index)
-        return found
-
-    def _on_disk(self, name: str, mark: Mark) -> bool:
-        if mark.size < _LARGE:
-            return self.sink.verify(name, mark.size, mark.crc)
-        # In a thread: reading it may take longer than we may be silent.
-        pool = gevent.get_hub().threadpool
-        return bool(pool.apply(self.sink.verify, (name, mark.size, mark.crc)))
 
     def _schedule(self, batch: OpenBatch, index: int, item: Item, solo: bool) -> None:
         if item.fault:

@@ -455,5 +455,6 @@ def test_the_command_to_repeat_has_no_header() -> None:
     assert console.next_command(0) == ""
     assert (
         console.next_command(4) == "resume with: downloader - -o d -H 'A: …' '-HB: …' -vH 'C: …' '-qvHD: …'"
+        " (and the same list on standard input)"
     )
     assert console.next_command(1).endswith(" --retry-failed")
