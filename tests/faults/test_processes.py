@@ -125,9 +125,8 @@ SLOW_DISK = """
     import gevent
     from downloader.core.marks import Marks
     from downloader.model import Item, Lease
-    from downloader.openbatch import OpenBatch
+    from downloader.openbatch import OpenBatch, reconcile
     from downloader.sinks.null import NullSink
-    from downloader.worker import _Worker
 
     class Slow(NullSink):
         def verify(self, name, size, crc):
@@ -142,8 +141,6 @@ SLOW_DISK = """
     done = Marks(50)
     for index in range(50):
         done.publish(index, 1, 1)
-    worker = object.__new__(_Worker)
-    worker.sink = Slow()
     longest, last = 0.0, time.monotonic()
 
     def beat():
@@ -154,7 +151,7 @@ SLOW_DISK = """
 
     gevent.spawn(beat)
     batch = OpenBatch(Lease(0, 50, b"", done=done.packed()), Slot())
-    found = worker._verified(batch, [Item("n")] * 50)
+    found = reconcile(batch, [Item("n")] * 50, Slow())
     print(len(found), max(longest, time.monotonic() - last) < 0.7)
 """
 
