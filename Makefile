@@ -10,7 +10,7 @@ help:
 	@echo "make demo    set up, then download 20,000 files from a TLS server on loopback"
 	@echo "make test    set up, then run the tests (SLOW=1: the long ones too)"
 	@echo "make lint    set up, then check formatting, lint and types"
-	@echo "make bench   set up, then measure the lanes side by side"
+	@echo "make bench   set up, then measure this and others side by side (QUICK=1: three minutes; FRESH=1: anew)"
 	@echo "make clean   remove all that the others made"
 
 $(STAMP): setup.cfg pyproject.toml
@@ -35,7 +35,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 
 clean:
 	rm -rf $(VENV) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files

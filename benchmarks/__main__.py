@@ -1,79 +1,106 @@
-"""``python -m benchmarks``: measure, and write the table that the README shows."""
+"""``python -m benchmarks``: measure, and write the tables and the chart that the README shows."""
 
 from __future__ import annotations
 
-import io
 import json
-import platform
-from importlib import metadata
+import os
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.box import MARKDOWN
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import tables
+from benchmarks.cells import CELLS, Cell
+from benchmarks.chart import draw
 from benchmarks.main_job import SCENARIOS
+from benchmarks.results import Results
+from benchmarks.rounds import pending, run_cell
+from benchmarks.running import ROOT, cores
+from downloader.descriptors import raise_limit
 
-HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+_BY_NAME: dict[str, Cell] = {cell.name: cell for cell in CELLS}
+_MAIN = _BY_NAME["http-100B"]
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(SCENARIOS)))
-@click.option("--quick", is_flag=True, help="Small counts, a minute or two; results are not kept.")
-def main(names: tuple[str, ...], quick: bool) -> None:
-    """Run the scenarios NAMES (default: all), one after another."""
-    kept = HERE / "results.json"
-    results = json.loads(kept.read_text()) if kept.exists() and not quick else {}
-    for name in names or SCENARIOS:
-        click.echo(f"{name} …", err=True)
-        results[name] = SCENARIOS[name](quick)
-        if not quick:
-            kept.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    table = as_markdown(results)
-    click.echo(table)
-    if not quick:
-        insert(table)
+@click.argument("names", nargs=-1, type=click.Choice([*_BY_NAME, *SCENARIOS]), metavar="[NAME]…")
+@click.option("--quick", is_flag=True, help="Small counts, under three minutes; nothing is written.")
+@click.option("--fresh", is_flag=True, help="Forget the runs that are kept, and begin anew.")
+@click.option(
+    "--origin", type=click.Choice(["auto", "nginx", "dev"]), default="auto", show_default=True,
+    help="auto: nginx where it is installed.",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path),
+    help="Write results.json, results.md and speed.svg there, and leave the project's as they are.",
+)  # fmt: skip
+@click.option("--tables-only", is_flag=True, help="Measure nothing, write the tables from what is kept.")
+def main(
+    names: tuple[str, ...], quick: bool, fresh: bool, origin: str, out: Path | None, tables_only: bool
+) -> None:
+    """Measure NAMES (cells and scenarios; all of them by default), going on where the last time ended."""
+    # Whatever ends this ends the server and the client that run, and removes their files.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Sampling and comparing belong to the origin's core: the other is the client's alone.
+    os.sched_setaffinity(0, {int(core) for core in cores("origin").split(",")})
+    raise_limit()  # for thousands of connections; those that are started inherit it
+    kept = _kept(out)
+    results = Results(None if quick else kept, fresh)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if results.begun_elsewhere and not tables_only:
+        console.print("What is kept was measured with other versions or elsewhere; --fresh begins anew.")
+    wanted = [] if tables_only else list(names or [*_BY_NAME, *SCENARIOS])
+    _measure(wanted, results, quick, origin, console.print)
+    if quick:
+        click.echo(tables.all_tables(results))
+        return
+    results.save()
+    _write(results, kept, out)
 
 
-def as_markdown(results: dict[str, list[dict[str, str]]]) -> str:
-    """The results as one Markdown table, with the machine named."""
-    table = Table("what", "measured", "beside it", "ratio", box=MARKDOWN)
-    for name in SCENARIOS:
-        for row in results.get(name, []):
-            table.add_row(row["what"], row["figure"], row["beside"], row["ratio"])
-    text = io.StringIO()
-    Console(file=text, width=220).print(table)
-    lines = [line.rstrip() for line in text.getvalue().strip().splitlines()]
-    return "\n".join([*lines, "", machine()])
+def _kept(out: Path | None) -> Path:
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        return out / "results.json"
+    return ROOT / "benchmarks" / "results.json"
 
 
-def machine() -> str:
-    """What the figures were measured on."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("gevent", "requests", "urllib3"))
-    return (
-        f"Measured on {model}, server on one core and client on another, "
-        f"Python {platform.python_version()}, {versions}; 100-byte files where nothing else is said."
-    )
+def _measure(
+    wanted: list[str], results: Results, quick: bool, origin: str, say: Callable[..., None]
+) -> None:
+    cells = [_BY_NAME[name] for name in wanted if name in _BY_NAME]
+    left = sum(len(pending(cell, results, quick)) for cell in cells)
+    say(f"{left} runs of {len(cells)} cells to go")
+    for cell in cells:
+        run_cell(cell, results, say, quick, origin)
+    for name in wanted:
+        if name in SCENARIOS and (quick or name not in results.reports):
+            say(f"{name} …")
+            results.reports[name] = SCENARIOS[name](quick)
+            results.save()
 
 
-def insert(table: str) -> None:
-    """Put ``table`` between the marks in the README."""
-    text = README.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+def _write(results: Results, kept: Path, out: Path | None) -> None:
+    """The tables and the chart, beside the results or into the project."""
+    every = kept.with_name("results.md")
+    every.write_text(f"# Results\n\nWritten by `make bench`.\n\n{tables.all_tables(results)}\n")
+    chart = kept.with_name("speed.svg") if out is not None else ROOT / "docs" / "speed.svg"
+    drawn = draw(results, _MAIN, chart)
+    if out is not None:
+        click.echo(every)
+        return
+    picture = "![files per second of each client](docs/speed.svg)" if drawn else ""
+    more = "Every table, the articles' figures too: [benchmarks/results.md](benchmarks/results.md)."
+    summary = tables.summary(results, picture, more)
+    click.echo(summary)
+    tables.insert(ROOT / "README.md", summary)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except json.JSONDecodeError as error:
+        sys.exit(f"the results that are kept cannot be read ({error}); --fresh begins anew")

@@ -1,7 +1,7 @@
-"""The main job, measured: speed against the bare loop, what the frame around it costs, memory, delays.
+"""The main job, measured: what the frame around it costs, memory, long lists, delays, TLS.
 
 Every run is the real command line in processes of its own: the dev server pinned to one core, the
-client to the other. Ratios come from runs that alternate; each correctness is counted, not assumed.
+client to the other. Each correctness is counted, not assumed.
 """
 
 from __future__ import annotations
@@ -9,32 +9,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import shutil
 import signal
-import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SCENARIOS", "delays", "https", "memory", "overhead", "speed", "volume"]
+from benchmarks.rounds import scratch
+from benchmarks.running import ROOT, cores, environment, pinned, run
 
-BARE = Path(__file__).with_name("bare.py")
-
-
-def _pinned(core: int, *command: str) -> list[str]:
-    cores = sorted(os.sched_getaffinity(0))
-    return ["taskset", "-c", str(cores[core % len(cores)]), *command]
+__all__ = ["SCENARIOS", "delays", "https", "memory", "overhead", "volume"]
 
 
 @contextlib.contextmanager
 def server(*options: str) -> Iterator[tuple[str, list[str]]]:
     """The dev server on the first core; its URL, and the options that make a client trust it."""
-    command = _pinned(0, sys.executable, "-m", "downloader", "serve", *options)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = pinned(cores("origin"), [sys.executable, "-m", "downloader", "serve", *options])
+    process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         url = process.stdout.readline().split()[1]
@@ -46,21 +38,11 @@ def server(*options: str) -> Iterator[tuple[str, list[str]]]:
         process.wait()
 
 
-@contextlib.contextmanager
-def scratch() -> Iterator[Path]:
-    """A directory in memory where there is one (so that the disk is not what is measured)."""
-    shm = Path("/dev/shm")
-    path = Path(tempfile.mkdtemp(dir=shm if os.access(shm, os.W_OK) else None))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
-
-
 def download(url: str, *options: str) -> dict[str, Any]:
     """One run on the second core; its report. Raises RuntimeError when it is not complete and exact."""
-    command = _pinned(1, sys.executable, "-m", "downloader", url, *options, "--json", "--progress", "none")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    argv = [sys.executable, "-m", "downloader", url, *options, "--json", "--progress", "none"]
+    command = pinned(cores("client"), argv)
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode}: {done.stderr} {done.stdout}")
     report: dict[str, Any] = json.loads(done.stdout)
@@ -80,35 +62,6 @@ def wrong_files(directory: Path, files: int, size: int) -> int:
         except FileNotFoundError:
             wrong += 1
     return wrong
-
-
-def speed(quick: bool) -> list[dict[str, str]]:
-    """Both lanes against the bare loop: same origin, same core, runs alternating."""
-    files, rounds = (5_000, 3) if quick else (20_000, 5)
-    figures: dict[str, list[float]] = {"bare": [], "requests": [], "auto": []}
-    with server("--files", str(files)) as (url, _), scratch() as where:
-        for turn in range(rounds):
-            command = _pinned(1, sys.executable, str(BARE), url, str(where / f"bare{turn}"), str(files))
-            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            figures["bare"].append(files / json.loads(text)["seconds"])
-            for lane in ("requests", "auto"):
-                dest = where / f"{lane}{turn}"
-                report = download(url, "-o", str(dest), "--workers", "1", "--lane", lane)
-                figures[lane].append(report["files_per_second"])
-                if wrong := wrong_files(dest, files, 100):
-                    raise RuntimeError(f"{wrong} files are wrong")
-    rows = []
-    for lane, name in (("requests", "--lane requests"), ("auto", "--lane auto (the wire lane)")):
-        ratios = [mine / bare for mine, bare in zip(figures[lane], figures["bare"], strict=True)]
-        rows.append(
-            {
-                "what": f"{name}, 1 worker, 32 connections, stored",
-                "figure": f"{statistics.median(figures[lane]):,.0f} files/s",
-                "beside": f"bare loop {statistics.median(figures['bare']):,.0f} files/s",
-                "ratio": f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})",
-            }
-        )
-    return rows
 
 
 def overhead(quick: bool) -> list[dict[str, str]]:
@@ -161,16 +114,16 @@ def volume(quick: bool) -> list[dict[str, str]]:
             path = where / "list.txt"
             with open(path, "w") as file:
                 file.writelines(f"http://127.0.0.1:9/get/file-{i:010d}\n" for i in range(lines))
-            command = [sys.executable, "-m", "downloader", str(path), "--dry-run", "--json"]
-            timed = ["/usr/bin/env", "time", "-f", "%M %e", *command]
-            done = subprocess.run(timed, capture_output=True, text=True, check=True)
-            listed = json.loads(done.stdout)["listed"]
-            peak, seconds = done.stderr.split()[-2:]
+            argv = [sys.executable, "-m", "downloader", str(path), "--dry-run", "--json"]
+            ended = run(argv, cores("client"), timeout=60 + lines / 1000)
+        if ended.exit_code != 0:
+            raise RuntimeError(f"exit code {ended.exit_code}: {ended.stderr}")
+        listed = json.loads(ended.stdout)["listed"]
         rows.append(
             {
                 "what": f"a list of {lines:,} URLs read (--dry-run)",
-                "figure": f"peak {int(peak) / 1024:.1f} MB",
-                "beside": f"{listed / float(seconds):,.0f} lines/s",
+                "figure": f"peak {ended.memory_mb:.1f} MB, all processes",
+                "beside": f"{listed / ended.seconds:,.0f} lines/s",
                 "ratio": "",
             }
         )
@@ -213,7 +166,6 @@ def https(quick: bool) -> list[dict[str, str]]:
 
 
 SCENARIOS = {
-    "speed": speed,
     "overhead": overhead,
     "memory": memory,
     "volume": volume,

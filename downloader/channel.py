@@ -80,20 +80,50 @@ class Link:
 
 
 class ChildLink:
-    """The child's end, over gevent's socket; ``send`` may be called from any greenlet."""
+    """The child's end, over gevent's socket. ``send`` never waits and may be called from anywhere, the
+    hub's callbacks included; what the socket does not take at once a greenlet sends. Credit bounds how
+    much that can be."""
 
     def __init__(self, fileno: int) -> None:
-        from gevent.lock import Semaphore
         from gevent.socket import socket as gevent_socket
 
         self._sock: Any = gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
-        self._lock = Semaphore()
+        self._waiting = bytearray()
+        self._writer: Any = None
 
     def send(self, message: Message) -> None:
-        """Send; waits when the supervisor is slow. Raises OSError when it is gone."""
+        """Send, in order. Raises OSError when the supervisor is gone."""
+        import gevent
+
         frame = pack(_encode(message))
-        with self._lock:
-            self._sock.sendall(frame)
+        if self._writer is None:
+            try:
+                sent = self._sock._sock.send(frame)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(frame):
+                return
+            frame = frame[sent:]
+            self._waiting += frame
+            self._writer = gevent.spawn(self._write)
+            return
+        self._waiting += frame
+
+    def _write(self) -> None:
+        try:
+            while self._waiting:
+                data = bytes(self._waiting)
+                self._waiting.clear()
+                self._sock.sendall(data)
+        except OSError:
+            self._waiting.clear()  # the reader of `messages` notices that nobody is there
+        finally:
+            self._writer = None
+
+    def flush(self) -> None:
+        """Wait until all has been sent."""
+        if self._writer is not None:
+            self._writer.join()
 
     def messages(self) -> Iterator[ToChild]:
         """What the supervisor sends, until it closes its end or dies."""

@@ -81,6 +81,8 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
         with contextlib.suppress(OSError):
             link.send(_stop(error))
         return 4
+    finally:
+        link.flush()
     return 0
 
 

@@ -20,7 +20,7 @@ from downloader.console import Console, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
-from downloader.options import SIZE, TIME, Fetch, Parsed, Root, Word, count, later, rate
+from downloader.options import SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
 
 __all__ = ["main"]
 
@@ -73,6 +73,14 @@ def cli() -> None:
     help="Most open ones of a worker.",
 )
 @click.option("--per-host", type=count(1, MOST_CONNECTIONS), metavar="N", help="Of those, to one host.")
+@click.option(
+    "--pipeline",
+    type=Parsed("n", pipeline),
+    metavar="auto|off|N",
+    default="auto",
+    show_default=True,
+    help="Requests in flight on one connection.",
+)
 @click.option("--rate", type=rate(), metavar="N", help="Most requests a second to one host, all workers.")
 @click.option(
     "--lane",
@@ -137,7 +145,7 @@ def cli() -> None:
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Nothing but errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--shard-size", "--shard-files", "--pipeline", "--min-speed", "--manifest")
+@later("--shard-size", "--shard-files", "--min-speed", "--manifest")
 @later("--engine", "--ray-address", "--url-column", "--list-format", "--endpoint-url")
 @later("--fsync", flag=True)
 def fetch(**given: Any) -> int:
@@ -180,10 +188,10 @@ def _config(given: dict[str, Any]) -> Any:
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
     plain = (
-        "source output list_path get_path store layout connections lane retries backoff max_retry_after "
-        "connect_timeout read_timeout deadline user_agent cacert cert key insecure compressed redirects "
-        "allow_private_redirects retry_failed dry_run progress report failures preflight quiet log_json "
-        "verbose"
+        "source output list_path get_path store layout connections pipeline lane retries backoff "
+        "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
+        "compressed redirects allow_private_redirects retry_failed dry_run progress report failures "
+        "preflight quiet log_json verbose"
     )
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
     return Config(
@@ -274,6 +282,21 @@ def verify(dest: str, as_json: bool, quiet: bool) -> int:
     metavar="T|MIN-MAX",
 )
 @click.option("--workers", type=count(1, MOST_WORKERS), metavar="N", default=1, show_default=True)
+@click.option(
+    "--drop-rate",
+    type=float,
+    metavar="P",
+    default=0.0,
+    show_default=True,
+    help="Probability of an answer with a file to be cut off, or reset.",
+)
+@click.option("--seed", type=count(0, 10**18), metavar="N", help="The same drops each time.")
+@click.option(
+    "--close-after",
+    type=count(1, 10**9),
+    metavar="N",
+    help="Answers that a connection gets.  [any number]",
+)
 @click.option("--next-file", is_flag=True, help="Spell the marker NextFile, as the talk's slides do.")
 def serve(**given: Any) -> int:
     """A file server of the kind that SOURCE can be, with any number of made-up files.
@@ -284,6 +307,7 @@ def serve(**given: Any) -> int:
     from downloader.devserver.settings import Settings
 
     given["next_file_alias"] = given.pop("next_file")
+    given["close_after"] = given["close_after"] or 0
     run_server(Settings(**given), click.echo)
     return 0
 

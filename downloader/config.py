@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from downloader.core.limits import LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
+from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.errors import ConfigError
@@ -46,6 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 32
     per_host: int = 0
     rate: float = 0.0
+    pipeline: int = 0  # 0: adaptive
     lane: Literal["auto", "requests"] = "auto"
     retries: int = 5
     backoff: float = 0.5
@@ -153,6 +154,7 @@ _RANGES = {
     "workers": (0, MOST_WORKERS),
     "connections": (1, MOST_CONNECTIONS),
     "per_host": (0, MOST_CONNECTIONS),
+    "pipeline": (0, DEEPEST_PIPELINE),
     "rate": (0, math.inf),
     "retries": (0, math.inf),
     "max_size": (0, math.inf),

@@ -90,7 +90,7 @@ def _receive(link: ChildLink, orders: Queue, credit: _CreditCount) -> None:
 def _heartbeat(link: ChildLink) -> None:
     while True:
         gevent.sleep(1)
-        link.send(Heartbeat(Tally(), 0, 0))
+        link.send(Heartbeat(Tally(), 0))
 
 
 def _batch(

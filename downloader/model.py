@@ -8,6 +8,8 @@ a batch has.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 __all__ = [
@@ -226,11 +228,14 @@ class Ready(Message, frozen=True):
 
 
 class Heartbeat(Message, frozen=True):
-    """Alive. ``tally``: settled items of batches that are not reported yet; ``active``: in flight."""
+    """Alive. ``tally``: settled items of batches that are not reported yet; ``connections``: the most
+    at one time; ``depths``: requests of the wire lane by the depth at which they were sent; ``stops``:
+    why connections are not used deeper, and for how many origins."""
 
     tally: Tally
-    active: int
     connections: int
+    depths: dict[int, int] = {}
+    stops: dict[str, int] = {}
 
 
 class Outcome(Message, frozen=True):
@@ -292,7 +297,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     failed_by_error: dict[str, int]
     latency_ms: dict[str, float]
     lanes: dict[str, int]
-    pipeline_depth: dict[str, int]
+    pipeline_depth: dict[str, Any]
     connections_peak: int
     workers: int
     worker_deaths: int

@@ -39,12 +39,14 @@ class OpenBatch:
         "replaced",
         "requests",
         "retries",
+        "seq",
         "slot",
         "wire",
     )
 
     def __init__(self, lease: Lease, slot: Slot) -> None:
         self.lease = lease
+        self.seq = lease.seq
         self.slot = slot
         self.marks = slot.marks
         self.left = len(lease.only) or lease.count
@@ -111,21 +113,55 @@ class OpenBatch:
 
 
 class Job:
-    """One item of an open batch, and its attempts so far; see ``core.schedule.Job``."""
+    """One item of an open batch, and its attempts so far; see ``core.schedule.Job``.
 
-    __slots__ = ("attempts", "batch", "host", "index", "item", "origin", "solo", "url")
+    ``target`` is what stands in the request line; ``url`` is "" where the source derives it from the
+    name. ``sent``: when it was last asked for (seconds, monotonic). ``asked_again``: it was cut off once
+    by a connection that had served others, which counted as nobody's failure. ``apart``: not through the
+    wire lane.
+    """
+
+    __slots__ = (
+        "apart",
+        "asked_again",
+        "attempts",
+        "batch",
+        "host",
+        "index",
+        "item",
+        "name",
+        "origin",
+        "sent",
+        "size",
+        "solo",
+        "target",
+        "url",
+    )
 
     def __init__(
-        self, batch: OpenBatch, index: int, item: Item, url: str, origin: Any, host: Host, solo: bool
+        self,
+        batch: OpenBatch,
+        index: int,
+        item: Item,
+        url: str,
+        target: bytes,
+        origin: Any,
+        host: Host,
+        solo: bool,
     ) -> None:
         self.batch = batch
         self.index = index
         self.item = item
+        self.name = item.name
+        self.size = item.size
         self.url = url
+        self.target = target
         self.origin = origin
         self.host = host
         self.solo = solo
         self.attempts = 0
+        self.sent = 0.0
+        self.asked_again = self.apart = False
 
 
 def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:

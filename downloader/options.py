@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from downloader.core.limits import DEEPEST_PIPELINE
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
 
-__all__ = ["SIZE", "TIME", "Fetch", "Parsed", "Root", "Word", "count", "later", "rate"]
+__all__ = ["SIZE", "TIME", "Fetch", "Parsed", "Root", "Word", "count", "later", "pipeline", "rate"]
 
 
 if TYPE_CHECKING:
@@ -46,6 +47,15 @@ TIME = Parsed("time", parse_time)
 def count(least: int, most: int) -> Parsed:
     """A whole number from ``least`` to ``most``."""
     return Parsed("n", lambda text: parse_count(text, least, most))
+
+
+def pipeline(text: str) -> int:
+    """``auto``, ``off`` or a depth; 0 stands for auto. Raises ValueError."""
+    try:
+        words = {"auto": 0, "off": 1}
+        return words[text] if text in words else parse_count(text, 1, DEEPEST_PIPELINE)
+    except ValueError as error:
+        raise ValueError(f"{error}; or auto, or off") from None
 
 
 def rate() -> Parsed:
@@ -107,8 +117,8 @@ class Root(click.Group):
 _SECTIONS = {
     "Source and destination": "output source_type list_path get_path limit max_size store layout "
     "resume retry_failed dry_run",
-    "How fast, how patient": "workers connections per_host lane rate retries backoff max_retry_after "
-    "connect_timeout read_timeout deadline",
+    "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
+    "max_retry_after connect_timeout read_timeout deadline",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects preflight",
     "What is shown": "progress report failures as_json verbose quiet log_json",

@@ -70,7 +70,7 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
             "max": round(latency.max * 1000, 3),
         },
         lanes={"wire": run.wire, "requests": run.requests - run.wire},
-        pipeline_depth={"median": 1, "max": 1},
+        pipeline_depth=run.depths(),
         connections_peak=run.connections_at_most(config.worker_count),
         workers=config.worker_count,
         worker_deaths=run.deaths,
@@ -127,6 +127,10 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
             f"  requests {show_count(report.requests)}, {show_count(report.retries)} retries; "
             f"latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms, max {latency['max']:.1f} ms"
         )
+    if report.lanes["wire"]:
+        depth = report.pipeline_depth
+        stopped = "; ".join(depth["stopped"])
+        lines.append(f"  pipeline median {depth['median']}, max {depth['max']} ({stopped})")
     for code, count in report.attempts_by_error.items():
         lines.append(f"           {show_count(count)} attempts ended in {code}")
     memory = report.peak_rss_mb

@@ -2,11 +2,12 @@
 
 ::
 
-    link ──► leases ──► schedule ──► greenlets ──► lane ──► sink
-                                        │
+    link ──► leases ──► schedule ─┬─► wire lane: connections that pull ─────────┬─► sink
+                                  └─► requests lane: a greenlet for each file ──┘
     link ◄── outcome of a batch ◄── open batch ◄── mark in the ledger
 
-Greenlets exist while there is work for them; each takes one job after another from the schedule.
+A connection of the wire lane takes one slot of the schedule and then pulls further jobs of its host; in
+the requests lane each file takes a slot. What the wire lane calls runs in the hub and never waits.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from downloader.core.redact import redact, redact_url
 from downloader.core.schedule import Host, Schedule
 from downloader.descriptors import affordable
 from downloader.errors import DestinationError, FetchError, failure_kind
-from downloader.lanes.choice import Lanes
-from downloader.lanes.fetch import Postponed
+from downloader.lanes.fetch import Postponed, RequestsLane
 from downloader.lanes.session import LaneSession, Origin
+from downloader.lanes.wire import WireLane
 from downloader.ledger import Ledger
 from downloader.model import (
     Credit,
@@ -76,7 +77,8 @@ class _Worker:
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
-        self.lanes = Lanes(config, self.session, self.sink, self._gate)
+        self.requests = RequestsLane(config, self.session, self.sink, self._gate)
+        self.wire = WireLane(config, self.session, self.sink, self)
         self.policy = config.retry_policy
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
         self.schedule: Schedule[Job] = Schedule(config.connections, config.slots_per_host)
@@ -94,11 +96,14 @@ class _Worker:
         self.base = base_url(config) if config.kind == "server" else ""
         self.base_origin: Origin | None = None
         self.base_host: Host | None = None
+        self.base_target = b""
         if self.base:
             self.base = self.session.normal(self.base)
+            self.base_target = self.session.target(self.base)
             self.base_origin = self.session.origin(self.base)
             self.base_host = self.schedule.host(self.base_origin.key)
         self._due = Event()
+        self._idle = Event()
 
     # leases in
 
@@ -130,24 +135,32 @@ class _Worker:
                 origin: Origin | None = self.session.origin(url)
                 assert origin is not None
                 host = self.schedule.host(origin.key)
+                target = self.session.target(url)
             except (FetchError, ValueError) as error:
                 self._fail(batch, index, item, FetchError("bad-url", redact(str(error), self.secrets)), 0)
                 return
         else:
             assert self.base_host is not None
-            url = self.base + quote_name(SafeName(item.name))
+            url, target = "", self.base_target + quote_name(SafeName(item.name)).encode()
             origin, host = self.base_origin, self.base_host
-        self.schedule.add(Job(batch, index, item, url, origin, host, solo))
+        self.schedule.add(Job(batch, index, item, url, target, origin, host, solo))
 
     # work
 
     def dispatch(self) -> None:
-        """Begin what may begin now; one greenlet for each job that is in flight."""
+        """Begin what may begin now."""
         if self.draining:
             return
         take, now = self.schedule.take, monotonic()
         while (job := take(now)) is not None:
-            self.greenlets.spawn(self._work, job)
+            verdict = job.host.verdict and self.schedule.verdict(job.host, now)
+            if verdict:
+                self._fail(job.batch, job.index, job.item, FetchError(*verdict), job.attempts)
+                self.schedule.release(job.host)
+            elif job.apart or not self.wire.takes(job.origin):
+                self.greenlets.spawn(self._fetch, job)
+            else:
+                self.wire.begin(job)
         self._due.set()
         self._want_more()
 
@@ -174,78 +187,92 @@ class _Worker:
                 continue
             self._due.wait(None if left > 1e6 else left)
 
-    def _work(self, job: Job | None) -> None:
-        schedule = self.schedule
-        while job is not None:
-            try:
-                self._attempt(job)
-            except DestinationError as error:
-                self._give_up(error)
-                return
-            except Exception as error:
-                # A defect, or the supervisor is gone: this process must end, not leave an item behind.
-                self.defect = error
-                self.over.set()
-                return
-            if job.solo:
-                self.dispatch()  # all others have waited for it
-            if schedule.unstarted < self.ahead:
-                self._want_more()
-            job = None if self.draining else schedule.take(monotonic())
-        if not self.draining:
-            # What this greenlet could not take may be for others, or for a timer.
-            self.dispatch()
-
-    def _attempt(self, job: Job) -> None:
-        batch, index, item = job.batch, job.index, job.item
-        now = monotonic()
-        verdict = job.host.verdict and self.schedule.verdict(job.host, now)
-        if verdict:
-            self.schedule.finish(job)
-            self._fail(batch, index, item, FetchError(*verdict), job.attempts)
-            return
-        job.attempts += 1
+    def _fetch(self, job: Job) -> None:
+        """One attempt at ``job`` through the requests lane."""
+        batch, index = job.batch, job.index
+        url = job.url or self.base + quote_name(SafeName(job.name))
+        began, job.sent = monotonic(), perf_counter()
         batch.marks.begin(index)
-        began = perf_counter()
         try:
-            done = self.lanes.fetch(
-                job.url,
-                job.origin,
-                item.name,
-                batch.lease.seq,
-                index,
-                size=item.size,
-                replace=index in batch.replaced,
-            )
+            replace = index in batch.replaced
+            done = self.requests.fetch(url, job.name, batch.seq, index, size=job.size, replace=replace)
         except FetchError as error:
-            batch.marks.forget(index)
-            batch.requests += error.requests
-            batch.wire += error.wire
-            self.schedule.finish(job)
-            self._failed(job, error, now)
+            self.failed(job, error, began)
         except Postponed as postponed:
             batch.marks.forget(index)
             batch.requests += postponed.requests
-            batch.wire += postponed.wire
-            job.attempts -= 1
-            self.schedule.finish(job)
             self.schedule.add_later(job, postponed.until)
-            self._due.set()
-        except BaseException:
-            # Drained or the destination failed: the item goes back untouched.
+        except gevent.GreenletExit:
             batch.marks.forget(index)
-            self.schedule.finish(job)
-            raise
+        except Exception as error:
+            batch.marks.forget(index)
+            self.lost(error)
         else:
-            batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
-            batch.latency.add(perf_counter() - began)
+            batch.latency.add(perf_counter() - job.sent)
             batch.requests += done.requests
-            batch.wire += done.wire
-            self.schedule.finish(job)
+            batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
+            self.answered(job.host)
             if not batch.left:
                 self._report(batch)
-            if self.schedule.succeeded(job.host, monotonic()):
-                self.dispatch()
+        self.release(job.host)
+
+    # what the wire lane asks; see its Owner
+
+    def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
+        """Further jobs of ``host`` for a connection to ``origin``."""
+        if self.draining:
+            return []
+        jobs = self.schedule.more(host, most, lambda job: job.origin is origin and not job.apart)
+        if self.schedule.unstarted < self.ahead:
+            self._want_more()
+        return jobs
+
+    def stored(self, job: Job, size: int, crc: int, new: bool) -> None:
+        """``job`` stands under its name."""
+        batch = job.batch
+        batch.requests += 1
+        batch.wire += 1
+        batch.published(job.index, size, crc, new=new)
+        if not batch.left:
+            self._report(batch)
+
+    def again(self, jobs: list[Job]) -> None:
+        """These were asked for in vain, and nobody is to blame."""
+        for job in reversed(jobs):
+            job.batch.marks.forget(job.index)
+            job.batch.requests += 1
+            job.batch.wire += 1
+            self.schedule.again(job)
+        if self.schedule.active < self.schedule.most:
+            # Others may be idle. Not now: whoever calls is in the middle of something.
+            gevent.get_hub().loop.run_callback(self.dispatch)
+
+    def hand_over(self, job: Job) -> None:
+        """The requests lane asks once more."""
+        job.apart = True
+        self.again([job])
+
+    def release(self, host: Host) -> None:
+        """A slot is free: for what waits."""
+        self.schedule.release(host)
+        self.dispatch()
+        if self.draining and not self.schedule.active:
+            self._idle.set()
+
+    def answered(self, host: Host) -> None:
+        """``host`` is well: more may begin than before, perhaps."""
+        if self.schedule.succeeded(host, monotonic()):
+            self.dispatch()
+
+    def lost(self, error: Exception) -> None:
+        """The destination failed; or a defect, and this process must end, not leave an item behind."""
+        if isinstance(error, DestinationError):
+            self._give_up(error)
+        else:
+            self.defect = self.defect or error
+            self.over.set()
+
+    # failures
 
     def _gate(self, key: str) -> float:
         """When a redirect may be followed to host ``key``; FetchError when it is condemned."""
@@ -254,17 +281,21 @@ class _Worker:
             raise FetchError(*verdict)
         return self.schedule.rests_until(key, now)
 
-    def _failed(self, job: Job, error: FetchError, began: float) -> None:
+    def failed(self, job: Job, error: FetchError, began: float) -> None:
         """Another attempt, or the end; and what it says of the host."""
         batch, schedule, now = job.batch, self.schedule, monotonic()
         kind = failure_kind(error.code)
+        job.attempts += 1
+        batch.marks.forget(job.index)
+        batch.requests += error.requests
+        batch.wire += error.wire
         batch.attempt_failed(error.code)
         host = schedule.host(error.origin) if error.origin else job.host
         if kind.host:
             self._host_failed(host, error, kind.retry, began)
-        elif not kind.retry and schedule.succeeded(host, now):
+        elif not kind.retry:
             # "There is no such file" is an answer of a host that is well.
-            self.dispatch()
+            self.answered(host)
         if self.policy.allows(job.attempts, kind.retry):
             batch.retries += 1
             pause = self.policy.delay(job.attempts, random(), error.retry_after)
@@ -309,7 +340,8 @@ class _Worker:
         live = Tally()
         for batch in self.batches.values():
             live += batch.tally
-        return Heartbeat(live, self.schedule.active, self.session.census.peak)
+        census = self.session.census
+        return Heartbeat(live, census.peak, self.wire.depths, self.wire.stops())
 
     # the end
 
@@ -322,8 +354,10 @@ class _Worker:
     def drain(self, grace: float) -> None:
         """Start nothing new; what is in flight may finish within ``grace`` seconds; give back."""
         self.draining = True
-        self.greenlets.join(timeout=grace)
-        self.greenlets.kill(timeout=grace + 1)
+        if self.schedule.active:
+            self._idle.wait(grace)
+        self.greenlets.kill(timeout=1)
+        self.wire.abandon()
         if self.drained:
             return  # by another who was told to
         self.drained = True
@@ -359,7 +393,7 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     worker = _Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
     background = [
-        gevent.spawn(job) for job in (worker.listen, worker.heartbeat, worker.timer, worker.lanes.sweep)
+        gevent.spawn(job) for job in (worker.listen, worker.heartbeat, worker.timer, worker.wire.sweep)
     ]
     for greenlet in background:
         # A defect in one of these must end the process, not leave it idle.

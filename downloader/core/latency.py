@@ -31,16 +31,16 @@ class Histogram:
     def __init__(self, counts: dict[int, int] | None = None) -> None:
         self.counts: dict[int, int] = dict(counts) if counts else {}
 
-    def add(self, seconds: float) -> None:
-        """Count one sample, in seconds. NaN and infinity count as the highest."""
+    def add(self, seconds: float, samples: int = 1) -> None:
+        """Count ``samples`` that took ``seconds`` each. NaN and infinity count as the highest."""
         if not _LOWEST <= seconds <= _HIGHEST:
             seconds = _LOWEST if seconds < _LOWEST else _HIGHEST
         mantissa, exponent = frexp(seconds)  # mantissa in [0.5, 1)
         bucket = exponent * 128 + int(mantissa * 256)
         try:
-            self.counts[bucket] += 1
+            self.counts[bucket] += samples
         except KeyError:
-            self.counts[bucket] = 1
+            self.counts[bucket] = samples
 
     def merge(self, counts: dict[int, int]) -> None:
         """Add the ``counts`` of another histogram."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
@@ -127,6 +128,52 @@ class Schedule(Generic[J]):
             self._ready.rotate(-1)
         return job
 
+    def more(self, host: Host, most: int, fits: Callable[[J], bool]) -> list[J]:
+        """Up to ``most`` jobs of ``host`` for one who has a slot of it and needs no other: the next
+        requests on a connection. Only those that ``fits``; nothing while the host is paced, recovers
+        or is condemned, while a suspect waits to be alone, or where another host has fewer slots.
+
+        What there is is shared: the last jobs do not all wait behind each other on one connection.
+        """
+        queue = host.queue
+        if (
+            not queue
+            or self.interval
+            or host.allowed < host.limit
+            or host.verdict is not None
+            or self._solo
+            or self._alone
+        ):
+            return []
+        if self._ready and self.active >= self.most and self._others_wait(host):
+            return []
+        most = min(most, 1 + len(queue) // max(host.active, 1))
+        jobs: list[J] = []
+        while queue and len(jobs) < most:
+            job: J = queue[0]  # type: ignore[assignment]
+            if not fits(job):
+                break
+            queue.popleft()
+            jobs.append(job)
+        self.unstarted -= len(jobs)
+        return jobs
+
+    def _others_wait(self, host: Host) -> bool:
+        """Whether a host that has fewer slots than ``host`` could begin."""
+        return any(
+            other.queue and other.active < min(host.active, other.allowed)
+            for other in islice(self._ready, _LOOK)
+        )
+
+    def again(self, job: J) -> None:
+        """``job`` was begun and goes back to the front of its queue."""
+        self.unstarted += 1
+        if job.solo:
+            self._solo.appendleft(job)
+            return
+        job.host.queue.appendleft(job)
+        self._list(job.host)
+
     def _next_solo(self, now: float) -> J | None:
         """The first suspect whose host does not rest."""
         for job in self._solo:
@@ -139,7 +186,7 @@ class Schedule(Generic[J]):
         ready = self._ready
         while ready:
             host = ready[0]
-            if host.active < host.allowed and not self._rests(host, now):
+            if host.queue and host.active < host.allowed and not self._rests(host, now):
                 break
             ready.popleft()
             host.listed = False
@@ -149,7 +196,8 @@ class Schedule(Generic[J]):
             best = host
             for other in islice(ready, 1, _LOOK):
                 if (
-                    other.active < best.active
+                    other.queue
+                    and other.active < best.active
                     and other.active < other.allowed
                     and not self._rests(other, now)
                 ):
@@ -177,13 +225,11 @@ class Schedule(Generic[J]):
         if self.interval and (host.verdict is None or now >= host.verdict_until):
             host.paced = now + self.interval
 
-    def finish(self, job: J) -> None:
-        """``job`` is no longer in flight (whatever came of it)."""
-        host = job.host
+    def release(self, host: Host) -> None:
+        """A slot of ``host`` is free: what was in flight in it has come to some end."""
         host.active -= 1
         self.active -= 1
-        if job.solo:
-            self._alone = False
+        self._alone = False  # a suspect has the only slot there is
         if host.queue and not host.listed:
             self._list(host)
 

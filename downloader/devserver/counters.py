@@ -7,9 +7,11 @@ from typing import Final
 
 __all__ = [
     "BYTES",
+    "CLOSES",
     "CONNECTIONS_OPEN",
     "CONNECTIONS_OPENED",
     "CONNECTIONS_PEAK",
+    "DROPS",
     "GETS",
     "LISTS",
     "REQUESTS",
@@ -24,7 +26,9 @@ __all__ = [
     CONNECTIONS_OPEN,
     CONNECTIONS_PEAK,
     BYTES,
-) = range(7)
+    DROPS,
+    CLOSES,
+) = range(9)
 
 _NAMES: Final = (
     "requests",
@@ -34,8 +38,10 @@ _NAMES: Final = (
     "connections_open",
     "connections_peak",
     "bytes",
+    "drops",
+    "closes",
 )
-_SLOT: Final = 8  # int64s, one of them unused: a slot is a cache line, written by one process
+_SLOT: Final = 16  # int64s, some unused: a slot is two cache lines, written by one process
 
 
 class Counters:
@@ -43,7 +49,8 @@ class Counters:
 
     requests: all but those for ``/stats``, counted as they arrive; gets, lists: those whose path is
     ``/get/…`` or ``/list``, whatever the answer; bytes: bodies of files, as far as handed to the
-    connection; connections_peak: most open at one time, over all processes.
+    connection; connections_peak: most open at one time, over all processes; drops: answers that were
+    spoiled; closes: connections that were ended because they had had ``close_after`` answers.
     """
 
     def __init__(self, processes: int) -> None:

@@ -12,42 +12,40 @@ by block as the transport takes it. All answers to one read go out in one write.
 
 The delay of an answer runs from the arrival of its request, also for the requests of a pipeline:
 their delays overlap, their answers stay in order. An answer carries no Date.
+
+The limit of answers of a connection (``close_after``) and a drawn drop end it as they would with other
+servers: the requests that follow in the pipeline get no answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
+import socket
+import struct
 from collections import deque
 from collections.abc import Iterator
+from enum import Enum
 from functools import lru_cache
 from random import uniform
 from typing import Final, cast
-from urllib.parse import parse_qs, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 import httptools
 
 from downloader.devserver import content
-from downloader.devserver.counters import (
-    BYTES,
-    CONNECTIONS_OPEN,
-    CONNECTIONS_OPENED,
-    CONNECTIONS_PEAK,
-    GETS,
-    LISTS,
-    REQUESTS,
-    Counters,
-)
-from downloader.devserver.settings import Settings
+from downloader.devserver.counters import BYTES, CLOSES, DROPS, GETS, LISTS, REQUESTS
+from downloader.devserver.site import Site
 
-__all__ = ["Connection", "Site"]
+__all__ = ["Connection"]
 
-_READ: Final = 1 << 16
 _FLUSH_AT: Final = 1 << 16  # bytes of answers that are not held back for one larger write
 _HIGH_WATER: Final = 1 << 18
 _MOST_PENDING: Final = 1024
 _LONGEST_TARGET: Final = 8192
 _LINGER: Final = 2.0  # seconds in which a client may take in the last answer before the end
+_QUIET: Final = 0.2  # seconds of silence after which a client is taken to send no more
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time: to close is to reset
 
 _BYTES: Final = b"application/octet-stream"
 _JSON: Final = b"application/json"
@@ -73,49 +71,13 @@ class _TargetTooLong(Exception):
     """The request is refused while it is parsed."""
 
 
-class Site:
-    """What all connections of one process share."""
+class _End(Enum):
+    """Why the connection ends after the last answer."""
 
-    def __init__(self, settings: Settings, counters: Counters, process: int = 0) -> None:
-        self.files = settings.files
-        self.size = settings.size
-        self.page = settings.page
-        self.delay = settings.delay
-        self.delayed = settings.delay[1] > 0
-        self.marker_key = "NextFile" if settings.next_file_alias else "NextMarker"
-        self.tls = settings.tls
-        self.counters = counters
-        self.counts = counters.slot(process)
-        self.connections: set[Connection] = set()
-        # One for all connections: what is read is parsed before the next one reads.
-        self.buffer = memoryview(bytearray(_READ))
-
-    def opened(self, connection: Connection) -> None:
-        """Counts a new connection."""
-        self.connections.add(connection)
-        counts = self.counts
-        counts[CONNECTIONS_OPENED] += 1
-        counts[CONNECTIONS_OPEN] += 1
-        counts[CONNECTIONS_PEAK] = max(counts[CONNECTIONS_PEAK], self.counters.total(CONNECTIONS_OPEN))
-
-    def closed(self, connection: Connection) -> None:
-        """Counts the end of a connection."""
-        self.connections.discard(connection)
-        self.counts[CONNECTIONS_OPEN] -= 1
-
-    def listing(self, query: str) -> bytes | None:
-        """The page that ``query`` asks for, None where its marker is unknown."""
-        markers = parse_qs(query, keep_blank_values=True).get("next-marker")
-        start: int | None = 0
-        if markers is not None:
-            start = content.start_of(markers[0], self.files, self.page)
-        if start is None or (markers is not None and len(markers) > 1):
-            return None
-        return content.page_json(start, self.files, self.page, self.marker_key)
-
-    def stats(self) -> bytes:
-        """The counts of all processes."""
-        return json.dumps(self.counters.as_dict()).encode()
+    ASKED = "the client asked for it, or was not understood"
+    LIMIT = "it has had as many answers as one connection gets"
+    CUT = "the last answer is not whole, and nothing follows"
+    RESET = "the last answer is not whole, and a reset follows"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -125,6 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_deaf",
         "_done",
+        "_end",
+        "_heard",
         "_loop",
         "_out",
         "_out_bytes",
@@ -132,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         "_paused",
         "_pending",
         "_rest",
+        "_served",
         "_site",
         "_target",
         "_transport",
@@ -154,6 +119,9 @@ class Connection(asyncio.BufferedProtocol):
         self._deaf = False  # we do not read
         self._closing = False  # no further request is taken
         self._done = False  # the client sends no more
+        self._end = _End.ASKED
+        self._served = 0  # requests answered or to be answered; counted where there is a limit
+        self._heard = False  # something came although no further request is taken
 
     # Called by the transport
 
@@ -185,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
+            self._heard = True
             return
         data = self._site.buffer[:nbytes]
         while True:
@@ -228,11 +197,16 @@ class Connection(asyncio.BufferedProtocol):
         parser = self._parser
         method = parser.get_method()
         keep = parser.should_keep_alive() and method != b"CONNECT"
+        site = self._site
+        if site.close_after:
+            self._served += 1
+            if keep and self._served == site.close_after:
+                keep = False
+                self._end = _End.LIMIT
         self._closing = not keep
         if not target.startswith(b"/"):
             target = _origin_form(target)
         due = 0.0
-        site = self._site
         counts = site.counts
         if target.startswith(b"/get/"):
             counts[REQUESTS] += 1
@@ -308,7 +282,16 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(b"404 Not Found", fields, whole)
                 return
             size = content.size_of(name, *site.size)
-            self._send(_head(b"200 OK", _BYTES, size, fields))
+            head = _head(b"200 OK", _BYTES, size, fields)
+            if site.drops is not None and (cut := site.drops.draw(len(head), size if whole else 0)):
+                site.counts[DROPS] += 1
+                self._end = _End.RESET if cut.reset else _End.CUT
+                self._closing = True
+                self._pending.clear()
+                # The beginning of a file is what a shorter file of that name has.
+                size = max(cut.after - len(head), 0)
+                head = head[: cut.after]
+            self._send(head)
             if whole:
                 blocks = content.blocks(name, size)
                 if size > content.BLOCK:
@@ -352,26 +335,53 @@ class Connection(asyncio.BufferedProtocol):
             self._out_bytes = 0
 
     def _finish(self) -> None:
-        """Ends the connection so that the client gets the last answer.
+        """Ends the connection so that the client gets the last answer, or what is to be sent of it.
 
         To close a socket with unread data resets the connection, and the reset can overtake the
         answer: so only our direction is shut, and what still comes is thrown away for a while.
         """
-        transport = self._transport
-        if self._site.tls or self._done or transport.is_closing():
+        transport, end = self._transport, self._end
+        raw = transport.get_extra_info("socket")
+        tls = self._site.tls
+        if end is _End.LIMIT:
+            self._site.counts[CLOSES] += 1
+        elif end is _End.RESET:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
+            return
+        if self._done or transport.is_closing() or (tls and end is _End.ASKED):
             transport.close()
             return
-        transport.write_eof()
-        self._wake = self._loop.call_later(_LINGER, self._give_up)
+        patience = _LINGER
+        if not tls:
+            transport.write_eof()
+        elif end is _End.CUT:
+            # Under TLS's feet: an end without close_notify. What the client has not had room for
+            # yet is lost, too.
+            with contextlib.suppress(OSError):
+                raw.shutdown(socket.SHUT_WR)
+        else:
+            # asyncio cannot send close_notify and read on. The client has been told, and most close;
+            # to the others it is sent as soon as they are silent.
+            patience = _QUIET
+        self._heard = False
+        self._wake = self._loop.call_later(patience, self._give_up, self._loop.time() + _LINGER)
         if self._deaf:
             self._deaf = False
             transport.resume_reading()
 
-    def _give_up(self) -> None:
-        if self._transport.get_write_buffer_size():
-            self._wake = self._loop.call_later(_LINGER, self._give_up)
+    def _give_up(self, latest: float) -> None:
+        transport = self._transport
+        now = self._loop.time()
+        if transport.get_write_buffer_size():
+            self._wake = self._loop.call_later(_LINGER, self._give_up, now + _LINGER)
+        elif self._heard and now < latest:
+            self._heard = False
+            self._wake = self._loop.call_later(_QUIET, self._give_up, latest)
+        elif self._end is _End.CUT:
+            transport.abort()
         else:
-            self._transport.close()
+            transport.close()
 
     def abort(self) -> None:
         """Ends the connection at once."""

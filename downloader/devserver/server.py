@@ -30,8 +30,9 @@ from typing import Final, NoReturn
 
 from downloader.descriptors import raise_limit
 from downloader.devserver.counters import Counters
-from downloader.devserver.protocol import Connection, Site
+from downloader.devserver.protocol import Connection
 from downloader.devserver.settings import Settings
+from downloader.devserver.site import Site
 from downloader.errors import BootError, ConfigError, DownloaderError
 
 __all__ = ["Settings", "serve"]

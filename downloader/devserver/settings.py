@@ -20,7 +20,9 @@ class Settings:
     to ``/list``. ``port``: 0 takes any free one. ``delay``: least and most seconds between the
     arrival of a ``/get`` request and its answer, drawn anew for each. ``workers``: processes; 1
     serves in the calling process. ``next_file_alias``: the marker is spelt ``NextFile``, as on
-    some of the talk's slides, instead of ``NextMarker``.
+    some of the talk's slides, instead of ``NextMarker``. ``drop_rate``: the probability with which
+    an answer with a file is spoiled by the end of its connection; ``seed``: makes the draws of that
+    the same each time. ``close_after``: answers that a connection gets, 0 for any number.
     """
 
     files: int = 1000
@@ -32,6 +34,9 @@ class Settings:
     delay: tuple[float, float] = (0.0, 0.0)
     workers: int = 1
     next_file_alias: bool = False
+    drop_rate: float = 0.0
+    seed: int | None = None
+    close_after: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.files <= MOST_FILES:
@@ -46,3 +51,9 @@ class Settings:
             raise ConfigError(f"delay: {self.delay[0]}-{self.delay[1]} is not a range of times")
         if self.workers < 1:
             raise ConfigError(f"workers: {self.workers} is fewer than one")
+        if not 0 <= self.drop_rate <= 1:
+            raise ConfigError(f"drop_rate: {self.drop_rate} is not a probability, 0 … 1")
+        if self.seed is not None and self.seed < 0:
+            raise ConfigError(f"seed: {self.seed} is negative")
+        if self.close_after < 0:
+            raise ConfigError(f"close_after: {self.close_after} is not a number of answers")

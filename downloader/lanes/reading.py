@@ -1,7 +1,11 @@
-"""A connection of the wire lane: llhttp reads one answer at a time from it.
+"""Reading the answers of one connection of the wire lane: what llhttp (``httptools``) calls back.
 
-urllib3 has opened and verified it; here are the socket underneath, waited for on a watcher that is made
-once, and the parser's callbacks.
+The fields of an answer are put into a dict by the parser itself, without a line of Python for each of
+them. What a set of field names means is worked out once (``_Shape``): a server gives the same names with
+nearly every answer.
+
+An answer ends as an entry in ``held``: the job it answers, and either its body, a writer that has the
+body, or the exception that says why it is not a file.
 """
 
 from __future__ import annotations
@@ -10,225 +14,290 @@ from downloader import patching
 
 patching.require()
 
-import contextlib  # noqa: E402
-import socket  # noqa: E402
-import ssl  # noqa: E402  (only in a patched process)
+from collections import deque  # noqa: E402
 from collections.abc import Callable  # noqa: E402
-from typing import Any, Protocol  # noqa: E402
+from time import time  # noqa: E402
+from typing import NamedTuple, Protocol  # noqa: E402
 
-import gevent  # noqa: E402
 import httptools  # noqa: E402
 
+from downloader.core.retry import parse_retry_after  # noqa: E402
+from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
-__all__ = ["BUFFER", "LONGEST_HEAD", "Connection", "HandOver", "Lane"]
+__all__ = ["BUFFER", "LONGEST_HEAD", "Body", "HandOver", "Limits", "Reader"]
 
 BUFFER = 256 << 10
 LONGEST_HEAD = 64 << 10
+_SLICE = 16 << 10
+_WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
 _LINES = 100  # of a head; http.client has the same limit
-_READ = 1
-_HEADERS = frozenset(
-    (b"content-length", b"content-encoding", b"set-cookie", b"transfer-encoding", b"retry-after")
-)
+_SHAPES = 256
+_NONE = b""  # no piece of the body is here; told apart by identity
 
 
 class HandOver(Exception):
     """The answer is not one for this lane; ask again through the requests lane."""
 
 
-class Lane(Protocol):
-    """What a connection asks of the lane that it belongs to."""
-
-    buffer: memoryview
-
-    def judge(self, connection: Connection) -> None:
-        """The headers are here. Raises HandOver, FetchError, DestinationError."""
-
-    def check_size(self, size: int) -> None:
-        """Raises FetchError when a body of ``size`` bytes is too large."""
-
-    def next_check(self, received: int) -> float:
-        """After how many bytes of a body something has to be looked at."""
-
-    def forget(self, connection: Connection) -> None:
-        """It is being closed."""
+Body = bytes | bytearray | Exception | Writer
 
 
-class Connection:
-    """One connection: the answer that is being read, and the parser's callbacks."""
+class _Shape(NamedTuple):
+    """What the names of an answer's fields mean; the names as the server spells them."""
+
+    plain: bool
+    chunked: bytes = b""
+    length: bytes = b""
+    retry_after: bytes = b""
+    via: bool = False
+
+
+class Limits(Protocol):
+    """What a reader asks of the connection that it is part of."""
+
+    max_size: int
+
+    def large(self, job: Job) -> Writer:
+        """The body of ``job`` is large: where it goes. Raises FetchError, DestinationError."""
+
+    def proxied(self) -> None:
+        """The answer came through a proxy."""
+
+
+class Reader:
+    """The parser's callbacks, and what has been read; see the module.
+
+    ``mid``: the next answer has begun; ``closing``: the last one said that no other follows;
+    ``surplus``: there was one that nobody had asked for; ``problem``: the connection is of no use any
+    more, since the answer that is being read is not right.
+    """
 
     __slots__ = (
-        "_connection",
-        "_raw",
-        "_tls",
+        "_big",
+        "_fields",
+        "_head",
+        "_received",
+        "_status",
         "answered",
         "body",
-        "complete",
-        "excess",
-        "expired",
-        "fields",
-        "head",
-        "heard",
-        "heard_any",
-        "keep",
-        "key",
-        "lane",
-        "lines",
+        "closing",
+        "held",
+        "limits",
+        "mid",
         "most",
-        "open_writer",
+        "on_header",
+        "outstanding",
         "parser",
         "problem",
-        "received",
-        "served",
-        "since",
-        "status",
-        "watcher",
-        "writer",
+        "shapes",
+        "surplus",
     )
 
-    def __init__(self, lane: Lane, connection: Any) -> None:
-        self.lane = lane
-        self._connection = connection
-        self.key = connection.key
-        sock = connection.sock
-        # gevent's sockets are non-blocking underneath; waiting is done here, on one watcher.
-        self._tls = getattr(sock, "_sslobj", None)
-        self._raw = sock._sock
-        self.watcher = gevent.get_hub().loop.io(sock.fileno(), _READ)
-        self.parser = httptools.HttpResponseParser(self)
-        self.served = 0
-        self.since = self.heard = 0.0
-        self.expired: FetchError | None = None
-        self.open_writer: Callable[[], Writer] | None = None
-        self.writer: Writer | None = None
-        self.begin()
-
-    def begin(self) -> None:
-        """Nothing of the next answer is here yet."""
-        self.status = 0
-        self.fields: dict[bytes, bytes] = {}
-        self.body: bytes | bytearray = b""
-        self.head = self.lines = 0
-        self.received = 0
-        self.answered = self.complete = self.keep = self.excess = self.heard_any = False
+    def __init__(self, limits: Limits, shapes: dict[tuple[bytes, ...], _Shape]) -> None:
+        self.limits = limits
+        self.shapes = shapes
+        self.outstanding: deque[Job | None] = deque()
+        self.held: list[tuple[Job, Body]] = []
+        self.mid = self.closing = self.surplus = self.answered = self._big = False
         self.problem: Exception | None = None
-        self.most = self.lane.next_check(0)
+        self.body: Body = _NONE
+        self._status = self._head = self._received = 0
+        self.most = min(limits.max_size, _WHOLE) if limits.max_size else _WHOLE
+        self._fields: dict[bytes, bytes] = {}
+        # Of several fields of one name the first stays; see `_judge` for the one where that matters.
+        self.on_header: Callable[[bytes, bytes], bytes] = self._fields.setdefault
+        self.parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: memoryview) -> None:
+        """Take what has arrived."""
+        if len(data) > _SLICE and not self.answered:
+            # So that the length of a head is known, though nobody counts it field by field.
+            for start in range(0, len(data), _SLICE):
+                self._feed(data[start : start + _SLICE])
+        else:
+            self._feed(data)
+
+    def _feed(self, data: memoryview) -> None:
+        inside = self.mid and not self.answered
+        if inside:
+            self._head += len(data)
+        self._big = self._head > 0
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if self.closing or self.problem is not None:
+                return
+            if not self.mid:
+                self.surplus = True  # rubbish behind a complete answer
+            elif self.answered:
+                self.problem = FetchError("protocol", f"the body is not valid HTTP: {error}")
+            else:
+                # llhttp is stricter than what a user of requests expects; let that decide.
+                self.problem = HandOver()
+            return
+        if not self.mid or self.answered:
+            self._head = 0
+        elif self._head > LONGEST_HEAD:
+            self.problem = FetchError("protocol", "the headers are too long")
 
     # callbacks of the parser; what they raise it would wrap, so they note it
 
     def on_message_begin(self) -> None:
-        if self.complete:
-            self.excess = True  # an answer that was not asked for
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name in _HEADERS and not self.complete:
-            self.fields[name] = value
-        if not self.answered:
-            self.lines += 1
-            self.head += len(name) + len(value)
-            if self.lines > _LINES:
-                self.problem = HandOver()
-            elif self.head > LONGEST_HEAD:
-                self.problem = FetchError("protocol", "the headers are too long")
+        self.mid = True
 
     def on_headers_complete(self) -> None:
-        if self.complete:
-            return
-        self.status = self.parser.get_status_code()
-        if self.status == 101:
+        status = self._status = self.parser.get_status_code()
+        if status == 200 and not self._big:
+            shape = self.shapes.get(tuple(self._fields))
+            if shape is not None and shape.plain:
+                self.answered = True
+                return
+        try:
+            self._judge(status)
+        except FetchError as error:
+            self.body = error
+        except HandOver as error:
+            self.body = error
+            if not self._short():
+                self.problem = error  # not worth waiting for its end
+
+    def _judge(self, status: int) -> None:
+        """Is this an answer for us, and one that can be used? Raises FetchError, HandOver."""
+        fields = self._fields
+        if self._big and max(self._head, sum(map(len, fields.values()))) > LONGEST_HEAD:
+            raise FetchError("protocol", "the headers are too long")
+        if status == 101:
             self.problem = HandOver()
-        elif self.status >= 200:
-            self.answered = True
-            try:
-                self.lane.judge(self)
-            except (FetchError, DestinationError, HandOver) as error:
-                self.problem = error
+            return
+        if status < 200:
+            return
+        self.answered = True
+        names = tuple(fields)
+        shape = self.shapes.get(names)
+        if shape is None:
+            if len(self.shapes) >= _SHAPES:
+                self.shapes.clear()
+            shape = self.shapes[names] = _shape(names, bool(self.limits.max_size))
+        if shape.via:
+            self.limits.proxied()
+        if len(fields) > _LINES:
+            raise HandOver
+        if status >= 400:
+            value = fields.get(shape.retry_after)
+            wait = parse_retry_after(value.decode("latin-1") if value is not None else None, time())
+            raise FetchError(f"http-{status}", "", wait)
+        if status != 200:
+            raise HandOver
+        if shape.plain:
+            return
+        if shape.chunked:
+            # A chunked body tells its own end; llhttp refuses one that has a length as well, and reads
+            # to the end of the connection where chunked is not the last coding.
+            if fields[shape.chunked].lower() != b"chunked" or not self.parser.should_keep_alive():
+                raise HandOver
+            return
+        if not shape.length:
+            raise HandOver
+        most = self.limits.max_size
+        length = int(fields[shape.length])  # llhttp has checked that it is a number
+        if most and length > most:
+            raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
+
+    def _short(self) -> bool:
+        """Whether the answer, which is of no use here, ends soon and by itself."""
+        length = [value for name, value in self._fields.items() if name.lower() == b"content-length"]
+        return self._status in (204, 304) or (bool(length) and int(length[0]) <= LONGEST_HEAD)
 
     def on_body(self, chunk: bytes) -> None:
-        if self.complete or self.problem is not None:
-            return
-        self.received += len(chunk)
-        if self.status != 200:
-            return
-        if self.writer is not None:
-            try:
-                self.writer.write(chunk)
-            except (FetchError, DestinationError) as error:
-                self.problem = error
-        elif not self.body:
+        if self.body is _NONE:
             self.body = chunk
-        else:
-            if not isinstance(self.body, bytearray):
-                self.body = bytearray(self.body)
-            self.body += chunk
-        if self.received > self.most:
-            self._too_long()
+            if len(chunk) <= self.most:
+                return
+            chunk = b""
+        self._more(chunk)
 
-    def _too_long(self) -> None:
-        """More than may be kept in memory, or more than --max-size; a chunked body says so only now."""
+    def _more(self, chunk: bytes) -> None:
+        """Another piece, or one that is too long to be kept in memory."""
+        body = self.body
+        if isinstance(body, Exception):
+            self._received += len(chunk)
+            if self._received > LONGEST_HEAD and self.problem is None:
+                self.problem = body  # enough of an error's page
+            return
         try:
-            self.lane.check_size(self.received)
-            if self.writer is None:
-                self.divert()
-                assert self.writer is not None
-                self.writer.write(self.body)
-                self.body = b""
-            self.most = self.lane.next_check(self.received)
-        except (FetchError, DestinationError) as error:
-            self.problem = error
+            if isinstance(body, (bytes, bytearray)):
+                if len(body) + len(chunk) <= self.most:
+                    self.body = bytearray(body) if isinstance(body, bytes) else body
+                    self.body += chunk
+                    return
+                self._check_size(len(body) + len(chunk))
+                job = self.outstanding[0] if self.outstanding else None
+                if job is None:
+                    raise HandOver  # nobody waits for it
+                writer = self.body = self.limits.large(job)
+                writer.write(body)
+            else:
+                writer = body
+                self._check_size(writer.size + len(chunk))
+            writer.write(chunk)
+        except (FetchError, DestinationError, HandOver) as error:
+            self.discard()
+            self.body = self.problem = error
+
+    def _check_size(self, size: int) -> None:
+        most = self.limits.max_size
+        if most and size > most:
+            raise FetchError("too-large", f"{show_size(size)}, --max-size is {show_size(most)}")
 
     def on_message_complete(self) -> None:
-        if self.complete:
+        self.mid = False
+        self._fields.clear()
+        if self._status < 200:
+            return  # 100, 103: the answer is still to come
+        self.answered = False
+        body, self.body = self.body, _NONE
+        self._received = 0
+        if self.problem is body:
+            self.problem = None  # the answer has ended by itself
+        if not self.outstanding:
+            self.surplus = True
             return
-        if self.status < 200:
-            # 100, 103: the answer is still to come.
-            self.fields = {}
-            return
-        self.complete = True
-        self.keep = self.parser.should_keep_alive()
+        if not self.parser.should_keep_alive():
+            self.closing = True
+        job = self.outstanding.popleft()
+        if job is not None:
+            self.held.append((job, body))
+        elif not isinstance(body, (bytes, bytearray, Exception)):
+            body.abort()
 
-    def divert(self) -> None:
-        """The body goes to the sink as it comes. Raises FetchError, DestinationError."""
-        assert self.open_writer is not None
-        self.writer = self.open_writer()
+    def finish(self) -> None:
+        """The answer that is being read ended with the connection."""
+        job, body = self.outstanding.popleft(), self.body
+        self.body = _NONE
+        self.mid = self.answered = False
+        if job is not None:
+            self.held.append((job, body))
 
-    # the socket
+    def discard(self) -> None:
+        """Let go of a body that will not be complete."""
+        body, self.body = self.body, _NONE
+        if not isinstance(body, (bytes, bytearray, Exception)):
+            body.abort()
 
-    def send(self, request: bytes) -> None:
-        """Send the whole of a request; it fits into the socket's buffer but for odd cases."""
-        if self._tls is None:
-            sent = self._raw.send(request)
-            if sent == len(request):
-                return
-            request = request[sent:]
-        self._connection.sock.sendall(request)
 
-    def receive(self) -> int:
-        """Wait for bytes and read them into the shared buffer; 0 at the end."""
-        hub, buffer = gevent.get_hub(), self.lane.buffer
-        if self._tls is None:
-            hub.wait(self.watcher)
-            return int(self._raw.recv_into(buffer))
-        while True:
-            try:
-                return int(self._tls.read(BUFFER, buffer))
-            except ssl.SSLWantReadError:
-                hub.wait(self.watcher)
-
-    def usable(self) -> bool:
-        """Whether it is open and nothing has arrived that nobody asked for."""
-        return bool(self._connection.is_connected)
-
-    def expire(self, error: FetchError) -> None:
-        """End the answer that is being waited for: the reader finds the connection closed."""
-        self.expired = error
-        with contextlib.suppress(OSError):
-            self._raw.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Also called by the census, when room is needed for another."""
-        self.lane.forget(self)
-        self.watcher.close()
-        self._connection.close()
+def _shape(names: tuple[bytes, ...], limited: bool) -> _Shape:
+    spelt = {name.lower(): name for name in names}
+    odd = b"content-encoding" in spelt or b"set-cookie" in spelt
+    chunked = spelt.get(b"transfer-encoding", b"")
+    length = spelt.get(b"content-length", b"")
+    via = b"via" in spelt
+    return _Shape(
+        plain=bool(length) and not (odd or chunked or via or limited) and len(names) <= _LINES,
+        chunked=b"" if odd else chunked,
+        length=b"" if odd else length,
+        retry_after=spelt.get(b"retry-after", b""),
+        via=via,
+    )

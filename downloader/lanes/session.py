@@ -148,6 +148,12 @@ class LaneSession(requests.Session):
         request.prepare_url(url, None)
         return request.url or ""
 
+    def target(self, url: str) -> bytes:
+        """What stands in the request line for ``url``, which is ``normal``: path and query."""
+        start = url.find("/", 8)
+        target = url[start:] if start > 0 else "/"
+        return target.partition("#")[0].encode("ascii")
+
     def get_file(self, url: str, origin: Origin) -> Any:
         """GET ``url``, which belongs to ``origin``; returns urllib3's response, its body unread.
 

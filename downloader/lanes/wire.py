@@ -2,12 +2,11 @@
 
 The requests session stays the authority: urllib3 writes one request of its own for each origin, and
 those bytes are the template of all; urllib3's connection object opens and verifies each connection,
-and the census counts it. What is left here is to send the template with another target, and to let
-llhttp (``httptools``) read the answer from a buffer that all connections share.
+and the census counts it. What is left here is to send the template with other targets, several at a
+time where that pays (``core.depth``), and to let llhttp read the answers (``lanes.pipeline``).
 
-Only a plain 200 with a Content-Length is stored here. An error status is a failure with its code; any
-other answer is handed over (``HandOver``): the requests lane asks again, and does what a user of
-requests expects. One request at a time is in flight on a connection.
+Only a plain 200 whose length is vouched for is stored here. An error status is a failure with its code;
+any other answer is handed over: the requests lane asks again, and does what a user of requests expects.
 """
 
 from __future__ import annotations
@@ -16,142 +15,337 @@ from downloader import patching
 
 patching.require()
 
-import math  # noqa: E402
-from time import monotonic, time  # noqa: E402
-from typing import Any  # noqa: E402
+from time import monotonic  # noqa: E402
+from typing import Any, Protocol  # noqa: E402
 
 import gevent  # noqa: E402
-import httptools  # noqa: E402
+from gevent.pool import Group  # noqa: E402
 
 from downloader.config import Config  # noqa: E402
-from downloader.core.retry import parse_retry_after  # noqa: E402
-from downloader.core.units import show_size, show_time  # noqa: E402
+from downloader.core import depth as depths  # noqa: E402
+from downloader.core.schedule import Host  # noqa: E402
+from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.lanes.fetch import Fetched  # noqa: E402
-from downloader.lanes.reading import BUFFER, LONGEST_HEAD, Connection, HandOver  # noqa: E402
+from downloader.lanes.pipeline import Pipeline  # noqa: E402
+from downloader.lanes.reading import BUFFER, Body, HandOver  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
+from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
-__all__ = ["WireLane"]
+__all__ = ["Owner", "Route", "WireLane"]
 
-_WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
 _SWEEP = 0.25
 # So many answers in a row that were not for this lane, and it leaves the origin alone.
 _MISFITS = 3
-_ODD = frozenset((b"content-encoding", b"set-cookie"))
+# What all connections together may hold back until they are known to be in step.
+_HELD, _HELD_BYTES = 32 << 10, 16 << 20
+_LARGEST_WINDOW, _LEAST_WINDOW = 512, 16
+# A measurement of goodput: so long at least (seconds), and so many answers.
+_EPOCH, _SAMPLES = 0.05, 400
 
 
-class _Stale(Exception):
-    """A connection that had served before ended without a byte: the server had closed it."""
+class Owner(Protocol):
+    """What the lane asks of the worker that it belongs to; all of it at once, without waiting."""
+
+    def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
+        """Up to ``most`` jobs of ``host`` and ``origin`` that need no slot of their own."""
+
+    def stored(self, job: Job, size: int, crc: int, new: bool) -> None:
+        """``job`` is done."""
+
+    def failed(self, job: Job, error: FetchError, began: float) -> None:
+        """An attempt at ``job``, sent at ``began``, has failed."""
+
+    def hand_over(self, job: Job) -> None:
+        """``job`` is for the requests lane."""
+
+    def again(self, jobs: list[Job]) -> None:
+        """These were sent and not answered, and that was not their fault."""
+
+    def release(self, host: Host) -> None:
+        """A slot of ``host`` is free."""
+
+    def answered(self, host: Host) -> None:
+        """``host`` answers as it should."""
+
+    def lost(self, error: Exception) -> None:
+        """The worker cannot go on: the destination failed, or this is a defect."""
 
 
-class _Route:
-    """What the lane knows of one origin: the template, idle connections, and whether it fits."""
+class Route:
+    """What the lane knows of one origin: the template, idle connections, how deep, and whether it fits.
 
-    __slots__ = ("head", "idle", "misfits", "origin", "tail")
+    ``limit``: after how many requests the server closes a connection, 0 where that is not known.
+    ``single``: it gave an answer that nobody had asked for; each connection is used once.
+    """
 
-    def __init__(self, origin: Origin, head: bytes, tail: bytes) -> None:
+    __slots__ = (
+        "_answers",
+        "_broke_at",
+        "_head",
+        "_joint",
+        "_since",
+        "_tail",
+        "_waited",
+        "depth",
+        "idle",
+        "limit",
+        "misfits",
+        "origin",
+        "shapes",
+        "single",
+    )
+
+    def __init__(self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth) -> None:
         self.origin = origin
-        self.head = head
-        self.tail = tail
-        self.idle: list[Connection] = []
-        self.misfits = 0
+        self._head, self._tail = template
+        self._joint = self._tail + self._head
+        self.depth = depth
+        self.idle: list[Pipeline] = []
+        self.misfits = self.limit = self._broke_at = 0
+        self.single = False
+        self.shapes: dict[tuple[bytes, ...], Any] = {}
+        self._since = self._waited = 0.0
+        self._answers = 0
+
+    def requests(self, targets: list[bytes]) -> bytes:
+        """The bytes that ask for ``targets``."""
+        return self._head + self._joint.join(targets) + self._tail
+
+    def answered(self, now: float, count: int, latency: float) -> None:
+        """``count`` more were answered, the slowest within ``latency`` seconds."""
+        self._answers += count
+        self._waited += latency * count
+        elapsed = now - self._since
+        if elapsed < _EPOCH or (self._answers < _SAMPLES and elapsed < 10 * _EPOCH):
+            return
+        if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
+            rate, latency = self._answers / elapsed, self._waited / self._answers
+            self.depth = depths.measured(self.depth, rate, latency)
+        self._since, self._answers, self._waited = now, 0, 0.0
+
+    def starved(self) -> None:
+        """There was less to ask for than could have been asked: what is being measured says nothing."""
+        self._since = 0.0
+
+    def broke(self) -> None:
+        """A connection ended with requests unanswered."""
+        self.depth = depths.broke(self.depth)
+
+    def broke_at(self, served: int) -> None:
+        """It ended after ``served`` answers, unannounced: twice the same is a rule."""
+        if served == self._broke_at:
+            self.limit = served
+        self._broke_at = served
+
+    def closes(self, served: int) -> None:
+        """The server closed, or is about to, after ``served`` answers."""
+        if self.single:
+            return
+        self.limit = served
+        if served == 1:
+            self.shut("one request a connection")
+
+    def shut(self, why: str) -> None:
+        """One request at a time from now on."""
+        self.depth = depths.shut(self.depth, why)
+
+    def large(self) -> None:
+        """A large body has come."""
+        self.depth = depths.large(self.depth)
+
+    def out_of_step(self) -> None:
+        """An answer came that nobody had asked for: no connection is trusted with a second one."""
+        self.shut("an answer that nobody asked for")
+        self.single = True
+        self.limit = 1
 
 
 class WireLane:
-    """Fetches over connections of its own, which ``session`` describes, into ``sink``."""
+    """Fetches over connections of its own, which ``session`` describes, into ``sink``.
 
-    def __init__(self, config: Config, session: LaneSession, sink: Sink) -> None:
+    ``depths``: how many requests were sent at which depth.
+    """
+
+    def __init__(self, config: Config, session: LaneSession, sink: Sink, owner: Owner) -> None:
         self._config = config
         self._session = session
         self._sink = sink
-        self._secrets = config.secrets
+        self._owner = owner
+        self.secrets = config.secrets
+        self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
-        self._routes: dict[Origin, _Route] = {}
-        self._busy: set[Connection] = set()
-        self._routes_of: dict[Connection, _Route] = {}
-        self.enabled = config.lane == "auto" and not config.compressed
+        self.window = min(max(_HELD // config.connections, _LEAST_WINDOW), _LARGEST_WINDOW)
+        self.window_bytes = max(_HELD_BYTES // config.connections, BUFFER // 4)
+        self.depths: dict[int, int] = {}
+        self._routes: dict[Origin, Route] = {}
+        self._busy: set[Pipeline] = set()
+        self._opening = Group()
+        self._enabled = config.lane == "auto" and not config.compressed
+        self._depth = depths.fixed(config.pipeline) if config.pipeline else depths.Depth()
+        if config.rate:
+            self._depth = depths.shut(self._depth, "--rate")
+        self.lost = owner.lost
 
     def takes(self, origin: Origin) -> bool:
         """Whether a file of ``origin`` may go this way: straight, and without cookies."""
-        if not self.enabled or origin.proxies or origin.jar is not None:
+        if not self._enabled or origin.proxies or origin.jar is not None:
             return False
         route = self._routes.get(origin)
         return route is None or route.misfits < _MISFITS
 
-    def fetch(
-        self,
-        url: str,
-        origin: Origin,
-        name: str,
-        seq: int,
-        index: int,
-        *,
-        size: int = -1,
-        replace: bool = False,
-    ) -> Fetched:
-        """Store the file at ``url``, of ``origin``, as ``name``; as ``RequestsLane.fetch``.
+    def begin(self, job: Job) -> None:
+        """Fetch ``job``, which has a slot of its host, and others with it while there are any."""
+        route = self._routes.get(job.origin) or self._add_route(job.origin)
+        while route.idle:
+            pipe = route.idle.pop()
+            self._session.census.idle.pop(pipe, None)
+            if pipe.usable():
+                self._busy.add(pipe)
+                pipe.start(job)
+                return
+            pipe.close()
+        self._opening.start(gevent.Greenlet(self._open, route, job))
 
-        Raises FetchError, DestinationError, HandOver.
-        """
-        route = self._routes.get(origin) or self._add_route(origin)
-        request = route.head + _target(url) + route.tail
-
-        def open_writer() -> Writer:
-            return self._sink.open(name, seq, index, replace=replace)
-
-        while True:
-            connection = self._connect(route)
-            try:
-                answer = self._exchange(connection, request, open_writer)
-                break
-            except _Stale:
-                continue
-            except HandOver:
-                route.misfits += 1
-                raise
-        route.misfits = 0
-        writer = answer.writer
-        try:
-            if answer.status != 200:
-                raise self._refusal(answer)
-            if size >= 0 and answer.received != size:
-                raise FetchError(
-                    "size-mismatch", f"{answer.received} bytes arrived, the source says {size}"
-                )
-            if writer is None:
-                crc, new = self._sink.put(name, answer.body, seq, index, replace=replace)
-                return Fetched(answer.received, crc, new, True, 1, 1)
-            answer.writer = None
-            return Fetched(writer.size, writer.crc, writer.publish(), True, 1, 1)
-        finally:
-            self._end(route, answer)
+    def stops(self) -> dict[str, int]:
+        """Why connections are not used deeper, and for how many origins."""
+        found: dict[str, int] = {}
+        for route in self._routes.values():
+            why = route.depth.stopped or "the end of the job"
+            found[why] = found.get(why, 0) + 1
+        return found
 
     def sweep(self) -> None:
         """End what has been silent or has taken too long; one greenlet for all connections."""
         silence, limit = self._config.read_timeout, self._config.deadline
         pause = min(_SWEEP, silence / 4, limit / 4)
+        late = f"took longer than --deadline {show_time(limit)}"
+        silent = f"nothing came for --read-timeout {show_time(silence)}"
         while True:
             gevent.sleep(pause)
             now = monotonic()
-            for connection in list(self._busy):
-                if now - connection.since > limit:
-                    text = f"took longer than --deadline {show_time(limit)}"
-                    connection.expire(FetchError("timeout", text))
-                elif now - connection.heard > silence:
-                    text = f"nothing came for --read-timeout {show_time(silence)}"
-                    connection.expire(FetchError("read-timeout", text))
+            for pipe in [each for each in self._busy if each.reader.outstanding]:
+                if now - pipe.since > limit:
+                    pipe.expire(FetchError("timeout", late))
+                elif now - max(pipe.heard, pipe.since) > silence:
+                    pipe.expire(FetchError("read-timeout", silent))
+
+    def abandon(self) -> None:
+        """The worker stops: give back what is not stored."""
+        self._opening.kill()
+        for pipe in list(self._busy):
+            pipe.abandon()
+
+    # what a pipeline asks
+
+    def more(self, pipe: Pipeline, most: int) -> list[Job]:
+        """Jobs that ``pipe`` may ask for next."""
+        route = pipe.route
+        if pipe.slot is None or route.misfits >= _MISFITS or route.origin.jar is not None:
+            return []
+        jobs = self._owner.more(pipe.slot, route.origin, most)
+        if len(jobs) < most:
+            route.starved()
+        return jobs
+
+    def idle(self, pipe: Pipeline) -> None:
+        """``pipe`` has nothing to do."""
+        slot, pipe.slot = pipe.slot, None
+        self._busy.discard(pipe)
+        pipe.route.idle.append(pipe)
+        self._session.census.idle[pipe] = None
+        if slot is not None:
+            self._owner.release(slot)
+
+    def ended(self, pipe: Pipeline, slot: Host) -> None:
+        """``pipe`` is closed; it had ``slot``."""
+        self._owner.release(slot)
+
+    def forget(self, pipe: Pipeline) -> None:
+        """``pipe`` is being closed."""
+        self._busy.discard(pipe)
+        self._session.census.idle.pop(pipe, None)
+        if pipe in pipe.route.idle:
+            pipe.route.idle.remove(pipe)
+
+    def again(self, jobs: list[Job]) -> None:
+        """See ``Owner``."""
+        if jobs:
+            self._owner.again(jobs)
+
+    def settle(self, route: Route, held: list[tuple[Job, Body]]) -> None:
+        """What came of these: store what is a file."""
+        owner, put = self._owner, self._sink.put
+        good = False
+        for job, body in held:
+            batch = job.batch
+            try:
+                if type(body) is bytes and job.size < 0:
+                    good = True
+                    replace = bool(batch.replaced) and job.index in batch.replaced
+                    crc, new = put(job.name, body, batch.seq, job.index, replace=replace)
+                    owner.stored(job, len(body), crc, new)
+                elif isinstance(body, HandOver):
+                    route.misfits += 1
+                    owner.hand_over(job)
+                elif isinstance(body, Exception):
+                    raise body
+                else:
+                    good = True
+                    self._store(job, body)
+            except FetchError as error:
+                error.wire = 1
+                owner.failed(job, error, job.sent)
+            except DestinationError as error:
+                owner.lost(error)
+                return
+        if good:
+            route.misfits = 0
+            owner.answered(held[-1][0].host)
+
+    def _store(self, job: Job, body: bytes | bytearray | Writer) -> None:
+        if isinstance(body, (bytes, bytearray)):
+            writer: Writer = self.open_writer(job)
+            try:
+                writer.write(body)
+            except BaseException:
+                writer.abort()
+                raise
+        else:
+            writer = body
+        try:
+            if job.size >= 0 and writer.size != job.size:
+                text = f"{writer.size} bytes arrived, the source says {job.size}"
+                raise FetchError("size-mismatch", text)
+            self._owner.stored(job, writer.size, writer.crc, writer.publish())
+        finally:
+            writer.abort()
+
+    def open_writer(self, job: Job) -> Writer:
+        """Where the body of ``job`` goes, piece by piece. Raises FetchError, DestinationError."""
+        replace = job.index in job.batch.replaced
+        return self._sink.open(job.name, job.batch.seq, job.index, replace=replace)
 
     # connections
 
-    def _connect(self, route: _Route) -> Connection:
-        while route.idle:
-            connection = route.idle.pop()
-            self._session.census.idle.pop(connection, None)
-            if connection.usable():
-                return connection
-            connection.close()
+    def _open(self, route: Route, job: Job) -> None:
+        owner, host, began = self._owner, job.host, monotonic()
+        try:
+            pipe = Pipeline(self, route, self._connect(route))
+        except FetchError as error:
+            owner.failed(job, error, began)
+            owner.release(host)
+        except gevent.GreenletExit:
+            owner.again([job])
+            owner.release(host)
+        except Exception as error:
+            owner.lost(error)
+        else:
+            self._busy.add(pipe)
+            pipe.start(job)
+
+    def _connect(self, route: Route) -> Any:
         made = self._session.new_connection(route.origin)
         limit = self._config.deadline
         text = f"took longer than --deadline {show_time(limit)}"
@@ -160,161 +354,17 @@ class WireLane:
                 made.connect()
         except Exception as error:
             made.close()
-            raise _as_wire(translate(error, self._secrets)) from error
+            failed = translate(error, self.secrets)
+            failed.wire = 1
+            raise failed from error
         except BaseException:
             made.close()
             raise
-        connection = Connection(self, made)
-        self._routes_of[connection] = route
-        return connection
+        return made
 
-    def _exchange(self, connection: Connection, request: bytes, open_writer: Any) -> Connection:
-        """Send ``request`` and read its answer; the connection holds it."""
-        connection.begin()
-        connection.open_writer = open_writer
-        connection.since = connection.heard = monotonic()
-        self._busy.add(connection)
-        good = False
-        try:
-            connection.send(request)
-            self._read(connection)
-            good = True
-            return connection
-        except FetchError as error:
-            raise _as_wire(error) from None
-        except (DestinationError, HandOver, _Stale):
-            raise
-        except Exception as error:
-            if connection.expired is not None:
-                raise _as_wire(connection.expired) from None
-            if self._unheard(connection):
-                raise _Stale from None
-            raise _as_wire(translate(error, self._secrets)) from error
-        finally:
-            self._busy.discard(connection)
-            connection.open_writer = None
-            if not good:
-                self._drop(connection)
-
-    def _read(self, connection: Connection) -> None:
-        feed, buffer = connection.parser.feed_data, self.buffer
-        while not connection.complete:
-            count = connection.receive()
-            if not count:
-                raise self._cut(connection)
-            connection.heard, connection.heard_any = monotonic(), True
-            try:
-                feed(buffer[:count])
-            except httptools.HttpParserError as error:
-                connection.excess = True  # when the answer is complete: rubbish behind it
-                if connection.problem is None and not connection.complete:
-                    if not connection.answered:
-                        # llhttp is stricter than what a user of requests expects; let that decide.
-                        raise HandOver from None
-                    connection.problem = FetchError("protocol", f"the body is not valid HTTP: {error}")
-            if connection.problem is not None:
-                raise connection.problem
-            if not connection.answered:
-                connection.head += count
-                if connection.head > LONGEST_HEAD:
-                    raise FetchError("protocol", "the headers are too long")
-            if connection.status >= 400 and connection.received > LONGEST_HEAD:
-                connection.complete = connection.excess = True  # enough of an error's page
-        connection.keep &= not connection.excess
-        connection.served += 1
-
-    def judge(self, connection: Connection) -> None:
-        """The headers are here: is this answer for us, and where does its body go?"""
-        status, fields = connection.status, connection.fields
-        if status >= 400:
-            return
-        if status != 200 or not _ODD.isdisjoint(fields):
-            raise HandOver
-        coding = fields.get(b"transfer-encoding")
-        if coding is not None:
-            # A chunked body tells its own end; llhttp refuses one that has a length as well.
-            if coding.lower() != b"chunked":
-                raise HandOver
-            return
-        if b"content-length" not in fields:
-            raise HandOver
-        length = int(fields[b"content-length"])  # llhttp has checked that it is a number
-        self.check_size(length)
-        if length > _WHOLE:
-            connection.divert()
-
-    def check_size(self, size: int) -> None:
-        """FetchError ``too-large`` when a body of ``size`` bytes is more than --max-size."""
-        most = self._config.max_size
-        if most and size > most:
-            raise FetchError("too-large", f"{show_size(size)}, --max-size is {show_size(most)}")
-
-    def next_check(self, received: int) -> float:
-        """After how many bytes of a body something has to be looked at."""
-        most = self._config.max_size or math.inf
-        return min(most, _WHOLE) if received < _WHOLE else most
-
-    def _refusal(self, connection: Connection) -> FetchError:
-        value = connection.fields.get(b"retry-after")
-        wait = parse_retry_after(value.decode("latin-1") if value is not None else None, time())
-        return _as_wire(FetchError(f"http-{connection.status}", "", wait))
-
-    def _cut(self, connection: Connection) -> Exception:
-        """The connection ended before the answer did."""
-        if connection.expired is not None:
-            return _as_wire(connection.expired)
-        if self._unheard(connection):
-            return _Stale()
-        if connection.answered:
-            return _as_wire(FetchError("truncated", f"the body ends after {connection.received} bytes"))
-        if connection.heard_any:
-            return _as_wire(FetchError("truncated", "the answer ends in its headers"))
-        return _as_wire(FetchError("reset", "the server closed the connection"))
-
-    def _unheard(self, connection: Connection) -> bool:
-        """Whether an old connection ended before it answered anything: then nothing was refused."""
-        return bool(connection.served) and not connection.heard_any
-
-    def _end(self, route: _Route, connection: Connection) -> None:
-        """The answer is used: keep the connection, or close it."""
-        if connection.writer is not None:
-            connection.writer.abort()
-            connection.writer = None
-        connection.body = b""
-        if connection.keep:
-            route.idle.append(connection)
-            self._session.census.idle[connection] = None
-        else:
-            connection.close()
-
-    def _drop(self, connection: Connection) -> None:
-        if connection.writer is not None:
-            connection.writer.abort()
-            connection.writer = None
-        connection.close()
-
-    def forget(self, connection: Connection) -> None:
-        self._session.census.idle.pop(connection, None)
-        route = self._routes_of.pop(connection, None)
-        if route is not None and connection in route.idle:
-            route.idle.remove(connection)
-
-    def _add_route(self, origin: Origin) -> _Route:
+    def _add_route(self, origin: Origin) -> Route:
         if len(self._routes) > 1000:
             for old in [each for each, route in self._routes.items() if not route.idle]:
                 del self._routes[old]
-        head, tail = self._session.template(origin)
-        route = self._routes[origin] = _Route(origin, head, tail)
+        route = self._routes[origin] = Route(origin, self._session.template(origin), self._depth)
         return route
-
-
-def _target(url: str) -> bytes:
-    """Path and query of a URL that requests has normalized."""
-    start = url.find("/", 8)
-    target = url[start:] if start > 0 else "/"
-    return target.partition("#")[0].encode("ascii")
-
-
-def _as_wire(error: FetchError) -> FetchError:
-    error.wire = 1
-    return error

@@ -54,7 +54,8 @@ def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str
     assert result.files == {f"f{n}": b"x%d" % n for n in range(100)}
     if lane == "auto":
         assert result.report["attempts_by_error"] == {}
-        assert result.report["lanes"] == {"wire": 100, "requests": 0}
+        # Each of the four connections may have asked once more before it was known.
+        assert 100 <= result.report["lanes"]["wire"] <= 108
 
 
 @pytest.mark.parametrize("lane", LANES)

@@ -52,7 +52,7 @@ def test_the_record(run_downloader: Run, tmp_path: Path, dev_server: Callable[..
     assert report["bytes"] == sum(path.stat().st_size for path in (tmp_path / "d").glob("file-*"))
     assert set(report["latency_ms"]) == {"p50", "p90", "p99", "p999", "max"}
     assert set(report["lanes"]) == {"wire", "requests"}
-    assert set(report["pipeline_depth"]) == {"median", "max"}
+    assert set(report["pipeline_depth"]) == {"median", "max", "stopped"}
     assert set(report["peak_rss_mb"]) == {"supervisor", "worker"}
     assert (report["source"], report["destination"]) == (server.url, str(tmp_path / "d"))
     assert not report["resumed"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from threading import Event
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ class Pause:
     """Nothing for so many seconds (or until the server is stopped)."""
 
     seconds: float
+
+
+@dataclass(frozen=True)
+class Until:
+    """Nothing until ``event`` happens."""
+
+    event: Event
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class End(Enum):
 
 CLOSE, CUT, RESET, HANG = End.CLOSE, End.CUT, End.RESET, End.HANG
 
-Step = bytes | Pause | Forever | End
+Step = bytes | Pause | Until | Forever | End
 
 
 class Nth:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from urllib.parse import quote
 
-from servers.answers import Answer, End, Forever, Nth, Pause, Step, listing, status
+from servers.answers import Answer, End, Forever, Nth, Pause, Step, Until, listing, status
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,9 @@ class Server:
             elif isinstance(step, Pause):
                 if self._stopped.wait(step.seconds):
                     return True
+            elif isinstance(step, Until):
+                if not step.event.wait(30):
+                    raise TimeoutError("what was waited for has not happened")
             elif isinstance(step, Forever):
                 while not self._stopped.wait(step.every):
                     sock.sendall(step.chunk)

@@ -45,12 +45,12 @@ def test_in_order_and_at_most_so_many() -> None:
     assert schedule.unstarted == 5
     assert take_all(schedule) == jobs[:3]
     assert (schedule.active, schedule.unstarted) == (3, 2)
-    schedule.finish(jobs[1])
+    schedule.release(jobs[1].host)
     assert take_all(schedule) == [jobs[3]]
     for job in (jobs[0], jobs[2], jobs[3]):
-        schedule.finish(job)
+        schedule.release(job.host)
     assert take_all(schedule) == [jobs[4]]
-    schedule.finish(jobs[4])
+    schedule.release(jobs[4].host)
     assert (schedule.active, schedule.unstarted, schedule.wake_at) == (0, 0, math.inf)
     assert schedule.take(0.0) is None
 
@@ -79,7 +79,7 @@ def test_a_host_that_never_answers_does_not_end_up_with_all_connections() -> Non
     for _ in range(500):
         done = next(job for job in flying if job.host.key == "g")
         flying.remove(done)
-        schedule.finish(done)
+        schedule.release(done.host)
         flying += take_all(schedule)
         assert Counter(keys(flying))["m"] <= 4
     assert len(flying) == 8
@@ -118,12 +118,12 @@ def test_after_a_pause_one_then_two_then_four() -> None:
     assert schedule.failed(host, 0.0, 1.0) == 1
     schedule.pause(host, 2.0)
     for job in flying:
-        schedule.finish(job)
+        schedule.release(job.host)
     for now, wave in enumerate((1, 2, 4, 8, 8), 2):
         flying = take_all(schedule, float(now))
         assert len(flying) == wave
         for job in flying:
-            schedule.finish(job)
+            schedule.release(job.host)
             # One success doubles; the others of the wave are not to.
         schedule.succeeded(host, float(now))
     assert host.rounds == 0
@@ -175,7 +175,7 @@ def test_a_failing_host_begins_no_more_than_it_may() -> None:
     schedule.failed(schedule.host("a"), 0.0, 0.0)
     assert take_all(schedule) == []
     for job in jobs[:4]:
-        schedule.finish(job)
+        schedule.release(job.host)
     assert take_all(schedule) == [jobs[4]]
 
 
@@ -192,7 +192,7 @@ def test_the_condemned() -> None:
         (job,) = take_all(schedule, 1.0)
         assert schedule.verdict(host, 1.0) == ("tls-verify", "expired")
         host.paced = 0.0
-        schedule.finish(job)
+        schedule.release(job.host)
     assert schedule.verdict(host, 1.0 + VERDICT) is None
     assert schedule.verdict(host, 1.0) is None
 
@@ -212,10 +212,10 @@ def test_suspects_go_alone() -> None:
     assert schedule.take(0.0) is first
     suspects = fill(schedule, "a", 2, solo=True)
     assert take_all(schedule) == []  # not while another is in flight
-    schedule.finish(first)
+    schedule.release(first.host)
     for suspect in suspects:
         assert take_all(schedule) == [suspect]  # and no other beside it
-        schedule.finish(suspect)
+        schedule.release(suspect.host)
     assert len(take_all(schedule)) == 4
 
 
@@ -225,11 +225,11 @@ def test_a_suspect_of_a_host_that_rests_waits_and_holds_up_nobody() -> None:
     (other,) = fill(schedule, "b", 1, solo=True)
     schedule.pause(schedule.host("a"), 5.0)
     assert take_all(schedule, 1.0) == [other]
-    schedule.finish(other)
+    schedule.release(other.host)
     (normal,) = fill(schedule, "b", 1)
     assert take_all(schedule, 1.0) == [normal]
     assert schedule.wake_at == 5.0
-    schedule.finish(normal)
+    schedule.release(normal.host)
     assert take_all(schedule, 5.0) == [suspect]
 
 
@@ -316,7 +316,7 @@ def test_every_job_is_handed_out_once_and_limits_hold(
             else:
                 schedule.add(job)
         elif step == "finish" and flying:
-            schedule.finish(flying.pop(n % len(flying)))
+            schedule.release(flying.pop(n % len(flying)).host)
         elif step == "ok":
             schedule.succeeded(host, now)
         elif step == "fail":
@@ -331,7 +331,7 @@ def test_every_job_is_handed_out_once_and_limits_hold(
     # Nothing is lost: with all finished and the time that the timers ask for, all get their turn.
     for _ in range(1000):
         while flying:
-            schedule.finish(flying.pop())
+            schedule.release(flying.pop().host)
         pump()
         if not flying:
             if schedule.wake_at == math.inf:
@@ -350,10 +350,10 @@ def test_what_fails_without_a_request_needs_no_pace() -> None:
     schedule.condemn(host, "connect", "", 0.0)
     for job in jobs[:3]:
         assert schedule.take(1.0) is job
-        schedule.finish(job)
+        schedule.release(job.host)
     # The verdict is over: these are sent.
     assert schedule.take(VERDICT) is jobs[3]
-    schedule.finish(jobs[3])
+    schedule.release(jobs[3].host)
     assert schedule.take(VERDICT + 9) is None
     assert schedule.take(VERDICT + 10) is jobs[4]
 
@@ -370,3 +370,80 @@ def test_a_host_whose_jobs_wait_for_later_is_not_forgotten() -> None:
     assert schedule.host("later") is later
     assert schedule.host("alone") is alone
     assert schedule.host("idle") is not idle
+
+
+def always(job: Job) -> bool:
+    return True
+
+
+def test_a_slot_may_be_used_for_more_of_its_host() -> None:
+    schedule: Schedule[Job] = Schedule(2, 2)
+    jobs = fill(schedule, "a", 6)
+    fill(schedule, "b", 1)
+    host = schedule.take(0.0).host  # type: ignore[union-attr]
+    assert schedule.more(host, 3, always) == jobs[1:4]
+    assert (schedule.active, schedule.unstarted) == (1, 3)
+    assert schedule.more(host, 9, lambda job: job is not jobs[5]) == [jobs[4]]
+
+
+def test_what_was_drawn_by_a_slot_is_not_begun_again() -> None:
+    """The host stands in line for its turn, but has nothing left."""
+    schedule: Schedule[Job] = Schedule(4, 4)
+    jobs = fill(schedule, "a", 3)
+    assert schedule.take(0.0) is jobs[0]
+    assert schedule.more(jobs[0].host, 9, always) == jobs[1:]
+    assert schedule.take(0.0) is None
+    schedule.release(jobs[0].host)
+    assert schedule.take(0.0) is None
+    assert (schedule.active, schedule.unstarted) == (0, 0)
+
+
+def test_the_last_jobs_are_shared() -> None:
+    schedule: Schedule[Job] = Schedule(4, 4)
+    jobs = fill(schedule, "a", 12)
+    for _ in range(4):
+        schedule.take(0.0)
+    assert len(schedule.more(jobs[0].host, 64, always)) == 1 + 8 // 4
+
+
+def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
+    schedule: Schedule[Job] = Schedule(2, 2)
+    fill(schedule, "a", 6)
+    a = schedule.take(0.0).host  # type: ignore[union-attr]
+    schedule.take(0.0)
+    fill(schedule, "b", 3)
+    assert schedule.more(a, 3, always) == []
+    schedule.release(a)
+    assert keys(take_all(schedule)) == "b"
+    assert len(schedule.more(a, 3, always)) == 3
+
+
+def test_no_more_for_a_host_that_recovers_is_paced_or_condemned() -> None:
+    schedule: Schedule[Job] = Schedule(4, 4)
+    for key in "abc":
+        fill(schedule, key, 5)
+    a, b, c = (schedule.host(key) for key in "abc")
+    schedule.failed(a, 0.0, 0.0)
+    assert schedule.more(a, 3, always) == []
+    schedule.condemn(b, "connect", "", 0.0)
+    assert schedule.more(b, 3, always) == []
+    assert schedule.more(c, 2, always) != []
+    schedule.interval = 0.1
+    assert schedule.more(c, 3, always) == []
+
+
+def test_no_more_while_a_suspect_waits_to_be_alone() -> None:
+    schedule: Schedule[Job] = Schedule(4, 4)
+    fill(schedule, "a", 5)
+    fill(schedule, "a", 1, solo=True)
+    assert schedule.more(schedule.host("a"), 3, always) == []
+
+
+def test_what_was_asked_in_vain_comes_first() -> None:
+    schedule: Schedule[Job] = Schedule(1, 1)
+    jobs = fill(schedule, "a", 3)
+    assert schedule.take(0.0) is jobs[0]
+    schedule.again(jobs[0])
+    schedule.release(jobs[0].host)
+    assert schedule.take(0.0) is jobs[0]
+    assert schedule.unstarted == 2

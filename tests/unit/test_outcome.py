@@ -9,6 +9,6 @@ from downloader.outcome import Run
 def test_a_worker_and_the_one_in_its_place_do_not_add_up() -> None:
     run = Run()
     for worker, connections in ((0, 8), (1, 5), (0, 7), (2, 6), (3, 2)):
-        run.pulse(worker, Heartbeat(Tally(), 0, connections))
+        run.pulse(worker, Heartbeat(Tally(), connections))
     assert run.connections_at_most(2) == 8 + 6
     assert run.connections_at_most(10) == 8 + 5 + 6 + 2

@@ -1,0 +1,147 @@
+"""What is measured: one line a cell. Adding a cell is adding a line.
+
+A cell is a kind of server and of destination, the clients that go through it in turn, and how many
+files each fetches (a client with a ``share`` fetches that part of them). ``quick`` is the number of
+files in a quick run, 0 where the cell is left out of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = ["CELLS", "Cell", "of_group"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``origin``: nginx where it is installed, or dev (the dev server, also where there is no nginx).
+
+    ``where``: memory, disk or null (thrown away). ``cores``: apart (the origin on one, the client on
+    another) or shared (both may use all). ``patience``: seconds after which a client counts as hung,
+    besides one for every 1,000 files.
+    """
+
+    name: str
+    group: str
+    title: str
+    clients: tuple[str, ...]
+    size: int = 100
+    files: int = 100_000
+    quick: int = 0
+    rounds: int = 5
+    tls: bool = False
+    delay: str = "0"
+    origin: str = "nginx"
+    where: str = "memory"
+    connections: int = 32
+    cores: str = "apart"
+    rate: float = 0.0
+    patience: float = 30.0
+
+
+_OURS: Final = (
+    "downloader",
+    "downloader --pipeline off",
+    "downloader --pipeline 16",
+    "downloader --pipeline 64",
+    "downloader --lane requests",
+)
+_PEERS: Final = (
+    "curl --parallel",
+    "wget2",
+    "aria2",
+    "pycurl multi",
+    "aiohttp + uvloop",
+    "aiohttp",
+    "geventhttpclient",
+    "httpx",
+    "grequests",
+    "requests in threads",
+    "bare requests + gevent loop",
+)
+_STRATEGIES: Final = (
+    "sequential",
+    "threads (10)",
+    "threads (100)",
+    "processes",
+    "asyncio",
+    "combo",
+)
+_ALL: Final = (*_OURS, *_PEERS)
+_FEW: Final = (
+    "downloader",
+    "downloader --pipeline off",
+    "curl --parallel",
+    "pycurl multi",
+    "aiohttp + uvloop",
+)
+_STREAMING: Final = ("downloader", "downloader --lane requests", "curl --parallel", "wget2", "aria2")
+_PAIR: Final = ("downloader", "aiohttp + uvloop")
+_SESSIONS: Final = ("downloader", "ten sessions: requests", "ten sessions: httpx", "ten sessions: aiohttp")
+_STEADY: Final = ("downloader at a rate", "aiohttp at a rate")
+
+_LARGE: Final = Cell("", "speed", "", _STREAMING, size=10**9, files=1, rounds=3)
+_DELAYED: Final = Cell(
+    "", "million", "", _PAIR, delay="0-3s", origin="dev", where="null", connections=1000, rounds=1
+)
+_AT_ONCE: Final = replace(_DELAYED, delay="0", rounds=3)
+_PACED: Final = Cell("", "latency", "", _STEADY, where="null", rounds=3)
+_TEN: Final = Cell(
+    "",
+    "sessions",
+    "",
+    _SESSIONS,
+    files=1000,
+    rounds=10,
+    tls=True,
+    origin="dev",
+    where="null",
+    connections=10,
+)
+
+CELLS: Final = (
+    Cell("http-100B", "speed", "HTTP, 100 B", _ALL, quick=4_000),
+    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW, tls=True, files=50_000, quick=2_000),
+    Cell("http-100B-disk", "speed", "HTTP, 100 B, to disk", _FEW, where="disk", files=50_000),
+    Cell("http-100B-null", "speed", "HTTP, 100 B, thrown away", _FEW, where="null"),
+    Cell("http-10kB", "speed", "HTTP, 10 kB", _FEW, size=10_000, files=20_000),
+    Cell("https-10kB", "speed", "HTTPS, 10 kB", _FEW, size=10_000, files=20_000, tls=True),
+    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=1_000, quick=50),
+    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=1_000, tls=True),
+    replace(_LARGE, name="http-1GB", title="HTTP, one file of 1 GB"),
+    replace(_LARGE, name="https-1GB", title="HTTPS, one file of 1 GB", tls=True),
+    Cell(
+        "workers", "speed", "HTTP, 100 B, origin and client share all cores",
+        ("downloader", "downloader --workers 2"), cores="shared",
+    ),
+    Cell(
+        "billion", "billion", "the strategies of the talk",
+        (*_STRATEGIES, "downloader --workers 2"), cores="shared", files=40_000, quick=2_000, rounds=3,
+    ),
+    replace(_AT_ONCE, name="million-1k", title="1,000", files=1_000, quick=1_000),
+    replace(_AT_ONCE, name="million-10k", title="10,000", files=10_000),
+    replace(_AT_ONCE, name="million-100k", title="100,000", files=100_000, rounds=1),
+    replace(
+        _AT_ONCE, name="million-1M", title="1,000,000", files=1_000_000, rounds=1,
+        clients=("downloader",),
+    ),
+    replace(_DELAYED, name="delayed-1k", title="1,000", files=1_000, quick=1_000),
+    replace(_DELAYED, name="delayed-10k", title="10,000", files=10_000, clients=(*_PAIR, "pycurl multi")),
+    replace(_DELAYED, name="delayed-100k", title="100,000", files=100_000, connections=4_000),
+    replace(
+        _DELAYED, name="delayed-1M", title="1,000,000", files=1_000_000, connections=4_000,
+        clients=("downloader",),
+    ),
+    replace(_TEN, name="sessions-40ms", title="each answer after 40 ms", delay="40ms", quick=300),
+    replace(_TEN, name="sessions-0ms", title="answers at once"),
+    replace(
+        _PACED, name="latency-1000", title="1,000 requests a second", rate=1_000, files=10_000, quick=2_000
+    ),
+    replace(_PACED, name="latency-3000", title="3,000 requests a second", rate=3_000, files=30_000),
+)  # fmt: skip
+
+
+def of_group(group: str) -> list[Cell]:
+    """The cells of ``group`` in the order in which they are run."""
+    return [cell for cell in CELLS if cell.group == group]

@@ -1,0 +1,174 @@
+"""Who is measured: the command line of each client, and what it needs to be there.
+
+A client that is slow gets a part of a cell's files (``share``), so that a round does not wait for it;
+figures are per second. Peers get their URLs in a file, one a line, which is made before they start.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["CLIENTS", "Client", "Job", "missing"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a client is to do. ``destination`` None: fetch, and throw away. ``room`` is its own."""
+
+    url: str
+    urls: Path
+    files: int
+    destination: Path | None
+    connections: int
+    cafile: str | None
+    room: Path
+    rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """``needs``: a program on the PATH, or a module; ``share``: it gets one in so many of the files."""
+
+    name: str
+    argv: Callable[[Job], list[str]]
+    share: int = 1
+    needs: str = ""
+
+
+def missing(client: Client) -> bool:
+    """Whether what ``client`` needs is not installed."""
+    if not client.needs:
+        return False
+    return shutil.which(client.needs) is None and importlib.util.find_spec(client.needs) is None
+
+
+def _ours(*options: str, workers: int = 1) -> Callable[[Job], list[str]]:
+    def argv(job: Job) -> list[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "downloader",
+            job.url,
+            "-o",
+            str(job.destination or job.room / "out"),
+        ]
+        command += ["--workers", str(workers), "--connections", str(job.connections)]
+        command += ["--limit", str(job.files), "--json", "--progress", "none", *options]
+        command += ["--store", "null"] if job.destination is None else []
+        command += ["--rate", f"{job.rate:g}"] if job.rate else []
+        command += ["--cacert", job.cafile] if job.cafile else []
+        return command
+
+    return argv
+
+
+def _script(module: str, *options: str) -> Callable[[Job], list[str]]:
+    """A script of ``benchmarks/peers``: all of them take the same arguments; see ``peers/task.py``."""
+
+    def argv(job: Job) -> list[str]:
+        return [
+            sys.executable, "-m", f"benchmarks.peers.{module}", str(job.urls), str(job.destination or "-"),
+            str(job.connections), job.cafile or "-", *options, *([f"{job.rate:g}"] if job.rate else []),
+        ]  # fmt: skip
+
+    return argv
+
+
+def _strategy(module: str, *options: str) -> Callable[[Job], list[str]]:
+    """A script of ``benchmarks/strategies``: they read the listing, as the talk's did."""
+
+    def argv(job: Job) -> list[str]:
+        script = [sys.executable, "-m", f"benchmarks.strategies.{module}"]
+        return [*script, job.url, str(job.destination), str(job.files), *options]
+
+    return argv
+
+
+def _bare(job: Job) -> list[str]:
+    bare = Path(__file__).with_name("bare.py")
+    return [sys.executable, str(bare), job.url, str(job.destination), str(job.files)]
+
+
+def _curl(job: Job) -> list[str]:
+    config = job.room / "curl.conf"
+    with open(job.urls) as urls, open(config, "w") as file:
+        for line in urls:
+            url = line.strip()
+            target = "/dev/null" if job.destination is None else job.destination / url.rpartition("/")[2]
+            file.write(f'url = "{url}"\noutput = "{target}"\n')
+    most = str(min(job.connections, 300))  # curl takes no more
+    command = [
+        "curl",
+        "--disable",
+        "--parallel",
+        "--parallel-max",
+        most,
+        "--silent",
+        "--show-error",
+        "--fail",
+    ]
+    return [*command, *(["--cacert", job.cafile] if job.cafile else []), "--config", str(config)]
+
+
+def _wget2(job: Job) -> list[str]:
+    command = [
+        "wget2",
+        "--no-config",
+        "--quiet",
+        "--progress=none",
+        "--no-robots",
+        "--no-hsts",
+        "--no-ocsp",
+    ]
+    command += [f"--max-threads={job.connections}", f"--input-file={job.urls}"]
+    command += [f"--directory-prefix={job.destination}"]
+    return [*command, *([f"--ca-certificate={job.cafile}"] if job.cafile else [])]
+
+
+def _aria2(job: Job) -> list[str]:
+    command = ["aria2c", "--no-conf", "--quiet", "--no-netrc", "--split=1", "--file-allocation=none"]
+    command += ["--auto-file-renaming=false", "--allow-overwrite=true", "--deferred-input=true"]
+    command += [f"--max-concurrent-downloads={job.connections}", f"--input-file={job.urls}"]
+    command += [f"--dir={job.destination}"]
+    return [*command, *([f"--ca-certificate={job.cafile}"] if job.cafile else [])]
+
+
+CLIENTS: Final = {
+    client.name: client
+    for client in (
+        Client("downloader", _ours()),
+        Client("downloader --pipeline off", _ours("--pipeline", "off")),
+        Client("downloader --pipeline 16", _ours("--pipeline", "16")),
+        Client("downloader --pipeline 64", _ours("--pipeline", "64")),
+        Client("downloader --lane requests", _ours("--lane", "requests"), share=4),
+        Client("downloader --workers 2", _ours(workers=2)),
+        Client("downloader at a rate", _ours()),
+        Client("curl --parallel", _curl, needs="curl"),
+        Client("wget2", _wget2, share=4, needs="wget2"),
+        Client("aria2", _aria2, share=10, needs="aria2c"),
+        Client("pycurl multi", _script("pycurl_multi"), needs="pycurl"),
+        Client("aiohttp + uvloop", _script("aiohttp_session", "uvloop"), share=4, needs="uvloop"),
+        Client("aiohttp", _script("aiohttp_session"), share=4, needs="aiohttp"),
+        Client("geventhttpclient", _script("gevent_httpclient"), share=4, needs="geventhttpclient"),
+        Client("httpx", _script("httpx_client"), share=20, needs="httpx"),
+        Client("grequests", _script("grequests_imap"), share=20, needs="grequests"),
+        Client("requests in threads", _script("requests_threads"), share=20),
+        Client("bare requests + gevent loop", _bare, share=10),
+        Client("aiohttp at a rate", _script("aiohttp_rate"), needs="uvloop"),
+        Client("ten sessions: requests", _script("ten_sessions", "requests")),
+        Client("ten sessions: httpx", _script("ten_sessions", "httpx"), needs="httpx"),
+        Client("ten sessions: aiohttp", _script("ten_sessions", "aiohttp"), needs="aiohttp"),
+        Client("sequential", _strategy("sequential"), share=20),
+        Client("threads (10)", _strategy("threads", "10"), share=20),
+        Client("threads (100)", _strategy("threads", "100"), share=20),
+        Client("processes", _strategy("processes"), share=20),
+        Client("asyncio", _strategy("asynchronous"), share=4, needs="uvloop"),
+        Client("combo", _strategy("combo"), share=4, needs="uvloop"),
+    )
+}

@@ -1,0 +1,193 @@
+"""The server that all clients of a cell fetch from: nginx, or the dev server.
+
+Both serve the same: ``/get/file-0000000000`` … with the bytes of the dev server's recipe
+(``downloader/devserver/content.py``), and the listing by pages. nginx serves plain files, the pages of
+the listing too, as Debian's package does it: one worker process, sendfile, 1,000 requests a
+connection, the log turned off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trustme
+
+from benchmarks.running import environment, pinned
+from downloader.devserver.content import blocks, name_of
+
+__all__ = ["Origin", "dev_server", "nginx", "nginx_installed", "wrong_files"]
+
+PAGE: Final = 1000
+_BLOCK: Final = 1 << 20
+
+_CONFIG: Final = """
+{user}
+worker_processes 1;
+daemon off;
+pid {room}/nginx.pid;
+error_log {room}/error.log warn;
+events {{ worker_connections {connections}; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    default_type application/octet-stream;
+    client_body_temp_path {room}/body;
+    proxy_temp_path {room}/proxy;
+    fastcgi_temp_path {room}/fastcgi;
+    uwsgi_temp_path {room}/uwsgi;
+    scgi_temp_path {room}/scgi;
+    map $args $page {{
+        "" page-0;
+        ~^next-marker=(?<token>page-[0-9]+)$ $token;
+        default none;
+    }}
+    server {{
+        listen 127.0.0.1:{plain};
+        listen 127.0.0.1:{secure} ssl;
+        ssl_certificate {room}/chain.pem;
+        ssl_certificate_key {room}/key.pem;
+        root {room};
+        location /get/ {{ }}
+        location = /list {{
+            default_type application/json;
+            try_files /pages/$page =404;
+        }}
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A server that listens; ``content(name)`` gives the bytes that it has, ``cafile`` whom to trust."""
+
+    url: str
+    cafile: str | None
+    content: Callable[[str], Iterator[bytes]]
+
+
+def nginx_installed() -> bool:
+    """Whether there is an nginx to run; Debian's package puts it where not every PATH looks."""
+    return _nginx() is not None
+
+
+def _nginx() -> str | None:
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
+def wrong_files(origin: Origin, directory: Path, files: int) -> int:
+    """How many of the first ``files`` are not in ``directory``, or not what the origin has."""
+    wrong = 0
+    for index in range(files):
+        name = name_of(index)
+        try:
+            with open(directory / name, "rb") as file:
+                same = all(file.read(len(block)) == block for block in origin.content(name))
+                wrong += not (same and not file.read(1))
+        except OSError:
+            wrong += 1
+    return wrong
+
+
+@contextlib.contextmanager
+def nginx(files: int, size: int, tls: bool, room: Path, where: str) -> Iterator[Origin]:
+    """nginx with ``files`` of ``size`` bytes, all its files in ``room``, on the cores ``where``."""
+    served = room / "get"
+    served.mkdir()
+    for index in range(files):
+        name = name_of(index)
+        with open(served / name, "wb") as file:
+            file.writelines(blocks(name.encode(), size))
+    _write_pages(room / "pages", files)
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    authority.cert_pem.write_to_path(room / "ca.pem")
+    certificate.private_key_pem.write_to_path(room / "key.pem")
+    for position, part in enumerate(certificate.cert_chain_pems):
+        part.write_to_path(room / "chain.pem", append=position > 0)
+    plain, secure = _free_ports(2)
+    config = _CONFIG.format(
+        # Root's nginx would serve as another user, who may not look into a private directory.
+        user="user root;" if os.geteuid() == 0 else "",
+        room=room,
+        plain=plain,
+        secure=secure,
+        connections=8_192,
+    )
+    (room / "nginx.conf").write_text(config)
+    program = _nginx()
+    assert program is not None
+    argv = [program, "-p", str(room), "-e", str(room / "error.log"), "-c", str(room / "nginx.conf")]
+    with subprocess.Popen(pinned(where, argv), env=environment(), stderr=subprocess.DEVNULL) as process:
+        try:
+            _await_port(process, plain, room / "error.log")
+            url = f"https://127.0.0.1:{secure}" if tls else f"http://127.0.0.1:{plain}"
+            yield Origin(url, str(room / "ca.pem") if tls else None, lambda name: _read(served / name))
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def dev_server(files: int, size: int, tls: bool, delay: str, where: str) -> Iterator[Origin]:
+    """``python -m downloader serve`` on the cores ``where``."""
+    argv = [sys.executable, "-m", "downloader", "serve", "--files", str(files), "--size", str(size)]
+    argv += ["--page", str(PAGE), "--delay", delay, *(["--tls"] if tls else [])]
+    with subprocess.Popen(
+        pinned(where, argv), env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("listening ").strip()
+            if not url:
+                raise RuntimeError(f"the dev server did not start: exit code {process.wait()}")
+            cafile = process.stdout.readline().removeprefix("ca ").strip() if tls else None
+            yield Origin(url, cafile, lambda name: blocks(name.encode(), size))
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def _write_pages(directory: Path, files: int) -> None:
+    directory.mkdir()
+    for number, start in enumerate(range(0, max(files, 1), PAGE)):
+        end = min(start + PAGE, files)
+        page: dict[str, object] = {"FileNames": [name_of(index) for index in range(start, end)]}
+        if end < files:
+            page["NextMarker"] = f"page-{number + 1}"
+        (directory / f"page-{number}").write_text(json.dumps(page))
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now; nginx cannot be asked which one it was given."""
+    with contextlib.ExitStack() as bound:
+        listeners = [bound.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+def _await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    give_up = time.monotonic() + 20
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        if process.poll() is not None or time.monotonic() > give_up:
+            raise RuntimeError(f"nginx did not start: {log.read_text() if log.exists() else 'no log'}")
+        time.sleep(0.01)  # it says nowhere that it listens: it can only be tried

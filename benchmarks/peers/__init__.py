@@ -1,0 +1,1 @@
+"""What this project is compared with: each a short program that does the job well with one library."""

@@ -1,0 +1,160 @@
+"""What was measured, kept in one JSON file: a record for each (cell, client, round).
+
+The file is written anew after every run, so that whatever ends the measuring, the next one goes on
+behind the last run that was finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+__all__ = ["Results", "Run", "environment_of"]
+
+_PACKAGES = (
+    "gevent", "requests", "urllib3", "httptools", "aiohttp", "uvloop", "httpx", "pycurl",
+    "grequests", "geventhttpclient",
+)  # fmt: skip
+_PROGRAMS = {
+    "curl": ["curl", "--version"],
+    "wget2": ["wget2", "--version"],
+    "aria2": ["aria2c", "--version"],
+    "nginx": ["nginx", "-v"],
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one client. ``wrong``: files that are missing or differ from what the origin has.
+
+    ``seconds`` is None where it never finished; ``hung``: how often it was killed because its time
+    was over before this. ``said``: figures that the client itself gave.
+    """
+
+    cell: str
+    client: str
+    round: int
+    files: int
+    seconds: float | None
+    cpu_seconds: float
+    memory_mb: float
+    wrong: int
+    hung: int
+    failure: str = ""
+    at: str = ""
+    said: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What a run is found again by."""
+        return self.cell, self.client, self.round
+
+    @property
+    def rate(self) -> float | None:
+        """Files a second, of the whole process from its start to its end."""
+        return self.files / self.seconds if self.seconds else None
+
+
+class Results:
+    """The runs so far, and the tables of ``main_job``; ``path`` None keeps them in memory only."""
+
+    def __init__(self, path: Path | None, fresh: bool = False) -> None:
+        self._path = path
+        self._runs: dict[tuple[str, str, int], Run] = {}
+        self.reports: dict[str, list[dict[str, str]]] = {}
+        self.measured_on: dict[str, Any] = {}
+        if path is not None and path.exists() and not fresh:
+            kept = json.loads(path.read_text())
+            for record in kept.get("runs", []):
+                run = Run(**record)
+                self._runs[run.key] = run
+            self.reports = kept.get("reports", {})
+            self.measured_on = kept.get("measured_on", {})
+        self.begun_elsewhere = bool(self._runs) and {
+            **self.measured_on, "date": ""
+        } != {**environment_of(), "date": ""}  # fmt: skip
+        if not self.measured_on:
+            self.measured_on = environment_of()
+
+    def has(self, cell: str, client: str, turn: int, files: int) -> bool:
+        """Whether this run is there, with as many files: a cell can have changed since."""
+        run = self._runs.get((cell, client, turn))
+        return run is not None and run.files == files
+
+    def add(self, run: Run) -> None:
+        """Keep ``run``, at once."""
+        self._runs[run.key] = run
+        self.save()
+
+    def of(self, cell: str, client: str) -> list[Run]:
+        """The rounds of one client in one cell."""
+        return [run for run in self._runs.values() if (run.cell, run.client) == (cell, client)]
+
+    def clients(self, cell: str, order: Iterable[str]) -> list[str]:
+        """Those of ``order`` that have run in ``cell``."""
+        return [client for client in order if self.of(cell, client)]
+
+    def save(self) -> None:
+        """Write the file, whole or not at all."""
+        if self._path is None:
+            return
+        record = {
+            "measured_on": {**self.measured_on, "date": now()[:10]},
+            "runs": [asdict(run) for run in self._runs.values()],
+            "reports": self.reports,
+        }
+        beside = self._path.with_name(f".{self._path.name}.new")
+        beside.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        os.replace(beside, self._path)
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def environment_of() -> dict[str, Any]:
+    """The machine, the versions of all that takes part, and the date."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    for name, argv in _PROGRAMS.items():
+        if shutil.which(argv[0]):
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            versions[name] = _version_in(done.stdout or done.stderr)
+    return {
+        "processor": model,
+        "cores": psutil.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
+        "system": f"{platform.system()} {platform.release()}",
+        "versions": versions,
+        "date": now()[:10],
+    }
+
+
+def _version_in(text: str) -> str:
+    """The first word of the first line that begins with a digit, behind a slash or not."""
+    words = (word.rpartition("/")[2] for word in (text.splitlines() or [""])[0].split())
+    return next((word for word in words if word[:1].isdigit()), "?")

@@ -1,0 +1,211 @@
+"""The rounds of a cell: every client once, then every client again, and what came of each run.
+
+A run that hangs is killed, counted and repeated. What a client stored is compared with what the origin
+has, every file, after every run; where it stores nothing, what it says is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks.cells import Cell
+from benchmarks.clients import CLIENTS, Client, Job, missing
+from benchmarks.origin import Origin, dev_server, nginx, nginx_installed, wrong_files
+from benchmarks.results import Results, Run, now
+from benchmarks.running import Ended, cores, run
+from benchmarks.tables import figure
+from downloader.devserver.content import name_of
+
+__all__ = ["pending", "run_cell", "scratch"]
+
+Say = Callable[[str], None]
+
+_TRIES: Final = 3  # of a run that hangs
+_FILES_A_SECOND: Final = 1000  # who is slower than this is taken for hung
+_FEWEST: Final = 400
+_SHARED_OUT: Final = ("speed", "billion")  # groups where a slow client gets a part of the files
+_REFUSED: Final = 2  # exit code of ours for an option that it does not know
+
+
+@contextlib.contextmanager
+def scratch(on_disk: bool = False) -> Iterator[Path]:
+    """A private directory in memory where there is one, or on disk."""
+    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    path = Path(tempfile.mkdtemp(prefix="benchmarks-", dir="/var/tmp" if on_disk else shm))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def files_of(cell: Cell, client: Client, quick: bool) -> int:
+    """How many files ``client`` fetches in ``cell``."""
+    files = cell.quick if quick else cell.files
+    if cell.group not in _SHARED_OUT:
+        return files
+    return max(files // client.share, min(files, _FEWEST))
+
+
+def pending(
+    cell: Cell, results: Results, quick: bool, clients: Mapping[str, Client] = CLIENTS
+) -> list[tuple[int, Client]]:
+    """The runs of ``cell`` that are still to be made, round by round."""
+    if quick and not cell.quick:
+        return []
+    able = [clients[name] for name in cell.clients if not missing(clients[name])]
+    rounds = range(1 if quick else cell.rounds)
+    return [
+        (turn, client)
+        for turn in rounds
+        for client in able
+        if not results.has(cell.name, client.name, turn, files_of(cell, client, quick))
+    ]
+
+
+def run_cell(
+    cell: Cell,
+    results: Results,
+    say: Say,
+    quick: bool = False,
+    which: str = "auto",
+    clients: Mapping[str, Client] = CLIENTS,
+) -> None:
+    """Make the runs of ``cell`` that ``results`` does not have yet."""
+    runs = pending(cell, results, quick, clients)
+    for name in cell.clients:
+        if runs and missing(clients[name]):
+            say(f"{cell.name}: {name} is not installed; left out")
+    if not runs:
+        return
+    most = max(files_of(cell, client, quick) for _, client in runs)
+    room_needed = 2.5 * most * max(cell.size, 4096)
+    if psutil.virtual_memory().available < room_needed:
+        say(f"{cell.name}: needs {room_needed / 1e9:.1f} GB of memory; left out")
+        return
+    say(f"{cell.name}: {cell.title} ({most:,} files)")
+    refused: set[str] = set()
+    with scratch() as room, serving(cell, most, room, which) as origin:
+        for turn, client in runs:
+            if client.name in refused:
+                continue
+            say(f"  round {turn + 1}, {client.name} …")
+            done = run_client(cell, client, turn, files_of(cell, client, quick), origin, say)
+            if isinstance(done, Run):
+                results.add(done)
+                say(f"    {described(done)}")
+            else:
+                refused.add(client.name)
+                say(f"    skipped: it refuses its options ({done})")
+
+
+@contextlib.contextmanager
+def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
+    """The origin of ``cell``; ``which`` is auto, nginx or dev."""
+    served = room / "origin"
+    served.mkdir()
+    where = cores("origin", cell.cores)
+    if cell.origin == "nginx" and which != "dev" and (which == "nginx" or nginx_installed()):
+        chosen = nginx(files, cell.size, cell.tls, served, where)
+    else:
+        chosen = dev_server(files, cell.size, cell.tls, cell.delay, where)
+    with chosen as origin:
+        yield origin
+
+
+def run_client(
+    cell: Cell, client: Client, turn: int, files: int, origin: Origin, say: Say = print
+) -> Run | str:
+    """One run, repeated while it hangs; or why the client refuses, where it does."""
+    timeout = cell.patience + files / _FILES_A_SECOND
+    hung = 0
+    while True:
+        with scratch(cell.where == "disk") as where, scratch() as own:
+            job = _job(cell, files, origin, where, own)
+            argv = client.argv(job)
+            if cell.where == "disk":
+                os.sync()  # what others wrote is not to be this one's burden
+            ended = run(argv, cores("client", cell.cores), timeout)
+            if ended.exit_code is None:
+                hung += 1
+                say(f"    {client.name} hung: killed after {timeout:.0f} s")
+                if hung < _TRIES:
+                    continue
+            if ended.exit_code == _REFUSED and "downloader" in argv:
+                return (ended.stderr.strip().splitlines() or ["exit code 2"])[0]
+            said = _figures(ended.stdout)
+            wrong = _wrong(cell, files, origin, job, ended, said)
+        return Run(
+            cell=cell.name,
+            client=client.name,
+            round=turn,
+            files=files,
+            seconds=None if ended.exit_code is None else ended.seconds,
+            cpu_seconds=ended.cpu_seconds,
+            memory_mb=ended.memory_mb,
+            wrong=wrong,
+            hung=hung,
+            failure="" if ended.exit_code in (0, None) else _why(ended),
+            at=now(),
+            said=said,
+        )
+
+
+def _job(cell: Cell, files: int, origin: Origin, where: Path, own: Path) -> Job:
+    destination = None if cell.where == "null" else where / "files"
+    if destination is not None:
+        destination.mkdir()
+    urls = own / "urls.txt"
+    with open(urls, "w") as file:
+        file.writelines(f"{origin.url}/get/{name_of(index)}\n" for index in range(files))
+    return Job(origin.url, urls, files, destination, cell.connections, origin.cafile, own, cell.rate)
+
+
+def _wrong(cell: Cell, files: int, origin: Origin, job: Job, ended: Ended, said: dict[str, float]) -> int:
+    if job.destination is not None:
+        return wrong_files(origin, job.destination, files)
+    # Thrown away: ours and the scripts say how many they had, of curl there is only its exit code.
+    had = said.get("stored", said.get("files", files if ended.exit_code == 0 else 0))
+    return files - int(had)
+
+
+def _figures(stdout: str) -> dict[str, float]:
+    """The numbers of a JSON object on standard output; of objects in it, as ``outer_inner``."""
+    try:
+        found = json.loads(stdout)
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    flat: dict[str, float] = {}
+    for name, value in found.items():
+        for key, one in value.items() if isinstance(value, dict) else [("", value)]:
+            if isinstance(one, (int, float)) and not isinstance(one, bool):
+                flat[f"{name}_{key}" if key else name] = one
+    return flat
+
+
+def _why(ended: Ended) -> str:
+    last = (ended.stderr.strip().splitlines() or [""])[-1]
+    return f"exit code {ended.exit_code}: {last[:200]}"
+
+
+def described(done: Run) -> str:
+    """A run in a line."""
+    if done.seconds is None:
+        return f"never finished ({done.hung} times)"
+    if done.failure:
+        return f"FAILED: {done.failure}"
+    text = (
+        f"{figure(done.rate or 0.0)} files/s, {done.cpu_seconds / done.files * 1e6:,.0f} µs of CPU a file"
+    )
+    text += f", {done.memory_mb:.0f} MB"
+    return text + (f", {done.wrong:,} WRONG" if done.wrong else "")

@@ -1,0 +1,37 @@
+"""A pool of processes, one for each core; a page at a time is handed out file by file, and awaited."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import islice
+
+import requests
+
+from benchmarks.strategies.listing import Job
+
+_session: requests.Session  # of each process: a session keeps its connection
+
+
+def begin() -> None:
+    global _session  # noqa: PLW0603
+    _session = requests.Session()
+
+
+def fetch(job: Job, name: str) -> None:
+    response = _session.get(job.address(name))
+    response.raise_for_status()
+    job.store(name, response.content)
+
+
+def main() -> None:
+    job = Job.given()
+    names = job.names()
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), initializer=begin) as pool:
+        while page := list(islice(names, 1000)):
+            for done in as_completed([pool.submit(fetch, job, name) for name in page]):
+                done.result()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""Tables and sentences made from the results; nothing is measured here."""
+
+from __future__ import annotations
+
+import io
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cells import Cell, of_group
+from benchmarks.published import BILLION, MILLION, SESSIONS
+from benchmarks.results import Results, Run
+
+__all__ = ["CURL", "all_tables", "cell_table", "figure", "insert", "measured_on", "median_rate", "summary"]
+
+CURL: Final = "curl --parallel"
+_HOURS: Final = 1e9 / 3600
+_LARGE: Final = 10_000  # bytes of a file from which on bytes a second are of interest
+_MAIN: Final = "http-100B"
+_BEGIN: Final = "<!-- benchmarks: begin -->"
+_END: Final = "<!-- benchmarks: end -->"
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; the first column is text, the others are figures."""
+    table = Table(box=MARKDOWN)
+    for position, name in enumerate(header):
+        table.add_column(name, justify="right" if position else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    text = io.StringIO()
+    Console(file=text, width=1000).print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().strip().splitlines())
+
+
+def _median(runs: Iterable[Run], of: Callable[[Run], float | None]) -> float | None:
+    found = [value for run in runs if (value := of(run)) is not None]
+    return statistics.median(found) if found else None
+
+
+def median_rate(results: Results, cell: str, client: str) -> float | None:
+    """Files a second, the median of those rounds in which all files were right."""
+    return _median(_good(results.of(cell, client)), lambda run: run.rate)
+
+
+def _good(runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if run.seconds is not None and not run.wrong and not run.failure]
+
+
+def _correct(runs: Sequence[Run], compared: bool) -> str:
+    """What to say of the files of all rounds."""
+    wrong, hung = sum(run.wrong for run in runs), sum(run.hung for run in runs)
+    files = sum(run.files for run in runs)
+    failed = sum(bool(run.failure) for run in runs)
+    parts = [
+        f"{wrong:,} of {files:,} wrong" if wrong else f"{files:,} {'right' if compared else 'counted'}"
+    ]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{hung} hung"] if hung else []
+    return ", ".join(parts)
+
+
+def cell_table(results: Results, cell: Cell) -> str:
+    """All columns for the clients of one cell; empty where nothing was measured."""
+    curl = median_rate(results, cell.name, CURL)
+    large = cell.size >= _LARGE
+    rows = []
+    for name in results.clients(cell.name, cell.clients):
+        runs = results.of(cell.name, name)
+        good = _good(runs)
+        checked = _correct(runs, cell.where != "null")
+        if not good:
+            rows.append([f"`{name}`", "—", *[""] * (6 if large else 5), checked])
+            continue
+        rates = sorted(run.rate or 0.0 for run in good)
+        middle = statistics.median(rates)
+        rows.append(
+            [
+                f"`{name}`",
+                figure(middle),
+                f"{figure(rates[0])}–{figure(rates[-1])}",
+                *([f"{middle * cell.size / 1e6:,.0f}"] if large else []),
+                f"{middle / curl:.2f}" if curl else "—",
+                f"{statistics.median(run.cpu_seconds / run.files * 1e6 for run in good):,.0f}",
+                _memory(good),
+                _hours(middle),
+                checked,
+            ]
+        )
+    header = ["client", "files/s", "least–most", *(["MB/s"] if large else [])]
+    header += ["× curl", "µs CPU a file", "peak MB", "h for 10⁹", "files"]
+    return markdown(header, rows) if rows else ""
+
+
+def figure(rate: float) -> str:
+    """A rate, with as many digits as say something."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _memory(runs: Iterable[Run], unit: str = "") -> str:
+    """The most of all rounds; a client can be over before the first sample."""
+    most = max(run.memory_mb for run in runs)
+    return f"{most:,.0f}{unit}" if most else "—"
+
+
+def _hours(rate: float) -> str:
+    hours = _HOURS / rate
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}"
+
+
+def matrix(results: Results) -> str:
+    """Files a second for every cell of the first group, and how many times curl's."""
+    cells = [cell for cell in of_group("speed") if cell.name != "workers"]
+    columns = ["downloader", CURL, "pycurl multi", "aiohttp + uvloop", "wget2", "aria2"]
+    rows = []
+    for cell in cells:
+        rates = [median_rate(results, cell.name, name) for name in columns]
+        if not any(rates):
+            continue
+        own, curl = rates[:2]
+        figures = [figure(rate) if rate else "—" for rate in rates]
+        rows.append([cell.title, *figures, f"{own / curl:.2f}" if own and curl else "—"])
+    header = ["files/s", *(f"`{name}`" for name in columns), "× curl"]
+    return markdown(header, rows) if rows else ""
+
+
+def million(results: Results) -> str:
+    """The table of "Making 1 million requests with python-aiohttp", with ours beside it."""
+    rows = []
+    for cell in of_group("million"):
+        at_once = cell.delay == "0"
+        for name in results.clients(cell.name, cell.clients):
+            good = _good(results.of(cell.name, name))
+            if not good:
+                continue
+            theirs = MILLION.get(good[0].files) if at_once else None
+            seconds = _median(good, lambda run: run.seconds)
+            connections = f"{cell.connections:,}"
+            memory = f"{theirs.memory_mb:,.0f} MB" if theirs and theirs.memory_mb else "—"
+            rows.append(
+                [
+                    f"{good[0].files:,}, {'answered at once' if at_once else 'each after 0–3 s'}",
+                    connections,
+                    f"{theirs.seconds:,.0f} s" if theirs else "—",
+                    memory,
+                    f"`{name}`",
+                    f"{seconds:,.1f} s",
+                    _memory(good, " MB"),
+                ]
+            )
+    header = [
+        "requests",
+        "connections",
+        "aiohttp, as published",
+        "its memory",
+        "measured here",
+        "time",
+        "memory",
+    ]
+    return markdown(header, rows) if rows else ""
+
+
+def sessions(results: Results) -> str:
+    """The figures of "requests vs httpx vs aiohttp", with ours beside them."""
+    rows = []
+    for name, one in SESSIONS.items():
+        figures = [
+            f"{one.total:.2f}",
+            "—",
+            *(f"{x * 1000:.1f}" for x in (one.mean, one.median, one.deviation)),
+        ]
+        rows.append(["a public server, as published", name.partition(": ")[2], *figures])
+    measured = 0
+    for cell in of_group("sessions"):
+        for name in results.clients(cell.name, cell.clients):
+            good = _good(results.of(cell.name, name))
+            if not good:
+                continue
+            measured += 1
+            totals = [run.said["seconds"] for run in good]
+            single = {
+                key: _median(good, lambda run, key=key: run.said.get(key))  # type: ignore[misc]
+                for key in ("mean", "median", "deviation", "latency_ms_p50")
+            }
+            middle = single["median"]
+            rows.append(
+                [
+                    f"{cell.title}, measured here",
+                    name.partition(": ")[2] or f"`{name}`",
+                    f"{statistics.median(totals):.2f}",
+                    f"{statistics.pstdev(totals):.3f}",
+                    _ms(single["mean"], 1000),
+                    _ms(middle, 1000) if middle is not None else _ms(single["latency_ms_p50"], 1),
+                    _ms(single["deviation"], 1000),
+                ]
+            )
+    header = ["server", "client", "total s", "its deviation", "mean ms", "median ms", "deviation ms"]
+    return markdown(header, rows) if measured else ""
+
+
+def _ms(value: float | None, factor: float) -> str:
+    return "—" if value is None else f"{value * factor:.1f}"
+
+
+def billion(results: Results) -> str:
+    """The talk's table in seconds a request, with what the same strategies and ours take here."""
+    rows = []
+    (cell,) = of_group("billion")
+    for name in results.clients(cell.name, cell.clients):
+        published = BILLION.get(name)
+        rate = median_rate(results, cell.name, name)
+        rows.append(
+            [
+                name if published else f"`{name}`",
+                *(["—", "—"] if published is None else [f"{published:.3g}", _days(published)]),
+                *(["—", "—"] if rate is None else [f"{1 / rate:.3g}", _days(1 / rate)]),
+                _correct(results.of(cell.name, name), True),
+            ]
+        )
+    header = [
+        "strategy",
+        "s a request, as published",
+        "days for 10⁹",
+        "s, measured here",
+        "days for 10⁹",
+        "files",
+    ]
+    return markdown(header, rows) if rows else ""
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds * 1e9 / 86400:.2f}"
+
+
+def latency(results: Results) -> str:
+    """Percentiles at a constant rate; from when is said in each line."""
+    rows = []
+    for cell in of_group("latency"):
+        for name in results.clients(cell.name, cell.clients):
+            good = _good(results.of(cell.name, name))
+            for prefix, since in (
+                ("latency_ms", "sending"), ("due", "the scheduled start"), ("sent", "sending"),
+            ):  # fmt: skip
+                if not good or f"{prefix}_p50" not in good[0].said:
+                    continue
+                kept = [_median(good, lambda run: run.files / run.said["seconds"])]
+                figures = [
+                    _median(good, lambda run, key=f"{prefix}_{p}": run.said[key])  # type: ignore[misc]
+                    for p in ("p50", "p90", "p99", "p999")
+                ]
+                rows.append(
+                    [
+                        f"`{name}`, from {since}",
+                        f"{cell.rate:,.0f}",
+                        f"{kept[0]:,.0f}",
+                        *(f"{one:.2f}" for one in figures),
+                    ]
+                )
+    header = ["client, latency", "asked for /s", "kept /s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]
+    return markdown(header, rows) if rows else ""
+
+
+def reports(results: Results) -> str:
+    """The scenarios of ``main_job``."""
+    rows = [
+        [row["what"], row["figure"], row["beside"], row["ratio"]]
+        for report in results.reports.values()
+        for row in report
+    ]
+    return markdown(["what", "measured", "beside it", "ratio"], rows) if rows else ""
+
+
+def measured_on(found: dict[str, Any]) -> str:
+    """The machine and the versions, in one paragraph."""
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return (
+        f"Measured on {found['processor']}, {found['cores']} cores, {found['memory_gb']} GB, "
+        f"{found['system']}, {found['date']}; {versions}. "
+        "The origin on one core and the client on another where nothing else is said."
+    )
+
+
+def summary(results: Results, chart: str = "", more: str = "") -> str:
+    """What the README shows."""
+    main = next(cell for cell in of_group("speed") if cell.name == _MAIN)
+    parts = [
+        chart,
+        "100-byte files over HTTP into memory, 32 connections, client on one core:",
+        cell_table(results, main),
+        "Other sizes, TLS, disk (medians):",
+        matrix(results),
+        measured_on(results.measured_on),
+        more,
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def all_tables(results: Results) -> str:
+    """Every table, with headings."""
+    parts = []
+    for cell in of_group("speed"):
+        where = ", into memory" if cell.where == "memory" else ""
+        parts.append((f"{cell.title}{where}, {cell.connections} connections", cell_table(results, cell)))
+    parts += [
+        ("A billion files: the talk's strategies", billion(results)),
+        ("A million requests: the article's counts", million(results)),
+        ("Ten sessions, 1,000 requests", sessions(results)),
+        ("Latency at a constant rate", latency(results)),
+        ("The main job", reports(results)),
+    ]
+    shown = [f"## {title}\n\n{table}" for title, table in parts if table]
+    return "\n\n".join([*shown, measured_on(results.measured_on)])
+
+
+def insert(page: Path, text: str) -> None:
+    """Put ``text`` between the marks in ``page``. Raises ValueError where it has none."""
+    before, begin, rest = page.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{page}: no line {_BEGIN}, or none {_END} after it")
+    page.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")

@@ -1,0 +1,458 @@
+"""One connection of the wire lane: requests out, answers in, and whether the two are still in step.
+
+Nothing in HTTP/1.1 says which request an answer belongs to but the order. A server that gives one answer
+too many shifts all that follow by one, and each of them looks right. So while more than one request is
+in flight, what has been answered is held back in memory, a window at a time, and stored only when the
+connection is known to be in step: when all that was asked is answered and then nothing more comes, for
+as long as the slowest answer of the window took, or the server ends the connection. Where something does
+come, the whole window is fetched again, one file a connection. With one request at a time there is
+nothing to hold back: what comes behind an answer closes the connection.
+
+No greenlet belongs to a connection: a watcher calls ``_readable`` when bytes are there, which reads,
+parses, stores, and sends the next requests.
+"""
+
+from __future__ import annotations
+
+from downloader import patching
+
+patching.require()
+
+import contextlib  # noqa: E402
+import socket  # noqa: E402
+import ssl  # noqa: E402  (only in a patched process)
+from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
+from itertools import islice  # noqa: E402
+from time import monotonic  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+import gevent  # noqa: E402
+
+from downloader.core.schedule import Host  # noqa: E402
+from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.lanes.reading import BUFFER, Reader  # noqa: E402
+from downloader.lanes.translate import translate  # noqa: E402
+from downloader.openbatch import Job  # noqa: E402
+from downloader.sinks import Writer  # noqa: E402
+
+if TYPE_CHECKING:
+    from downloader.lanes.wire import Route, WireLane
+
+__all__ = ["Pipeline"]
+
+_READ, _WRITE = 1, 2
+_WINDOW = 8  # so many times the depth are asked for before a connection rests
+_BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# How long a connection rests, at least and at most, before its window counts as in step.
+_LEAST_REST, _LONGEST_REST = 0.002, 5.0
+
+
+class Pipeline:
+    """See the module. ``slot``: the host whose slot of the schedule it uses, None while it is idle."""
+
+    __slots__ = (
+        "_connection",
+        "_counted",
+        "_deep",
+        "_held_bytes",
+        "_lane",
+        "_raw",
+        "_receive",
+        "_rest",
+        "_slowest",
+        "_tls",
+        "_unsent",
+        "_watcher",
+        "_window",
+        "_writable",
+        "heard",
+        "key",
+        "max_size",
+        "reader",
+        "route",
+        "sent",
+        "served",
+        "since",
+        "slot",
+    )
+
+    def __init__(self, lane: WireLane, route: Route, connection: Any) -> None:
+        self._lane = lane
+        self.route = route
+        self._connection = connection
+        self.key = connection.key
+        sock = connection.sock
+        # gevent's sockets are non-blocking underneath; the waiting is done here, on our own watcher.
+        self._tls = getattr(sock, "_sslobj", None)
+        self._raw = sock._sock
+        self._receive: Callable[[], int] = (
+            partial(self._raw.recv_into, lane.buffer)
+            if self._tls is None
+            else partial(self._tls.read, BUFFER, lane.buffer)
+        )
+        self.max_size = lane.max_size
+        self.reader = Reader(self, route.shapes)
+        self.slot: Host | None = None
+        self.sent = self.served = 0
+        self.since = self.heard = 0.0
+        self._deep = False
+        self._window = self._counted = self._held_bytes = 0
+        self._slowest = 0.0
+        self._unsent = b""
+        self._rest: Any = None
+        self._writable: Any = None
+        self._watcher = gevent.get_hub().loop.io(sock.fileno(), _READ)
+        self._watcher.start(self._guarded, self._readable)
+
+    def _guarded(self, react: Any) -> None:
+        """The hub calls; what goes wrong here must end the process, not be printed by the hub."""
+        try:
+            react()
+        except Exception as error:
+            self._lane.lost(error)
+
+    # requests
+
+    def start(self, job: Job) -> None:
+        """Begin with ``job``, whose slot this connection uses from now on."""
+        self.slot = job.host
+        now = self.heard = monotonic()
+        self._ask([job], now)
+
+    def _ask(self, jobs: list[Job], now: float) -> None:
+        reader, route = self.reader, self.route
+        outstanding = reader.outstanding
+        if not outstanding:
+            self.since = now
+        self.sent += len(jobs)
+        self._window += len(jobs)
+        for job in jobs:
+            job.sent = now
+            job.batch.marks.begin(job.index)
+        outstanding.extend(jobs)
+        if len(outstanding) > 1:
+            self._deep = True
+        self._lane.depths[route.depth.now] = self._lane.depths.get(route.depth.now, 0) + len(jobs)
+        self._send(route.requests([job.target for job in jobs]))
+
+    def _send(self, data: bytes) -> None:
+        """What the socket does not take at once waits in ``_unsent``."""
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self._tls.write(data) if self._tls is not None else self._raw.send(data)
+        except _BLOCKED:
+            sent = 0
+        except OSError:
+            return  # the reader will be told, after what the server may have said before
+        if sent < len(data):
+            self._unsent = data[sent:]
+            if self._writable is None:
+                self._writable = gevent.get_hub().loop.io(self._raw.fileno(), _WRITE)
+            self._writable.start(self._guarded, self._go_on_sending)
+
+    def _go_on_sending(self) -> None:
+        self._writable.stop()
+        data, self._unsent = self._unsent, b""
+        self._send(data)
+
+    # answers
+
+    def _readable(self) -> None:
+        reader, buffer, receive = self.reader, self._lane.buffer, self._receive
+        while True:
+            try:
+                count = receive()
+            except _BLOCKED:
+                return
+            except ssl.SSLZeroReturnError:
+                count = 0
+            except OSError as error:
+                self._ended(_as_wire(translate(error, self._lane.secrets)))
+                return
+            if not count:
+                self._ended(None)
+                return
+            if not reader.outstanding:
+                self._out_of_step()
+                return
+            now = self.heard = monotonic()
+            reader.feed(buffer[:count])
+            if reader.problem is not None or reader.surplus or len(reader.held) > self._counted:
+                self._settle(now)
+                if self.slot is None or reader.problem is not None:
+                    return
+            if self._tls is None or not self._tls.pending():
+                return
+
+    def _settle(self, now: float) -> None:
+        """Answers are complete, or something is wrong with one."""
+        reader = self.reader
+        held = reader.held
+        if len(held) > self._counted:
+            self._count(now, len(held) - self._counted)
+        if reader.surplus or (reader.mid and not reader.outstanding):
+            self._out_of_step()
+            return
+        if not self._deep and held:
+            self._confirm()
+        if reader.problem is not None:
+            self._fail(reader.problem)
+            return
+        if reader.closing:
+            self._closing()
+            return
+        self._go_on(now)
+
+    def _count(self, now: float, fresh: int) -> None:
+        """Latencies of what has just been answered; requests sent together are counted together."""
+        held = self.reader.held
+        sent, many, batch, size = 0.0, 0, None, 0
+        for job, body in islice(held, self._counted, None):
+            if job.sent is not sent or job.batch is not batch:
+                if batch is not None:
+                    batch.latency.add(now - sent, many)
+                    if now - sent > self._slowest:
+                        self._slowest = now - sent
+                sent, batch, many = job.sent, job.batch, 0
+            many += 1
+            if type(body) is bytes:
+                size += len(body)
+                if job.size >= 0 and job.size != len(body) and self._deep:
+                    self.reader.surplus = True  # this one's size, or one that belongs to another
+            elif isinstance(body, FetchError):
+                self._window = self._lane.window  # see what it means before more is asked
+        if batch is not None:
+            batch.latency.add(now - sent, many)
+            self._slowest = max(self._slowest, now - sent)
+        self._held_bytes += size
+        self._counted = len(held)
+        if not self.served and self.reader.parser.get_http_version() == "1.0":
+            self.route.shut("HTTP/1.0")
+        self.served += fresh
+        self.since = now
+        self.route.answered(now, fresh, self._slowest)
+
+    def _go_on(self, now: float) -> None:
+        """Ask for more, or rest, or be idle."""
+        outstanding, route, lane = self.reader.outstanding, self.route, self._lane
+        depth = route.depth.now
+        waiting = len(outstanding)
+        if waiting * 2 <= depth and waiting < depth:
+            room = depth - waiting
+            if self._deep or depth > 1:
+                room = min(room, min(lane.window, depth * _WINDOW) - self._window)
+                if self._held_bytes >= lane.window_bytes:
+                    room = 0
+            if route.limit:
+                room = min(room, route.limit - self.sent)
+            if room > 0 and (jobs := lane.more(self, room)):
+                self._ask(jobs, now)
+                return
+        if waiting:
+            return
+        spent = bool(route.limit) and self.sent >= route.limit
+        if self.reader.held or (spent and not route.single):
+            if self._rest is None:
+                rest = min(max(self._slowest, _LEAST_REST), _LONGEST_REST)
+                self._rest = gevent.get_hub().loop.timer(rest)
+                self._rest.start(self._guarded, self._rested, update=True)
+        elif spent:
+            self.end()
+        else:
+            lane.idle(self)
+
+    def _rested(self) -> None:
+        """Nothing has come since all was answered. Or has it, and this loop was slow?"""
+        self._stop_resting()
+        if not self.usable():
+            self._readable()
+            if self.slot is None or self.reader.outstanding:
+                return
+        self._confirm()
+        if self.route.limit and self.sent >= self.route.limit and not self.route.single:
+            self.route.limit = 0  # it was for another reason that the server closed
+        self._go_on(monotonic())
+
+    def _stop_resting(self) -> None:
+        if self._rest is not None:
+            self._rest.stop()
+            self._rest.close()
+            self._rest = None
+
+    def _confirm(self) -> None:
+        """In step: what is held is what was asked for."""
+        held, self.reader.held = self.reader.held, []
+        self._deep = False
+        self._window = self._counted = self._held_bytes = 0
+        self._slowest = 0.0
+        self._stop_resting()
+        self._lane.settle(self.route, held)
+
+    # ends
+
+    def _closing(self) -> None:
+        """The server has said that it closes after this answer: what is behind it is asked again."""
+        again = self._take_outstanding()
+        self.route.closes(self.served)
+        self._confirm()
+        self._give_back(again)
+        self.end()
+
+    def _ended(self, error: FetchError | None) -> None:
+        """The connection is at its end."""
+        reader, route = self.reader, self.route
+        if self.slot is None:
+            self.close()
+            return
+        if not reader.outstanding:
+            if error is None:
+                route.closes(self.served)
+                self._confirm()
+            else:
+                self._unconfirmed()
+            self.end()
+            return
+        if error is None and isinstance(reader.body, FetchError):
+            reader.finish()  # the page of an error, which ends with the connection
+            self._closing()
+            return
+        error = error or self._cut()
+        if self.served and not reader.mid and not reader.answered:
+            route.broke_at(self.served)
+            first = reader.outstanding[0]
+            if first is None or not first.asked_again:
+                # It had served before, and nothing of the next answer came: nothing was refused.
+                if first is not None:
+                    first.asked_again = True
+                self._give_back(self._take_outstanding())
+                self._unconfirmed()
+                route.broke()
+                self.end()
+                return
+        self._fail(error)
+
+    def _cut(self) -> FetchError:
+        """The connection ended before the answer did."""
+        if self.reader.answered:
+            return _as_wire(FetchError("truncated", "the body ends early"))
+        if self.reader.mid:
+            return _as_wire(FetchError("truncated", "the answer ends in its headers"))
+        return _as_wire(FetchError("reset", "the server closed the connection"))
+
+    def _fail(self, problem: Exception) -> None:
+        """The answer that was being read fails; what is behind it is asked again; the connection ends."""
+        reader, lane = self.reader, self._lane
+        reader.discard()
+        behind = self._take_outstanding()
+        first = behind.pop(0) if behind else None
+        if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
+            # Whose answer that was is not known yet.
+            self.route.broke()
+            behind.insert(0, first)
+            first = None
+        elif behind:
+            self.route.broke()
+        self._unconfirmed()
+        self._give_back(behind)
+        if first is not None:
+            lane.settle(self.route, [(first, problem)])
+        elif isinstance(problem, DestinationError):
+            lane.lost(problem)
+        self.end()
+
+    def _out_of_step(self) -> None:
+        """Bytes that nobody asked for."""
+        if self.slot is None:
+            self.close()  # idle: most often a server that says it has waited long enough
+            return
+        self.route.out_of_step()
+        self.reader.discard()
+        self._give_back(self._take_outstanding())
+        if self._deep:
+            self._unconfirmed()
+        else:
+            self._confirm()
+        self.end()
+
+    def expire(self, error: FetchError) -> None:
+        """The answer that is being waited for takes too long."""
+        self._fail(_as_wire(error))
+
+    def _unconfirmed(self) -> None:
+        """What is held may be another's: it is asked for again."""
+        held, self.reader.held = self.reader.held, []
+        self._counted = 0
+        for _, body in held:
+            if not isinstance(body, (bytes, bytearray, Exception)):
+                body.abort()
+        self._give_back([job for job, _ in held])
+
+    def _take_outstanding(self) -> list[Job | None]:
+        outstanding = self.reader.outstanding
+        taken = list(outstanding)
+        outstanding.clear()
+        return taken
+
+    def _give_back(self, jobs: list[Job | None] | list[Job]) -> None:
+        self._lane.again([job for job in jobs if job is not None])
+
+    def end(self) -> None:
+        """Close, and give the slot back."""
+        slot, self.slot = self.slot, None
+        self.close()
+        if slot is not None:
+            self._lane.ended(self, slot)
+
+    def abandon(self) -> None:
+        """The worker stops: what has not been stored is given back."""
+        self.reader.discard()
+        self._give_back(self._take_outstanding())
+        self._unconfirmed()
+        self.end()
+
+    # what the reader asks
+
+    def large(self, job: Job) -> Writer:
+        """See ``reading.Limits``. Nothing shall wait behind a large body, or for it."""
+        outstanding = self.reader.outstanding
+        if len(outstanding) > 1 or self.reader.held:
+            self._unconfirmed()
+            behind = self._take_outstanding()[1:]
+            self._give_back(behind)
+            outstanding.append(job)
+            outstanding.extend([None] * len(behind))
+        self.route.large()
+        return self._lane.open_writer(job)
+
+    def proxied(self) -> None:
+        """See ``reading.Limits``."""
+        self.route.shut("a proxy is in the path (Via)")
+
+    # the socket
+
+    def usable(self) -> bool:
+        """Whether it is open and nothing has arrived that nobody asked for."""
+        return bool(self._connection.is_connected)
+
+    def close(self) -> None:
+        """Also called by the census, when room is needed for another."""
+        self._stop_resting()
+        for watcher in (self._watcher, self._writable):
+            if watcher is not None:
+                watcher.stop()
+                watcher.close()
+        self._watcher = self._writable = None
+        self._unsent = b""
+        self._lane.forget(self)
+        with contextlib.suppress(OSError):
+            if self.reader.outstanding:
+                self._raw.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+def _as_wire(error: FetchError) -> FetchError:
+    error.wire = 1
+    return error

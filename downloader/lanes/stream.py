@@ -1,0 +1,132 @@
+"""The socket of one connection of the wire lane, without a greenlet: bytes in and out, as they come.
+
+urllib3 has opened and verified the connection. Waiting is done on a watcher that is made once; reading
+goes into a buffer that all connections share (a large ``recv`` maps, remaps and unmaps memory for every
+answer). TLS is read and written through the SSL object below gevent's socket.
+"""
+
+from __future__ import annotations
+
+from downloader import patching
+
+patching.require()
+
+import contextlib  # noqa: E402
+import socket  # noqa: E402
+import ssl  # noqa: E402  (only in a patched process)
+from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+
+__all__ = ["BUFFER", "Blocked", "Stream"]
+
+BUFFER = 256 << 10
+_READ, _WRITE = 1, 2
+
+Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What ``receive`` raises when nothing is there."""
+
+
+class Stream:
+    """Calls ``readable`` when there is something to ``receive``; what either raises goes to ``lost``.
+
+    ``receive()`` gives the number of bytes that it has read into the buffer, 0 at the end.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_lost",
+        "_raw",
+        "_tls",
+        "_unsent",
+        "_watcher",
+        "_writable",
+        "key",
+        "receive",
+    )
+
+    def __init__(
+        self,
+        connection: Any,
+        buffer: memoryview,
+        readable: Callable[[], None],
+        lost: Callable[[Exception], None],
+    ) -> None:
+        self._connection = connection
+        self._lost = lost
+        self.key: tuple[str, int] = connection.key
+        sock = connection.sock
+        self._tls = getattr(sock, "_sslobj", None)
+        # gevent's sockets are non-blocking underneath.
+        self._raw = sock._sock
+        self.receive: Callable[[], int] = (
+            partial(self._raw.recv_into, buffer)
+            if self._tls is None
+            else partial(self._tls.read, BUFFER, buffer)
+        )
+        self._unsent = b""
+        self._writable: Any = None
+        self._watcher = gevent.get_hub().loop.io(sock.fileno(), _READ)
+        self._watcher.start(self.guarded, readable)
+
+    def guarded(self, react: Callable[[], None]) -> None:
+        """For what the hub calls: what goes wrong must end the process, not be printed by the hub."""
+        try:
+            react()
+        except Exception as error:
+            self._lost(error)
+
+    def timer(self, seconds: float, ring: Callable[[], None]) -> Any:
+        """Calls ``ring`` once; to be stopped and closed."""
+        timer = gevent.get_hub().loop.timer(seconds)
+        # From now, not from when this turn of the loop began.
+        timer.start(self.guarded, ring, update=True)
+        return timer
+
+    def pending(self) -> bool:
+        """Whether more can be received that no watcher would tell of: it is decrypted already."""
+        return self._tls is not None and bool(self._tls.pending())
+
+    def send(self, data: bytes) -> None:
+        """Send; what the socket does not take at once is sent as it does.
+
+        A connection that has broken is noticed by reading, after what the server said before.
+        """
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self._raw.send(data) if self._tls is None else self._tls.write(data)
+        except Blocked:
+            sent = 0
+        except OSError:
+            return
+        if sent < len(data):
+            self._unsent = data[sent:]
+            if self._writable is None:
+                self._writable = gevent.get_hub().loop.io(self._raw.fileno(), _WRITE)
+            self._writable.start(self.guarded, self._send_on)
+
+    def _send_on(self) -> None:
+        self._writable.stop()
+        data, self._unsent = self._unsent, b""
+        self.send(data)
+
+    def usable(self) -> bool:
+        """Whether it is open and nothing has arrived that nobody asked for."""
+        return bool(self._connection.is_connected)
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """Close; ``abruptly``: without waiting for what is still on its way."""
+        for watcher in (self._watcher, self._writable):
+            if watcher is not None:
+                watcher.stop()
+                watcher.close()
+        self._watcher = self._writable = None
+        self._unsent = b""
+        if abruptly:
+            with contextlib.suppress(OSError):
+                self._raw.shutdown(socket.SHUT_RDWR)
+        self._connection.close()

@@ -1,0 +1,340 @@
+"""What can go wrong when several requests are in flight on one connection: each against a server that
+does exactly that. Whatever it does, no body is stored under another's name and nothing is lost."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from threading import Event
+
+import pytest
+from harness import Job
+from servers import (
+    CLOSE,
+    CUT,
+    RESET,
+    Answer,
+    Pause,
+    Request,
+    Result,
+    Server,
+    Step,
+    Until,
+    download,
+    ok,
+    redirect,
+    status,
+)
+
+QUICK = ("--retries", "2", "--backoff", "20ms", "--read-timeout", "1s", "--workers", "1")
+COUNT = 600
+NAMES = [f"file-{n}" for n in range(COUNT)]
+DEPTHS = ("4", "64")
+
+
+def body(name: str) -> bytes:
+    """Of every name another length, too."""
+    return name.encode() * (1 + int(name.rpartition("-")[2]) % 7)
+
+
+def plain(request: Request) -> Sequence[Step]:
+    return ok(body(request.target.rpartition("/")[2]))
+
+
+class Each:
+    """Answers with what ``answer(nth request of its connection, request)`` gives, or plainly."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+        self._served: dict[int, int] = {}
+
+    def __call__(self, request: Request) -> Sequence[Step]:
+        nth = self._served[request.connection] = self._served.get(request.connection, 0) + 1
+        steps: Sequence[Step] = self._answer(nth, request) or plain(request)  # type: ignore[operator]
+        return steps
+
+
+def serve(answer: object) -> Server:
+    return Server(files=dict.fromkeys(NAMES, Each(answer)))
+
+
+def all_right(files: dict[str, bytes], but: Sequence[str] = ()) -> bool:
+    return files == {name: body(name) for name in NAMES if name not in but}
+
+
+def fetch(server: Server, tmp_path: Path, depth: str, *options: str) -> Result:
+    connections = () if "--connections" in options else ("--connections", "4")
+    return download(server.url, tmp_path / "d", *QUICK, *connections, "--pipeline", depth, *options)
+
+
+@pytest.mark.parametrize("depth", [*DEPTHS, "auto"])
+def test_nothing_wrong_is_stored_by_the_wire_lane_in_order(depth: str, tmp_path: Path) -> None:
+    with serve(lambda nth, request: None) as server:
+        result = fetch(server, tmp_path, depth)
+    assert all_right(result.files)
+    assert result.report["requests"] == COUNT
+    assert result.report["lanes"]["wire"] == COUNT
+    if depth != "auto":
+        reached = result.report["pipeline_depth"]
+        assert reached == {"median": int(depth), "max": int(depth), "stopped": {"--pipeline": 1}}
+
+
+def extra(name: str = "file-1") -> bytes:
+    return ok(body(name))[0]
+
+
+@pytest.mark.parametrize("pace", [0.0, 0.02])
+@pytest.mark.parametrize("where", [2, 7, 150])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_one_answer_too_many_is_nobodys_file(depth: str, where: int, pace: float, tmp_path: Path) -> None:
+    """Each connection gives one answer twice, at full speed and at a slow one, where what is too many
+    comes long after the last answer that was waited for."""
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        steps: list[Step] = [Pause(pace)] if pace and nth < 50 else []
+        return [*steps, *plain(request), *([extra()] if nth == where else [])]
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth, "--read-timeout", "5s")
+    assert all_right(result.files)
+    assert result.exit == 0
+    assert result.report["stored"] == COUNT
+    if where < 150:
+        assert result.report["pipeline_depth"]["stopped"] == {"an answer that nobody asked for": 1}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_one_answer_too_few_is_asked_for_again(depth: str, tmp_path: Path) -> None:
+    missed = Event()
+
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        if nth == 20 and not missed.is_set():
+            missed.set()
+            return [b""]
+        return None
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth)
+    assert all_right(result.files)
+    assert result.report["attempts_by_error"] == {"read-timeout": 1}
+
+
+@pytest.mark.parametrize("end", [CLOSE, RESET])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_half_an_answer_and_then_the_end(depth: str, end: Step, tmp_path: Path) -> None:
+    """The first of those that are not answered has used up an attempt, the others have not."""
+    cut: set[int] = set()
+
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        if nth == 30 and len(cut) < 3 and request.connection not in cut:
+            cut.add(request.connection)
+            return [ok(b"x" * 100)[0][:-50], Pause(0.05), end]
+        return None
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth)
+    assert all_right(result.files)
+    # A server that closes on requests it has not read resets the connection, whatever it meant.
+    assert sum(result.report["attempts_by_error"].values()) == 3
+    assert set(result.report["attempts_by_error"]) <= {"truncated", "reset"}
+    assert result.report["retries"] == 3
+
+
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize("after", [1, 2, 100])
+@pytest.mark.parametrize("depth", [*DEPTHS, "auto"])
+def test_a_server_that_closes_after_so_many_costs_no_attempt(
+    depth: str, after: int, announced: bool, tmp_path: Path
+) -> None:
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        if nth < after:
+            return None
+        name = request.target.rpartition("/")[2]
+        return [*ok(body(name), *(["Connection: close"] if announced else [])), CLOSE]
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth)
+        asked = server.count("/get/")
+    assert all_right(result.files)
+    assert result.report["attempts_by_error"] == {}
+    assert result.report["retries"] == 0
+    if after == 100 and announced:
+        # What was behind the end on the first four connections, before it was known where that is.
+        unknown = 4 * int(depth) if depth != "auto" else 0
+        assert asked <= COUNT * 1.15 + unknown
+
+
+def test_a_file_that_ends_every_connection_ends_alone(tmp_path: Path) -> None:
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        return [RESET] if request.target.endswith("/file-300") else None
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, "16")
+    assert all_right(result.files, but=["file-300"])
+    assert result.codes == {"file-300": "reset"}
+    assert result.failures["file-300"]["attempts"] == 3
+    assert result.report["attempts_by_error"] == {"reset": 3}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_errors_belong_to_the_names_that_were_asked(depth: str, tmp_path: Path) -> None:
+    gone = [f"file-{n}" for n in range(0, COUNT, 13)]
+
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        if request.target.rpartition("/")[2] in gone:
+            return status(404, body=b"there is no such file" * (nth % 5))
+        return None
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth)
+        asked = server.count("/get/")
+    assert all_right(result.files, but=gone)
+    assert result.codes == dict.fromkeys(gone, "http-404")
+    assert asked == COUNT
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_interim_answers_are_not_answers(depth: str, tmp_path: Path) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        return [interim[nth % 2] * (nth % 4), *plain(request)]
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth)
+    assert all_right(result.files)
+    assert result.report["requests"] == COUNT
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_what_is_no_plain_answer_leaves_its_neighbours_alone(depth: str, tmp_path: Path) -> None:
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        name = request.target.rpartition("/")[2]
+        number = int(name.rpartition("-")[2])
+        if number % 40 == 7:
+            return redirect("/elsewhere/" + name)
+        if number % 40 == 17:
+            return ok(gzip.compress(body(name), mtime=0), "Content-Encoding: gzip")
+        if number % 40 == 27:
+            return [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"]
+        return None
+
+    def chunked(nth: int, request: Request) -> Sequence[Step] | None:
+        steps = answer(nth, request)
+        if steps and b"chunked" in steps[0]:  # type: ignore[operator]
+            text = body(request.target.rpartition("/")[2])
+            return [*steps, b"1\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (text[:1], len(text) - 1, text[1:])]
+        return steps
+
+    targets: dict[str, Answer] = {f"/elsewhere/{name}": ok(body(name)) for name in NAMES}
+    with Server(targets, files=dict.fromkeys(NAMES, Each(chunked))) as server:
+        result = fetch(server, tmp_path, depth)
+    packed = {n: gzip.compress(body(n), mtime=0) for n in NAMES if int(n[5:]) % 40 == 17}
+    assert result.files == {name: packed.get(name, body(name)) for name in NAMES}
+    assert result.report["attempts_by_error"] == {}
+
+
+@pytest.mark.parametrize("depth", [*DEPTHS, "auto"])
+def test_a_proxy_in_the_path_is_asked_one_at_a_time(depth: str, tmp_path: Path) -> None:
+    with serve(lambda nth, request: ok(body(request.target[5:]), "Via: 1.1 cache")) as server:
+        result = fetch(server, tmp_path, depth)
+    assert all_right(result.files)
+    assert result.report["pipeline_depth"]["stopped"] == {"a proxy is in the path (Via)": 1}
+    assert result.report["pipeline_depth"]["median"] == 1
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_http_1_0_is_asked_one_at_a_time(keep: bool, tmp_path: Path) -> None:
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        text = body(request.target[5:])
+        kept = "Connection: keep-alive\r\n" if keep else ""
+        head = f"HTTP/1.0 200 OK\r\n{kept}Content-Length: {len(text)}\r\n\r\n"
+        return [head.encode() + text, *([] if keep else [CLOSE])]
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, "16")
+    assert all_right(result.files)
+    assert result.report["pipeline_depth"]["stopped"] == {"HTTP/1.0": 1}
+    assert result.report["attempts_by_error"] == {}
+
+
+def test_slow_answers_are_not_waited_for_in_a_row(tmp_path: Path) -> None:
+    with serve(lambda nth, request: [Pause(0.25), *plain(request)]) as server:
+        options = ("--connections", "100", "--limit", "400")
+        result = fetch(server, tmp_path, "auto", *options)
+    assert result.report["stored"] == 400
+    assert result.report["pipeline_depth"]["max"] == 1
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_large_file_holds_nothing_up(depth: str, tmp_path: Path) -> None:
+    """It is sent only when all others have been stored or at least asked for."""
+    large = bytes(range(256)) * 8000
+    others = Event()
+
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        if request.target.endswith("/file-40"):
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(large)
+            return [head + large[:1_000_000], Until(others), large[1_000_000:]]
+        if request.target.endswith(f"/file-{COUNT - 1}"):
+            others.set()
+        return None
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth, "--read-timeout", "30s")
+    assert result.exit == 0
+    assert result.files.pop("file-40") == large
+    assert all_right(result.files, but=["file-40"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_at_random(seed: int, tmp_path: Path) -> None:
+    """Drops, extra answers, errors that pass, half answers, pauses: exact all the same."""
+    random = Random(seed)
+
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        draw = random.random()
+        steps = plain(request)
+        if draw < 0.01:
+            return [RESET if draw < 0.005 else CLOSE]
+        if draw < 0.02:
+            return [steps[0][: random.randrange(1, len(steps[0]))], CUT]  # type: ignore[index, arg-type]
+        if draw < 0.03:
+            return status(503, "Retry-After: 0")
+        if draw < 0.035:
+            return [*steps, extra()]
+        if draw < 0.1:
+            return [Pause(0.002), *steps]
+        return None
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, "16", "--retries", "20")
+    assert all_right(result.files)
+    assert result.exit == 0
+
+
+def test_an_interrupted_run_stores_nothing_wrong_and_is_taken_up(
+    tmp_path: Path, start: Callable[..., Job]
+) -> None:
+    reached = Event()
+
+    def answer(nth: int, request: Request) -> Sequence[Step] | None:
+        if nth == 60:
+            reached.set()
+        return [Pause(0.01), *plain(request)] if nth > 50 else None
+
+    with serve(answer) as server:
+        options = (*QUICK, "--connections", "2", "--pipeline", "16", "--progress", "none")
+        run = start(server.url, "-o", tmp_path / "d", *options)
+        assert reached.wait(30)
+        run.kill(signal.SIGINT)
+        assert run.wait(30) == 130
+        half = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir() if path.is_file()}
+        assert 0 < len(half) < COUNT
+        assert all(content == body(name) for name, content in half.items())
+        result = fetch(server, tmp_path, "16")
+    assert all_right(result.files)
+    assert result.report["resumed"]

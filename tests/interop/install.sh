@@ -1,0 +1,16 @@
+#!/bin/sh
+# The servers of these tests, on Debian or Ubuntu, as root. None of them is started.
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+
+# Debian starts what it installs, unless this says no; one that is there already has its reasons.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' > "$policy"
+    chmod 755 "$policy"
+fi
+
+apt-get update -qq
+apt-get install -qq -y --no-install-recommends \
+    nginx-light apache2-bin lighttpd haproxy squid-openssl > /dev/null

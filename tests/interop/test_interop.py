@@ -1,0 +1,159 @@
+"""The command line against servers that others wrote; see the README beside this."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from checker import Truth, check
+from harness import run
+from programs import (
+    Program,
+    Room,
+    Tls,
+    apache,
+    gunicorn,
+    haproxy,
+    http_server,
+    lighttpd,
+    nginx,
+    nginx_log,
+    squid,
+    squid_log,
+)
+from servers import Result, download
+
+Start = Callable[[Room], AbstractContextManager[Program]]
+
+
+@functools.cache
+def pipelines() -> bool:
+    """Whether this version can have more than one request under way on a connection."""
+    return "--pipeline" in run("--help").stdout
+
+
+def assert_depth(report: dict[str, Any], *, at_least: int = 1, at_most: int | None = None) -> None:
+    """The most requests that were under way on one connection."""
+    depth = report["pipeline_depth"]["max"]
+    if not pipelines():
+        assert depth in (0, 1)
+        return
+    assert depth >= at_least
+    assert at_most is None or depth <= at_most
+
+
+def assert_all(result: Result, dest: Path, truth: Truth, *, listed: bool = True) -> None:
+    """It ended well, every file is there byte for byte, and nothing else is; with ``listed`` the journal
+    agrees: the checker reads that of a listing."""
+    assert result.exit == 0, (result.stderr, result.report, result.codes)
+    report = result.report
+    assert (report["complete"], report["failed"], report["skipped"]) == (True, 0, 0)
+    assert report["listed"] == report["stored"] == truth.files
+    assert report["unverified"] == 0
+    if listed:
+        checked = check(dest, truth)
+        assert (checked.listed, checked.stored) == (truth.files, truth.files)
+    names = [truth.name(index) for index in range(truth.files)]
+    assert result.files == {name: truth.content(name) for name in names}
+
+
+def url_list(path: Path, program: Program, truth: Truth) -> str:
+    """A list of all files of ``program``."""
+    path.write_text("".join(f"{program.url}/get/{truth.name(index)}\n" for index in range(truth.files)))
+    return str(path)
+
+
+class Kind(NamedTuple):
+    """A server, how many requests on one connection are expected to work with it, and options for it."""
+
+    start: Start
+    at_least: int = 1
+    at_most: int | None = None
+    options: tuple[str, ...] = ()
+
+
+SERVERS = {
+    "nginx": Kind(nginx, at_least=2),
+    "nginx-100": Kind(lambda room: nginx(room, requests=100), at_least=2),
+    "apache": Kind(apache, at_least=2),
+    "lighttpd": Kind(lighttpd, at_least=2),
+    # It has five at its door; whoever else connects waits for a second or more.
+    "http.server": Kind(http_server, at_most=1, options=("--workers", "1", "--connections", "5")),
+    "gunicorn": Kind(gunicorn, at_most=1),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_listing_from(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
+    kind = SERVERS[name]
+    with kind.start(room) as program:
+        result = download(program.url, tmp_path / "d", *kind.options)
+    assert_all(result, tmp_path / "d", truth)
+    assert_depth(result.report, at_least=kind.at_least, at_most=kind.at_most)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_list_of_urls_from(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
+    """Few connections, so that each of them meets the limits of the server."""
+    kind = SERVERS[name]
+    with kind.start(room) as program:
+        source = url_list(tmp_path / "urls.txt", program, truth)
+        result = download(source, tmp_path / "d", "--workers", "1", "--connections", "2")
+    assert_all(result, tmp_path / "d", truth, listed=False)
+    assert_depth(result.report, at_least=kind.at_least, at_most=kind.at_most)
+
+
+def test_nginx_over_tls(room: Room, tls: Tls, truth: Truth, tmp_path: Path) -> None:
+    with nginx(room, tls=tls, requests=100) as program:
+        result = download(program.url, tmp_path / "d", "--cacert", str(tls.ca))
+    assert_all(result, tmp_path / "d", truth)
+    assert_depth(result.report, at_least=2)
+
+
+def test_haproxy_before_nginx(room: Room, truth: Truth, tmp_path: Path) -> None:
+    with nginx(room) as origin, haproxy(room, origin) as front:
+        result = download(front.url, tmp_path / "d")
+    assert_all(result, tmp_path / "d", truth)
+    assert_depth(result.report)
+
+
+def test_https_through_squid(room: Room, tls: Tls, truth: Truth, tmp_path: Path) -> None:
+    with nginx(room, tls=tls) as origin:
+        with squid(room, origin) as proxy:
+            options = ("--proxy", proxy.url, "--cacert", str(tls.ca))
+            source = url_list(tmp_path / "urls.txt", origin, truth)
+            result = download(source, tmp_path / "d", *options)
+        requests = nginx_log(room, origin)
+    assert_all(result, tmp_path / "d", truth, listed=False)
+    assert_depth(result.report, at_most=1)
+    # Nothing went past the proxy, and a tunnel was for many files.
+    tunnels = squid_log(room)
+    assert all(f" CONNECT 127.0.0.1:{origin.port} " in line for line in tunnels)
+    connections = {request.connection for request in requests}
+    assert len(tunnels) == len(connections) < truth.files / 10
+
+
+@pytest.mark.parametrize("connections", [1, 8])
+def test_what_nginx_was_asked_for_at_its_limit(
+    connections: int, room: Room, truth: Truth, tmp_path: Path
+) -> None:
+    """It closes after 100 requests: what it had been sent by then is asked for again, once, elsewhere."""
+    with nginx(room, requests=100) as program:
+        options = ("--workers", "1", "--connections", str(connections))
+        result = download(program.url, tmp_path / "d", *options)
+        log = nginx_log(room, program)
+    assert_all(result, tmp_path / "d", truth)
+    assert_depth(result.report, at_least=2)
+    assert result.report["attempts_by_error"] == {}
+    assert {request.status for request in log} == {200}
+    asked = Counter(request.target for request in log if request.target != "/list")
+    assert asked.keys() == {f"/get/{truth.name(index)}" for index in range(truth.files)}
+    assert max(asked.values()) <= 2
+    of_connection = Counter(request.connection for request in log)
+    assert max(of_connection.values()) == max(request.number for request in log) == 100
+    assert len(of_connection) >= truth.files / 100
