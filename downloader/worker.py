@@ -16,17 +16,16 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from random import random
-from time import monotonic, perf_counter
+from time import monotonic
 
 import gevent
 import msgspec
 from gevent.event import Event
 from gevent.pool import Group
 
+from downloader.addresses import Addresses
 from downloader.channel import ChildLink
 from downloader.config import Config
-from downloader.core.naming import SafeName, quote_name
-from downloader.core.redact import redact, redact_url
 from downloader.core.schedule import Host, Schedule
 from downloader.descriptors import affordable
 from downloader.errors import DestinationError, FetchError, failure_kind
@@ -50,7 +49,6 @@ from downloader.model import (
 )
 from downloader.openbatch import Job, OpenBatch, reconcile
 from downloader.sinks import Sink, open_sink
-from downloader.sources import base_url
 
 __all__ = ["Setup", "run"]
 
@@ -73,7 +71,6 @@ class _Worker:
         if warning:
             link.send(Log("warning", warning))
         self.config = config = msgspec.structs.replace(config, connections=connections)
-        self.secrets = config.secrets
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
@@ -93,15 +90,7 @@ class _Worker:
         self.drained = False
         self.defect: Exception | None = None
         self.over = Event()
-        self.base = base_url(config) if config.kind == "server" else ""
-        self.base_origin: Origin | None = None
-        self.base_host: Host | None = None
-        self.base_target = b""
-        if self.base:
-            self.base = self.session.normal(self.base)
-            self.base_target = self.session.target(self.base)
-            self.base_origin = self.session.origin(self.base)
-            self.base_host = self.schedule.host(self.base_origin.key)
+        self.addresses = Addresses(config, self.session, self.schedule)
         self._due = Event()
         self._idle = Event()
 
@@ -120,30 +109,15 @@ class _Worker:
                 text = failure_kind("poison").meaning
                 self._fail(batch, index, items[index], FetchError("poison", text), 3)
             elif index not in done:
-                self._schedule(batch, index, items[index], index in suspects)
+                try:
+                    job = self.addresses.job(batch, index, items[index], index in suspects)
+                except FetchError as error:
+                    self._fail(batch, index, items[index], error, 0)
+                else:
+                    self.schedule.add(job)
         if not batch.left:
             self._report(batch)
         self.dispatch()
-
-    def _schedule(self, batch: OpenBatch, index: int, item: Item, solo: bool) -> None:
-        if item.fault:
-            self._fail(batch, index, item, FetchError(item.fault, item.detail), 0)
-            return
-        if item.url:
-            try:
-                url = self.session.normal(item.url)
-                origin: Origin | None = self.session.origin(url)
-                assert origin is not None
-                host = self.schedule.host(origin.key)
-                target = self.session.target(url)
-            except (FetchError, ValueError) as error:
-                self._fail(batch, index, item, FetchError("bad-url", redact(str(error), self.secrets)), 0)
-                return
-        else:
-            assert self.base_host is not None
-            url, target = "", self.base_target + quote_name(SafeName(item.name)).encode()
-            origin, host = self.base_origin, self.base_host
-        self.schedule.add(Job(batch, index, item, url, target, origin, host, solo))
 
     # work
 
@@ -153,6 +127,7 @@ class _Worker:
             return
         take, now = self.schedule.take, monotonic()
         while (job := take(now)) is not None:
+            job.sent = self.schedule.due
             verdict = job.host.verdict and self.schedule.verdict(job.host, now)
             if verdict:
                 self._fail(job.batch, job.index, job.item, FetchError(*verdict), job.attempts)
@@ -190,14 +165,12 @@ class _Worker:
     def _fetch(self, job: Job) -> None:
         """One attempt at ``job`` through the requests lane."""
         batch, index = job.batch, job.index
-        url = job.url or self.base + quote_name(SafeName(job.name))
-        began, job.sent = monotonic(), perf_counter()
         batch.marks.begin(index)
         try:
-            replace = index in batch.replaced
+            replace, url = index in batch.replaced, self.addresses.url(job)
             done = self.requests.fetch(url, job.name, batch.seq, index, size=job.size, replace=replace)
         except FetchError as error:
-            self.failed(job, error, began)
+            self.failed(job, error, job.sent)
         except Postponed as postponed:
             batch.marks.forget(index)
             batch.requests += postponed.requests
@@ -208,7 +181,7 @@ class _Worker:
             batch.marks.forget(index)
             self.lost(error)
         else:
-            batch.latency.add(perf_counter() - job.sent)
+            batch.latency.add(monotonic() - job.sent)
             batch.requests += done.requests
             batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
             self.answered(job.host)
@@ -315,8 +288,7 @@ class _Worker:
             self.link.send(HostPause(host.key, pause))
 
     def _fail(self, batch: OpenBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
-        url = redact_url(item.url or self.base + item.name) if not item.fault else ""
-        batch.failed(index, item, url, error, attempts)
+        batch.failed(index, item, self.addresses.shown(item), error, attempts)
         if not batch.left:
             self._report(batch)
 

@@ -27,6 +27,7 @@ __all__ = ["VERDICT", "Host", "Job", "Schedule"]
 
 VERDICT = 60.0
 _REMEMBERED = 10_000  # hosts without work, and what is known of them
+_LATE = 0.05  # seconds that a paced start may be made up for
 _LOOK = 8  # so many hosts are compared when one is chosen
 
 
@@ -63,12 +64,17 @@ J = TypeVar("J", bound=Job)
 
 
 class Schedule(Generic[J]):
-    """Jobs by host. ``most`` in flight in all, ``per_host`` to one host."""
+    """Jobs by host. ``most`` in flight in all, ``per_host`` to one host.
+
+    ``interval``: seconds from one request to a host to the next (--rate), 0 for none. ``due``: when the
+    job that was taken last was to begin, which under a rate may be a little earlier than it did.
+    """
 
     def __init__(self, most: int, per_host: int) -> None:
         self.most = most
         self.per_host = per_host
         self.interval = 0.0
+        self.due = 0.0
         self.active = 0
         self.unstarted = 0
         self._alone = False
@@ -222,8 +228,11 @@ class Schedule(Generic[J]):
         host.active += 1
         self.active += 1
         self.unstarted -= 1
+        self.due = now
         if self.interval and (host.verdict is None or now >= host.verdict_until):
-            host.paced = now + self.interval
+            # A start that comes late moves no other, or the rate would never be reached.
+            self.due = max(host.paced, now - _LATE) if host.paced else now
+            host.paced = self.due + self.interval
 
     def release(self, host: Host) -> None:
         """A slot of ``host`` is free: what was in flight in it has come to some end."""

@@ -18,20 +18,15 @@ from downloader import patching
 
 patching.require()
 
-import contextlib  # noqa: E402
-import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
-from collections.abc import Callable  # noqa: E402
-from functools import partial  # noqa: E402
 from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
-import gevent  # noqa: E402
-
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.lanes.reading import BUFFER, Reader  # noqa: E402
+from downloader.lanes.reading import Reader  # noqa: E402
+from downloader.lanes.stream import Blocked, Stream  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
@@ -41,9 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline"]
 
-_READ, _WRITE = 1, 2
 _WINDOW = 8  # so many times the depth are asked for before a connection rests
-_BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # How long a connection rests, at least and at most, before its window counts as in step.
 _LEAST_REST, _LONGEST_REST = 0.002, 5.0
 
@@ -52,20 +45,14 @@ class Pipeline:
     """See the module. ``slot``: the host whose slot of the schedule it uses, None while it is idle."""
 
     __slots__ = (
-        "_connection",
         "_counted",
         "_deep",
         "_held_bytes",
         "_lane",
-        "_raw",
-        "_receive",
         "_rest",
         "_slowest",
-        "_tls",
-        "_unsent",
-        "_watcher",
+        "_stream",
         "_window",
-        "_writable",
         "heard",
         "key",
         "max_size",
@@ -75,22 +62,15 @@ class Pipeline:
         "served",
         "since",
         "slot",
+        "usable",
     )
 
     def __init__(self, lane: WireLane, route: Route, connection: Any) -> None:
         self._lane = lane
         self.route = route
-        self._connection = connection
+        self._stream = Stream(connection, lane.buffer, self._readable, lane.lost)
         self.key = connection.key
-        sock = connection.sock
-        # gevent's sockets are non-blocking underneath; the waiting is done here, on our own watcher.
-        self._tls = getattr(sock, "_sslobj", None)
-        self._raw = sock._sock
-        self._receive: Callable[[], int] = (
-            partial(self._raw.recv_into, lane.buffer)
-            if self._tls is None
-            else partial(self._tls.read, BUFFER, lane.buffer)
-        )
+        self.usable = self._stream.usable
         self.max_size = lane.max_size
         self.reader = Reader(self, route.shapes)
         self.slot: Host | None = None
@@ -99,18 +79,7 @@ class Pipeline:
         self._deep = False
         self._window = self._counted = self._held_bytes = 0
         self._slowest = 0.0
-        self._unsent = b""
         self._rest: Any = None
-        self._writable: Any = None
-        self._watcher = gevent.get_hub().loop.io(sock.fileno(), _READ)
-        self._watcher.start(self._guarded, self._readable)
-
-    def _guarded(self, react: Any) -> None:
-        """The hub calls; what goes wrong here must end the process, not be printed by the hub."""
-        try:
-            react()
-        except Exception as error:
-            self._lane.lost(error)
 
     # requests
 
@@ -118,9 +87,9 @@ class Pipeline:
         """Begin with ``job``, whose slot this connection uses from now on."""
         self.slot = job.host
         now = self.heard = monotonic()
-        self._ask([job], now)
+        self._ask([job], now, job.sent)
 
-    def _ask(self, jobs: list[Job], now: float) -> None:
+    def _ask(self, jobs: list[Job], now: float, began: float) -> None:
         reader, route = self.reader, self.route
         outstanding = reader.outstanding
         if not outstanding:
@@ -128,44 +97,22 @@ class Pipeline:
         self.sent += len(jobs)
         self._window += len(jobs)
         for job in jobs:
-            job.sent = now
+            job.sent = began
             job.batch.marks.begin(job.index)
         outstanding.extend(jobs)
         if len(outstanding) > 1:
             self._deep = True
         self._lane.depths[route.depth.now] = self._lane.depths.get(route.depth.now, 0) + len(jobs)
-        self._send(route.requests([job.target for job in jobs]))
-
-    def _send(self, data: bytes) -> None:
-        """What the socket does not take at once waits in ``_unsent``."""
-        if self._unsent:
-            self._unsent += data
-            return
-        try:
-            sent = self._tls.write(data) if self._tls is not None else self._raw.send(data)
-        except _BLOCKED:
-            sent = 0
-        except OSError:
-            return  # the reader will be told, after what the server may have said before
-        if sent < len(data):
-            self._unsent = data[sent:]
-            if self._writable is None:
-                self._writable = gevent.get_hub().loop.io(self._raw.fileno(), _WRITE)
-            self._writable.start(self._guarded, self._go_on_sending)
-
-    def _go_on_sending(self) -> None:
-        self._writable.stop()
-        data, self._unsent = self._unsent, b""
-        self._send(data)
+        self._stream.send(route.requests([job.target for job in jobs]))
 
     # answers
 
     def _readable(self) -> None:
-        reader, buffer, receive = self.reader, self._lane.buffer, self._receive
+        reader, buffer, stream = self.reader, self._lane.buffer, self._stream
         while True:
             try:
-                count = receive()
-            except _BLOCKED:
+                count = stream.receive()
+            except Blocked:
                 return
             except ssl.SSLZeroReturnError:
                 count = 0
@@ -184,7 +131,7 @@ class Pipeline:
                 self._settle(now)
                 if self.slot is None or reader.problem is not None:
                     return
-            if self._tls is None or not self._tls.pending():
+            if not stream.pending():
                 return
 
     def _settle(self, now: float) -> None:
@@ -249,7 +196,7 @@ class Pipeline:
             if route.limit:
                 room = min(room, route.limit - self.sent)
             if room > 0 and (jobs := lane.more(self, room)):
-                self._ask(jobs, now)
+                self._ask(jobs, now, now)
                 return
         if waiting:
             return
@@ -257,8 +204,7 @@ class Pipeline:
         if self.reader.held or (spent and not route.single):
             if self._rest is None:
                 rest = min(max(self._slowest, _LEAST_REST), _LONGEST_REST)
-                self._rest = gevent.get_hub().loop.timer(rest)
-                self._rest.start(self._guarded, self._rested, update=True)
+                self._rest = self._stream.timer(rest, self._rested)
         elif spent:
             self.end()
         else:
@@ -431,26 +377,11 @@ class Pipeline:
         """See ``reading.Limits``."""
         self.route.shut("a proxy is in the path (Via)")
 
-    # the socket
-
-    def usable(self) -> bool:
-        """Whether it is open and nothing has arrived that nobody asked for."""
-        return bool(self._connection.is_connected)
-
     def close(self) -> None:
         """Also called by the census, when room is needed for another."""
         self._stop_resting()
-        for watcher in (self._watcher, self._writable):
-            if watcher is not None:
-                watcher.stop()
-                watcher.close()
-        self._watcher = self._writable = None
-        self._unsent = b""
         self._lane.forget(self)
-        with contextlib.suppress(OSError):
-            if self.reader.outstanding:
-                self._raw.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
+        self._stream.close(abruptly=bool(self.reader.outstanding))
 
 
 def _as_wire(error: FetchError) -> FetchError:

@@ -27,9 +27,8 @@ from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
-__all__ = ["BUFFER", "LONGEST_HEAD", "Body", "HandOver", "Limits", "Reader"]
+__all__ = ["LONGEST_HEAD", "Body", "HandOver", "Limits", "Reader"]
 
-BUFFER = 256 << 10
 LONGEST_HEAD = 64 << 10
 _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece

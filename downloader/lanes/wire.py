@@ -27,8 +27,9 @@ from downloader.core.schedule import Host  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.pipeline import Pipeline  # noqa: E402
-from downloader.lanes.reading import BUFFER, Body, HandOver  # noqa: E402
+from downloader.lanes.reading import Body, HandOver  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
+from downloader.lanes.stream import BUFFER  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
@@ -330,7 +331,7 @@ class WireLane:
     # connections
 
     def _open(self, route: Route, job: Job) -> None:
-        owner, host, began = self._owner, job.host, monotonic()
+        owner, host, began = self._owner, job.host, job.sent
         try:
             pipe = Pipeline(self, route, self._connect(route))
         except FetchError as error:

@@ -1,0 +1,52 @@
+"""Where the items of a source are: an item becomes a job with its target, origin and host."""
+
+from __future__ import annotations
+
+from downloader.config import Config
+from downloader.core.naming import SafeName, quote_name
+from downloader.core.redact import redact, redact_url
+from downloader.core.schedule import Schedule
+from downloader.errors import FetchError
+from downloader.lanes.session import LaneSession
+from downloader.model import Item
+from downloader.openbatch import Job, OpenBatch
+from downloader.sources import base_url
+
+__all__ = ["Addresses"]
+
+
+class Addresses:
+    """What is the same for all files of a file server is worked out once."""
+
+    def __init__(self, config: Config, session: LaneSession, schedule: Schedule[Job]) -> None:
+        self._session = session
+        self._schedule = schedule
+        self._secrets = config.secrets
+        self._base = ""
+        if config.kind == "server":
+            self._base = session.normal(base_url(config))
+            self._target = session.target(self._base)
+            self._origin = session.origin(self._base)
+
+    def job(self, batch: OpenBatch, index: int, item: Item, solo: bool) -> Job:
+        """The job for ``item``. Raises FetchError: its fault, or ``bad-url``."""
+        if item.fault:
+            raise FetchError(item.fault, item.detail)
+        if item.url:
+            try:
+                url = self._session.normal(item.url)
+                origin, target = self._session.origin(url), self._session.target(url)
+            except (FetchError, ValueError) as error:
+                raise FetchError("bad-url", redact(str(error), self._secrets)) from None
+        else:
+            url, origin = "", self._origin
+            target = self._target + quote_name(SafeName(item.name)).encode()
+        return Job(batch, index, item, url, target, origin, self._schedule.host(origin.key), solo)
+
+    def url(self, job: Job) -> str:
+        """Where ``job`` is."""
+        return job.url or self._base + quote_name(SafeName(job.name))
+
+    def shown(self, item: Item) -> str:
+        """Where ``item`` is, redacted; "" for one that has no place."""
+        return "" if item.fault else redact_url(item.url or self._base + item.name)
