@@ -41,7 +41,8 @@ class Addresses:
         else:
             url, origin = "", self._origin
             target = self._target + quote_name(SafeName(item.name)).encode()
-        return Job(batch, index, item, url, target, origin, self._schedule.host(origin.key), solo)
+        host = self._schedule.host(origin.key)
+        return Job(batch, index, item, item.name, item.size, url, target, origin, host, solo)
 
     def url(self, job: Job) -> str:
         """Where ``job`` is."""

@@ -44,7 +44,7 @@ __all__ = [
 BATCH_ITEMS = 1000
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One file to fetch.
 
     ``name`` is a safe relative path (``core.naming``): segments escaped, joined by ``/``.

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any
 
 import gevent
+import msgspec
 
 from downloader.core.latency import Histogram
 from downloader.core.marks import UNTOUCHED, Mark, published, unpack
@@ -26,6 +27,7 @@ class OpenBatch:
 
     __slots__ = (
         "_bytes",
+        "_crcs",
         "_failed",
         "_skipped",
         "_stored",
@@ -41,6 +43,7 @@ class OpenBatch:
         "retries",
         "seq",
         "slot",
+        "states",
         "wire",
     )
 
@@ -49,6 +52,8 @@ class OpenBatch:
         self.seq = lease.seq
         self.slot = slot
         self.marks = slot.marks
+        # As `core.marks` has them: what is written for every file is written without a call.
+        self.states, self._crcs = slot.marks.arrays
         self.left = len(lease.only) or lease.count
         self.replaced = set(lease.replace)
         self.requests = 0
@@ -66,7 +71,8 @@ class OpenBatch:
     def published(self, index: int, size: int, crc: int, *, new: bool, verified: bool = True) -> None:
         """Item ``index`` stands under its name; ``new``: it did not, with these bytes, before this
         run. An item that an earlier run stored adds no bytes."""
-        self.marks.publish(index, size, crc)
+        self._crcs[index] = crc
+        self.states[index] = size + 2
         if new:
             self._stored += 1
             self._bytes += size
@@ -81,6 +87,12 @@ class OpenBatch:
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
         self._failed += 1
         self.left -= 1
+
+    def fetched(self, index: int, size: int, crc: int, *, new: bool) -> None:
+        """As ``published``, by one request of the wire lane."""
+        self.published(index, size, crc, new=new)
+        self.requests += 1
+        self.wire += 1
 
     def attempt_failed(self, code: str) -> None:
         """Count an attempt that ended with ``code``."""
@@ -112,56 +124,29 @@ class OpenBatch:
         )
 
 
-class Job:
+class Job(msgspec.Struct, eq=False, gc=False):
     """One item of an open batch, and its attempts so far; see ``core.schedule.Job``.
 
     ``target`` is what stands in the request line; ``url`` is "" where the source derives it from the
     name. ``sent``: when it was last asked for (seconds, monotonic). ``asked_again``: it was cut off once
     by a connection that had served others, which counted as nobody's failure. ``apart``: not through the
-    wire lane.
+    wire lane. A Struct, since one is made for every file.
     """
 
-    __slots__ = (
-        "apart",
-        "asked_again",
-        "attempts",
-        "batch",
-        "host",
-        "index",
-        "item",
-        "name",
-        "origin",
-        "sent",
-        "size",
-        "solo",
-        "target",
-        "url",
-    )
-
-    def __init__(
-        self,
-        batch: OpenBatch,
-        index: int,
-        item: Item,
-        url: str,
-        target: bytes,
-        origin: Any,
-        host: Host,
-        solo: bool,
-    ) -> None:
-        self.batch = batch
-        self.index = index
-        self.item = item
-        self.name = item.name
-        self.size = item.size
-        self.url = url
-        self.target = target
-        self.origin = origin
-        self.host = host
-        self.solo = solo
-        self.attempts = 0
-        self.sent = 0.0
-        self.asked_again = self.apart = False
+    batch: OpenBatch
+    index: int
+    item: Item
+    name: str
+    size: int
+    url: str
+    target: bytes
+    origin: Any
+    host: Host
+    solo: bool
+    attempts: int = 0
+    sent: float = 0.0
+    asked_again: bool = False
+    apart: bool = False
 
 
 def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:

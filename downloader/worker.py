@@ -116,7 +116,7 @@ class _Worker:
                 else:
                     self.schedule.add(job)
         if not batch.left:
-            self._report(batch)
+            self.finished(batch)
         self.dispatch()
 
     # work
@@ -186,7 +186,7 @@ class _Worker:
             batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
             self.answered(job.host)
             if not batch.left:
-                self._report(batch)
+                self.finished(batch)
         self.release(job.host)
 
     # what the wire lane asks; see its Owner
@@ -199,15 +199,6 @@ class _Worker:
         if self.schedule.unstarted < self.ahead:
             self._want_more()
         return jobs
-
-    def stored(self, job: Job, size: int, crc: int, new: bool) -> None:
-        """``job`` stands under its name."""
-        batch = job.batch
-        batch.requests += 1
-        batch.wire += 1
-        batch.published(job.index, size, crc, new=new)
-        if not batch.left:
-            self._report(batch)
 
     def again(self, jobs: list[Job]) -> None:
         """These were asked for in vain, and nobody is to blame."""
@@ -290,11 +281,12 @@ class _Worker:
     def _fail(self, batch: OpenBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
         batch.failed(index, item, self.addresses.shown(item), error, attempts)
         if not batch.left:
-            self._report(batch)
+            self.finished(batch)
 
     # outcomes out
 
-    def _report(self, batch: OpenBatch) -> None:
+    def finished(self, batch: OpenBatch) -> None:
+        """Its last item has come to its end."""
         if self.batches.pop(batch.lease.seq, None) is None:
             return
         self.link.send(batch.done())

@@ -59,6 +59,11 @@ class Marks:
         self._states = whole[: 8 * count].cast("Q")
         self._crcs = whole[8 * count : ITEM_BYTES * count].cast("I")
 
+    @property
+    def arrays(self) -> tuple[memoryview, memoryview]:
+        """States and checksums."""
+        return self._states, self._crcs
+
     def begin(self, index: int) -> None:
         """Item ``index`` is in flight from now on."""
         self._states[index] = IN_FLIGHT

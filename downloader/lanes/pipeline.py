@@ -23,6 +23,7 @@ from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
+from downloader.core.marks import IN_FLIGHT  # noqa: E402
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.reading import Reader  # noqa: E402
@@ -98,7 +99,7 @@ class Pipeline:
         self._window += len(jobs)
         for job in jobs:
             job.sent = began
-            job.batch.marks.begin(job.index)
+            job.batch.states[job.index] = IN_FLIGHT
         outstanding.extend(jobs)
         if len(outstanding) > 1:
             self._deep = True

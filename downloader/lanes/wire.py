@@ -31,7 +31,7 @@ from downloader.lanes.reading import Body, HandOver  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.stream import BUFFER  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
-from downloader.openbatch import Job  # noqa: E402
+from downloader.openbatch import Job, OpenBatch  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
 __all__ = ["Owner", "Route", "WireLane"]
@@ -52,8 +52,8 @@ class Owner(Protocol):
     def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
         """Up to ``most`` jobs of ``host`` and ``origin`` that need no slot of their own."""
 
-    def stored(self, job: Job, size: int, crc: int, new: bool) -> None:
-        """``job`` is done."""
+    def finished(self, batch: OpenBatch) -> None:
+        """The last of ``batch`` has come to its end."""
 
     def failed(self, job: Job, error: FetchError, began: float) -> None:
         """An attempt at ``job``, sent at ``began``, has failed."""
@@ -286,7 +286,9 @@ class WireLane:
                     good = True
                     replace = bool(batch.replaced) and job.index in batch.replaced
                     crc, new = put(job.name, body, batch.seq, job.index, replace=replace)
-                    owner.stored(job, len(body), crc, new)
+                    batch.fetched(job.index, len(body), crc, new=new)
+                    if not batch.left:
+                        owner.finished(batch)
                 elif isinstance(body, HandOver):
                     route.misfits += 1
                     owner.hand_over(job)
@@ -319,7 +321,10 @@ class WireLane:
             if job.size >= 0 and writer.size != job.size:
                 text = f"{writer.size} bytes arrived, the source says {job.size}"
                 raise FetchError("size-mismatch", text)
-            self._owner.stored(job, writer.size, writer.crc, writer.publish())
+            new = writer.publish()
+            job.batch.fetched(job.index, writer.size, writer.crc, new=new)
+            if not job.batch.left:
+                self._owner.finished(job.batch)
         finally:
             writer.abort()
 
