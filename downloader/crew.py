@@ -31,7 +31,8 @@ _LONGEST_TURN = 1.0
 @dataclass
 class Process:
     """One child. ``tries``: how often in a row its place was filled in vain; ``silence``: seconds
-    since it was heard; ``live``: what it has not reported yet."""
+    since it was heard; ``live``: what it has not reported yet; ``waits``: whether something waits to
+    be sent to it, and the selector knows."""
 
     number: int
     pid: int
@@ -40,6 +41,7 @@ class Process:
     ready: bool = False
     silence: float = 0.0
     live: Tally = field(default_factory=Tally)
+    waits: bool = False
 
 
 class Crew:
@@ -84,8 +86,10 @@ class Crew:
     def listen_for_room(self) -> None:
         """Have the selector watch for room in the links that something waits to be sent on."""
         for number, process in self._all.items():
-            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if process.link.outgoing else 0)
-            if self._selector.get_key(process.link).events != mask:
+            waits = bool(process.link.outgoing)
+            if waits != process.waits:
+                process.waits = waits
+                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
                 self._selector.modify(process.link, mask, number)
 
     def stuck(self, limit: float) -> list[Process]:

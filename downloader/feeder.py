@@ -21,8 +21,8 @@ from downloader.model import (
     Ended,
     Finish,
     Heartbeat,
-    Item,
     Log,
+    Page,
     Ready,
     Recall,
     Tally,
@@ -31,7 +31,6 @@ from downloader.sources import Fetch, open_source
 
 __all__ = ["run"]
 
-_LARGEST_PAGE = 256 << 20
 _FIRST_BATCH = 32
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -50,8 +49,8 @@ def run(config: Config, link: ChildLink, ready: Callable[[bool], Ready]) -> None
         source = open_source(config, _listing_fetch(config, link))
         for order in iter(orders.get, None):
             if isinstance(order, Recall):
-                items = source.recall(order)
-                link.send(_batch(order.seq, items, b"", order.origin, -1.0, recalled=True))
+                page = Page(source.recall(order), b"", order.origin)
+                link.send(_batch(order.seq, page, recalled=True))
             elif isinstance(order, Continue):
                 _read_on(config, link, credit, source.pages, order)
             elif isinstance(order, Finish):
@@ -93,24 +92,22 @@ def _heartbeat(link: ChildLink) -> None:
         link.send(Heartbeat(Tally(), 0))
 
 
-def _batch(
-    seq: int,
-    items: list[Item],
-    cursor: bytes,
-    origin: bytes,
-    position: float,
-    *,
-    recalled: bool = False,
-) -> Batch:
+def _batch(seq: int, page: Page, *, recalled: bool = False) -> Batch:
+    if page.names is not None:
+        names = page.names
+        items = _encode(list(zip(names)))  # as Items whose other fields are left out
+    else:
+        names = [item.name for item in page.items]
+        items = _encode(page.items)
     return Batch(
         seq=seq,
-        count=len(items),
-        cursor=cursor,
-        names=encode_names([item.name for item in items]),
-        origin=origin,
-        items=_encode(items),
+        count=len(names),
+        cursor=page.cursor,
+        names=encode_names(names),
+        origin=page.origin,
+        items=items,
         recalled=recalled,
-        position=position,
+        position=page.position,
     )
 
 
@@ -128,11 +125,9 @@ def _read_on(
     config: Config,
     link: ChildLink,
     credit: _CreditCount,
-    pages: Callable[[bytes, Callable[[], int]], Iterator[object]],
+    pages: Callable[[bytes, Callable[[], int]], Iterator[Page]],
     start: Continue,
 ) -> None:
-    from downloader.model import Page
-
     seq, listed = start.seq, start.listed
     sizes = _sizes()
 
@@ -144,11 +139,11 @@ def _read_on(
         link.send(Ended(limited=True))
         return
     for page in pages(start.cursor, size):
-        assert isinstance(page, Page)
         credit.spend()
-        link.send(_batch(seq, page.items, page.cursor, page.origin, page.position))
+        batch = _batch(seq, page)
+        link.send(batch)
         seq += 1
-        listed += len(page.items)
+        listed += batch.count
         if config.limit and listed >= config.limit:
             link.send(Ended(limited=True))
             return
@@ -160,18 +155,17 @@ def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
     from random import random
 
     from downloader.core.redact import redact_url
-    from downloader.lanes.fetch import RequestsLane
     from downloader.lanes.session import LaneSession
-    from downloader.sinks.null import NullSink
+    from downloader.pages import PageReader
 
-    lane = RequestsLane(config, LaneSession(config), NullSink())
+    read = PageReader(config, LaneSession(config)).read
     policy = config.retry_policy
 
-    def fetch(url: str) -> bytes:
+    def fetch(url: str) -> bytes | bytearray:
         attempt = 1
         while True:
             try:
-                return lane.read(url, _LARGEST_PAGE)
+                return read(url)
             except FetchError as error:
                 kind = failure_kind(error.code)
                 what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"

@@ -23,7 +23,7 @@ import contextlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ _END, _LIMIT = "1", "limit"
 _UNFINISHED = "(done = 0 OR failed > 0)"  # as the index has it
 
 
-def encode_names(names: list[str]) -> bytes:
+def encode_names(names: Sequence[str]) -> bytes:
     """The names of a batch as one blob."""
     return zlib.compress(msgspec.msgpack.encode(names), 1)
 
@@ -264,13 +264,15 @@ class Journal:
             (*summed(marks), marks, seq),
         )
 
-    def settle(self, outcome: BatchDone, marks: bytes) -> None:
+    def settle(self, outcome: BatchDone, marks: bytes, *, merged: bool = True) -> None:
         """A batch is done: its row and its failures, in one transaction.
 
         For a batch that was done before and had failures, the earlier failures are replaced;
-        ``marks`` are the merged ones.
+        ``marks`` are the ``merged`` ones. Where they are those of ``outcome`` alone and nothing was
+        skipped, its tally says what they come to, and they need not be unpacked.
         """
-        stored, size = summed(marks)
+        tally = outcome.tally
+        stored, size = summed(marks) if merged or tally.skipped else (tally.stored, tally.bytes)
         with _translated(self.path), self._transaction():
             self._db.execute("DELETE FROM failure WHERE seq = ?", (outcome.seq,))
             self._db.executemany(
@@ -283,7 +285,7 @@ class Journal:
             self._db.execute(
                 "UPDATE batch SET done = 1, stored = ?, failed = ?, bytes = ?,"
                 " unverified = unverified + ?, marks = ? WHERE seq = ?",
-                (stored, len(outcome.failures), size, outcome.tally.unverified, marks, outcome.seq),
+                (stored, len(outcome.failures), size, tally.unverified, marks, outcome.seq),
             )
 
     @contextlib.contextmanager

@@ -8,6 +8,7 @@ a batch has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -64,6 +65,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 class Page(msgspec.Struct, frozen=True):
     """What a source yields: at most ``BATCH_ITEMS`` items and the cursor behind them.
 
+    Items that are names and nothing else may be given as ``names``, in place of ``items``.
     ``origin`` is what the source needs, besides the names, to make the same items again.
     ``position`` is how far into the source this is, 0 to 1, or -1 where that is not known.
     """
@@ -72,6 +74,7 @@ class Page(msgspec.Struct, frozen=True):
     cursor: bytes
     origin: bytes = b""
     position: float = -1.0
+    names: Sequence[str] | None = None
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):

@@ -6,6 +6,7 @@ Drawn from the supervisor's loop; no thread of its own.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import IO, TYPE_CHECKING
 
@@ -73,13 +74,14 @@ class Progress:
         else:
             self._print(f"downloader: {text}")
 
-    def update(self, tally: Tally, total_known: bool) -> None:
-        """Draw, when it is time to."""
+    def update(self, count: Callable[[], Tally], total_known: bool) -> None:
+        """Draw, when it is time to; only then ``count`` is called."""
         now = monotonic()
         every = _BAR_EVERY if self._kind == "bar" else _LINE_EVERY
         if self._kind == "none" or now - self._last < every:
             return
         self._last = now
+        tally = count()
         if self._kind == "bar":
             self._draw(tally, total_known)
         else:

@@ -49,10 +49,13 @@ class Signals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._queue.append(number)
 
-    def pending(self) -> list[int]:
-        """The signals since the last call, in their order."""
+    def woke(self) -> None:
+        """``selector`` says "signals": be ready to wake it again."""
         with contextlib.suppress(BlockingIOError):
             while self._reader.recv(4096):
                 pass
+
+    def pending(self) -> list[int]:
+        """The signals since the last call, in their order."""
         queue, self._queue = self._queue, []
         return queue

@@ -137,6 +137,8 @@ class Supervisor:
 
     def _turn(self, signals: Signals) -> None:
         events = self._selector.select(_TICK)
+        if any(key.data == "signals" for key, _ in events):
+            signals.woke()
         for number in signals.pending():
             self._signalled(number)
         for key, mask in events:
@@ -145,7 +147,7 @@ class Supervisor:
                 self._serve(process, mask)
         self._look_after()
         self._flow()
-        self._progress.update(self._tally_now(), self._supply.done)
+        self._progress.update(self._tally_now, self._supply.done)
 
     def _serve(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -172,7 +174,7 @@ class Supervisor:
         self._crew.listen_for_room()
 
     def _feed(self) -> None:
-        """Ask for as many batches as workers can take, and one in reserve for each."""
+        """Ask for as many batches as workers can take, and one in reserve for each at least."""
         feeder = self._crew.get(FEEDER)
         if feeder is not None and feeder.ready and not self._supply.done:
             for order in self._supply.orders(self._config.worker_count + self._book.appetite):
@@ -245,7 +247,7 @@ class Supervisor:
         if lease.only:
             others = core_marks.without(self._journal.marks(lease.seq), lease.count, lease.only)
             marks = core_marks.merge(others, marks, lease.count)
-        self._journal.settle(outcome, marks)
+        self._journal.settle(outcome, marks, merged=bool(lease.only))
         self._book.settle(process.number, outcome.seq)
         self._blameless = 0
         self.result.count(outcome)

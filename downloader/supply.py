@@ -10,6 +10,8 @@ from downloader.model import Batch, Continue, Credit, Lease, Message, Recall
 
 __all__ = ["Supply"]
 
+_MORE = 3
+
 
 class Supply:
     """First the batches that the journal has unfinished, then the source from the journal's cursor.
@@ -31,9 +33,14 @@ class Supply:
         """Whether the feeder owes nothing more."""
         return self.done and not self._wanted
 
-    def orders(self, most: int) -> Iterator[Message]:
-        """What to send to a feeder that is ready, so that it owes ``most`` batches."""
-        room = most - self._wanted
+    def orders(self, least: int) -> Iterator[Message]:
+        """What to send to a feeder that is ready and owes less than ``least`` batches.
+
+        Then it is asked for a few more than that: to wake for each costs it as much as to read one.
+        """
+        if self._wanted >= least:
+            return
+        room = least + _MORE - self._wanted
         while room > 0 and self._recalling:
             row = next(self._recalls, None)
             if row is None:

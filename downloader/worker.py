@@ -144,7 +144,7 @@ class _Worker:
         if (
             not self.draining
             and not self.credit_out
-            and self.schedule.unstarted < self.ahead
+            and self.schedule.unstarted < max(self.ahead, self.wire.appetite)
             and self.ledger.vacant
         ):
             self.credit_out = 1
@@ -196,7 +196,7 @@ class _Worker:
         if self.draining:
             return []
         jobs = self.schedule.more(host, most, lambda job: job.origin is origin and not job.apart)
-        if self.schedule.unstarted < self.ahead:
+        if not self.credit_out:
             self._want_more()
         return jobs
 

@@ -2,9 +2,10 @@
 
 Pipelining (RFC 9112 §9.3.2) is worth most where answers are small and fast, and nothing at all where a
 server answers each connection's requests one at a time and slowly. No server says which it is. So the
-depth of each origin starts at 1 and is multiplied by ``STEP`` as long as its goodput (answers a second,
-over all connections of the worker to it) grows with it: hill climbing, as in TCP's slow start, with the
-measured rate in the place of the absence of loss.
+depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays: hill climbing, as in
+TCP's slow start, with a measured gain in the place of the absence of loss. It pays when the goodput of
+the worker grows (answers a second, over all connections to the origin), or, where the worker's CPU is
+what limits it, when an answer costs less of it.
 
 Everything here is a value and a function from one to the next; who measures is ``lanes.wire``.
 """
@@ -12,17 +13,27 @@ Everything here is a value and a function from one to the next; who measures is 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-__all__ = ["DEEPEST", "STEP", "Depth", "broke", "fixed", "large", "measured", "shut"]
+__all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut"]
 
 DEEPEST = 64
 STEP = 4
 SLOW = 0.2  # seconds to an answer at depth 1 from which on deeper is not tried
-_GAIN = 1.02
-_LOSS = 0.93
+_GAIN, _CHEAPER, _LOSS = 1.05, 1.02, 0.9
+_BUSY = 0.5  # of the time on the CPU, from which on that counts as what limits
 _TRIES = 2  # measurements that must agree before it grows no more
 _PAUSE = 20  # measurements until it is tried again, doubled each time
 _LONGEST_PAUSE = 640
+
+
+class Sample(NamedTuple):
+    """A measurement: ``rate`` answers a second, each after ``latency`` seconds in the mean; the process
+    was on the CPU for ``busy`` of the time (0 to 1)."""
+
+    rate: float
+    latency: float
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +41,9 @@ class Depth:
     """``now``: requests in flight on one connection; ``most``: never more than that; ``reached``: the
     deepest so far; ``stopped``: why it is not deeper, "" while it grows; ``told``: the user said so.
 
-    ``rate`` is the goodput before the last step, ``tries`` how often the present depth was measured
-    without a gain, ``wait`` how many measurements are let pass before the next step, ``pause`` how many
-    it will be the next time.
+    ``before`` is what was measured before the last step, ``tries`` how often the present depth was
+    measured without a gain, ``wait`` how many measurements are let pass before the next step, ``pause``
+    how many it will be the next time.
     """
 
     now: int = 1
@@ -40,7 +51,7 @@ class Depth:
     reached: int = 1
     stopped: str = ""
     told: bool = False
-    rate: float = 0.0
+    before: Sample | None = None
     tries: int = 0
     wait: int = 0
     pause: int = _PAUSE
@@ -51,27 +62,40 @@ def fixed(depth: int) -> Depth:
     return Depth(depth, depth, depth, "--pipeline" if depth > 1 else "--pipeline off", told=True)
 
 
-def measured(depth: Depth, rate: float, latency: float) -> Depth:
-    """After ``rate`` answers a second were measured at this depth, ``latency`` seconds each in the mean."""
+def measured(depth: Depth, sample: Sample) -> Depth:
+    """What follows from ``sample``, taken at this depth."""
     if depth.now >= depth.most and (depth.now == 1 or depth.stopped):
         return depth
     if depth.wait:
-        # It was decided already; the rate that a new try is compared with is the latest.
+        # It was decided already; what a new try is compared with is the latest.
         depth = replace(depth, wait=depth.wait - 1)
         if depth.wait:
             return depth
         if depth.told:
             return replace(depth, now=depth.most, stopped="--pipeline")
-        return _deeper(depth, rate)
-    if depth.now == 1 and latency > SLOW:
+        return _deeper(depth, sample)
+    if depth.now == 1 and sample.latency > SLOW:
         return _rest(depth, "answers are slow")
-    if rate > depth.rate * _GAIN:
-        return _deeper(depth, rate)
+    before = depth.before
+    if before is None or _pays(sample, before):
+        return _deeper(depth, sample)
     if depth.tries + 1 < _TRIES:
         return replace(depth, tries=depth.tries + 1)
-    # Not faster: what is in flight for nothing only waits. A little slower is within the noise.
-    why = "deeper was slower" if rate < depth.rate * _LOSS else "deeper was not faster"
-    return _rest(replace(depth, now=max(depth.now // STEP, 1)), why)
+    if sample.rate < before.rate * _LOSS:
+        return _rest(replace(depth, now=max(depth.now // STEP, 1)), "deeper was slower")
+    if min(sample.busy, before.busy) < _BUSY:
+        # Nobody was held up but by the server: what is in flight for nothing only waits.
+        depth = replace(depth, now=max(depth.now // STEP, 1))
+    return _rest(depth, "deeper was not faster")
+
+
+def _pays(sample: Sample, before: Sample) -> bool:
+    if sample.rate > before.rate * _GAIN:
+        return True
+    if min(sample.busy, before.busy) < _BUSY:
+        return False
+    # Answers for a second of the CPU; unlike the rate, it does not depend on who else runs.
+    return sample.rate / sample.busy > before.rate / before.busy * _CHEAPER
 
 
 def broke(depth: Depth) -> Depth:
@@ -95,18 +119,18 @@ def large(depth: Depth) -> Depth:
     return _rest(replace(depth, now=1), "large files")
 
 
-def _deeper(depth: Depth, rate: float) -> Depth:
+def _deeper(depth: Depth, sample: Sample) -> Depth:
     if depth.now >= depth.most:
-        return replace(depth, stopped=depth.stopped or "the limit", rate=rate, tries=0)
+        return replace(depth, stopped=depth.stopped or "the limit", before=sample, tries=0)
     now = min(depth.now * STEP, depth.most)
-    return replace(depth, now=now, reached=max(now, depth.reached), rate=rate, tries=0, stopped="")
+    return replace(depth, now=now, reached=max(now, depth.reached), before=sample, tries=0, stopped="")
 
 
 def _rest(depth: Depth, why: str) -> Depth:
     return replace(
         depth,
         stopped=why,
-        rate=0.0,
+        before=None,
         tries=0,
         wait=depth.pause,
         pause=min(depth.pause * 2, _LONGEST_PAUSE),

@@ -143,18 +143,26 @@ def escape_all(names: list[str]) -> list[SafeName] | None:
     None means: go one by one. A quarter of the cost of ``escape`` for each. Translating
     what may stand away is faster than a regular expression and keeps no backtracking stack.
     """
-    if not names:
-        return cast("list[SafeName]", names)
+    if not all(names):
+        return None
     joined = "/".join(names)
-    if not joined.isascii() or "/." in joined or "//" in joined or joined[:1] in "./":
+    if not joined.isascii() or joined[:1] == "." or ("." in joined and "/." in joined):
         return None
     # Only the separators may be left, and not one more: a name with `/` in it is not plain.
     left = joined.encode("ascii").translate(None, _PLAIN_ALPHABET)
-    if left != b"/" * (len(names) - 1) or joined[-1] == "/":
-        return None
-    if len(joined) > _NAME_BYTES and max(map(len, names)) > _NAME_BYTES:
+    if left != b"/" * (len(names) - 1) or not _parts_fit(joined):
         return None
     return cast("list[SafeName]", names)
+
+
+def _parts_fit(joined: str) -> bool:
+    """Whether no part between slashes has more than 255 characters; looks at one slash in each 256."""
+    start = 0
+    while len(joined) - start > _NAME_BYTES:
+        start = joined.rfind("/", start, start + _NAME_BYTES + 1) + 1
+        if not start:
+            return False
+    return True
 
 
 def hashed(name: SafeName) -> str:

@@ -15,7 +15,7 @@ from downloader import patching
 
 patching.require()
 
-from time import monotonic  # noqa: E402
+from time import monotonic, thread_time  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
 import gevent  # noqa: E402
@@ -89,6 +89,7 @@ class Route:
         "_since",
         "_tail",
         "_waited",
+        "_worked",
         "depth",
         "idle",
         "limit",
@@ -107,7 +108,7 @@ class Route:
         self.misfits = self.limit = self._broke_at = 0
         self.single = False
         self.shapes: dict[tuple[bytes, ...], Any] = {}
-        self._since = self._waited = 0.0
+        self._since = self._worked = self._waited = 0.0
         self._answers = 0
 
     def requests(self, targets: list[bytes]) -> bytes:
@@ -122,9 +123,10 @@ class Route:
         if elapsed < _EPOCH or (self._answers < _SAMPLES and elapsed < 10 * _EPOCH):
             return
         if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
-            rate, latency = self._answers / elapsed, self._waited / self._answers
-            self.depth = depths.measured(self.depth, rate, latency)
-        self._since, self._answers, self._waited = now, 0, 0.0
+            busy = min((thread_time() - self._worked) / elapsed, 1.0)
+            sample = depths.Sample(self._answers / elapsed, self._waited / self._answers, busy)
+            self.depth = depths.measured(self.depth, sample)
+        self._since, self._worked, self._answers, self._waited = now, thread_time(), 0, 0.0
 
     def starved(self) -> None:
         """There was less to ask for than could have been asked: what is being measured says nothing."""
@@ -246,9 +248,15 @@ class WireLane:
         if pipe.slot is None or route.misfits >= _MISFITS or route.origin.jar is not None:
             return []
         jobs = self._owner.more(pipe.slot, route.origin, most)
-        if len(jobs) < most:
+        if not jobs:
             route.starved()
         return jobs
+
+    @property
+    def appetite(self) -> int:
+        """How many files may be in flight at once, as deep as the deepest origin is used now."""
+        deepest = max((route.depth.now for route in self._routes.values()), default=1)
+        return min(deepest * self._config.connections, _HELD)
 
     def idle(self, pipe: Pipeline) -> None:
         """``pipe`` has nothing to do."""

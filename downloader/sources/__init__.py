@@ -15,7 +15,7 @@ from downloader.model import Item, Page, Recall
 
 __all__ = ["Fetch", "Source", "base_url", "open_source"]
 
-Fetch = Callable[[str], bytes]
+Fetch = Callable[[str], bytes | bytearray]
 """GET a URL of the source itself (a listing), within its retry policy; raises SourceError."""
 
 

@@ -7,16 +7,15 @@ another name. While a page is handed out, the next one is fetched.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
 from urllib.parse import quote
 
 import gevent
 import msgspec
 
 from downloader.config import Config
+from downloader.core.listing import Listing, parse_listing
 from downloader.core.naming import (
     BadName,
     escape,
@@ -48,11 +47,6 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     crc: int = 0
     ended: bool = False
     page: int = 1
-
-
-class _Listing(msgspec.Struct, frozen=True):
-    names: list[str]
-    marker: str
 
 
 class ServerSource:
@@ -115,7 +109,7 @@ class ServerSource:
                 return
             at = _Cursor(following, page=at.page + 1)
 
-    def _slices(self, listing: _Listing, at: _Cursor, size: Callable[[], int]) -> Iterator[Page]:
+    def _slices(self, listing: Listing, at: _Cursor, size: Callable[[], int]) -> Iterator[Page]:
         names = listing.names
         taken, crc = at.taken, at.crc
         if taken and _crc(names[:taken], 0) != crc:
@@ -127,14 +121,16 @@ class ServerSource:
         while taken < len(names):
             part = names[taken : taken + size()]
             taken += len(part)
-            crc = _crc(part, crc)
-            cursor = behind if taken >= len(names) else _Cursor(at.marker, taken, crc, page=at.page)
+            cursor = behind
+            if taken < len(names):
+                crc = _crc(part, crc)
+                cursor = _Cursor(at.marker, taken, crc, page=at.page)
             yield self._page(part, msgspec.msgpack.encode(cursor))
 
     def _page(self, raw: list[str], cursor: bytes) -> Page:
         mirror = self._config.layout == "mirror"
         if not mirror and (plain := escape_all(raw)) is not None:
-            return Page([Item(name) for name in plain], cursor)
+            return Page([], cursor, names=plain)
         items = [self._item(name) for name in raw]
         if not mirror and not any(item.fault for item in items):
             return Page(items, cursor)
@@ -156,10 +152,10 @@ class ServerSource:
     def _begin(self, marker: str, page: int) -> gevent.Greenlet:
         return gevent.spawn(self._list, marker, page)
 
-    def _list(self, marker: str, page: int) -> _Listing | SourceError:
+    def _list(self, marker: str, page: int) -> Listing | SourceError:
         url = self._list_url + (f"?next-marker={quote(marker, safe='')}" if marker else "")
         try:
-            return _parse(self._fetch(url), self._shown(marker, page))
+            return parse_listing(self._fetch(url), self._shown(marker, page))
         except SourceError as error:
             return error  # a greenlet that raises writes its trace to standard error
 
@@ -168,8 +164,8 @@ class ServerSource:
         return f"page {page} of the listing, {where}{f'?next-marker={shown(marker)}' if marker else ''},"
 
 
-def _outcome(pending: gevent.Greenlet) -> _Listing:
-    listing: _Listing | SourceError = pending.get()
+def _outcome(pending: gevent.Greenlet) -> Listing:
+    listing: Listing | SourceError = pending.get()
     if isinstance(listing, SourceError):
         raise listing
     return listing
@@ -182,25 +178,3 @@ def open_source(config: Config, fetch: Fetch) -> ServerSource:
 
 def _crc(names: list[str], crc: int) -> int:
     return zlib.crc32("\0".join([*names, ""]).encode("utf-8", "surrogatepass"), crc)
-
-
-def _parse(body: bytes, where: str) -> _Listing:
-    try:
-        # The standard library's parser: msgspec's refuses a name with a lone surrogate, and with it
-        # the whole page.
-        answer: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise SourceError(f"{where} is not valid JSON: {error}") from None
-    if not isinstance(answer, dict) or not isinstance(answer.get("FileNames"), list):
-        raise SourceError(f'{where} has no list "FileNames"; is this a file server? (see --list-path)')
-    names: list[Any] = answer["FileNames"]
-    if not all(type(name) is str for name in names):
-        raise SourceError(f"{where} lists a name that is not a string")
-    marker = answer.get("NextMarker") or answer.get("NextFile") or ""
-    if not isinstance(marker, str):
-        raise SourceError(f"{where} has a marker that is not a string")
-    try:
-        marker.encode()
-    except UnicodeEncodeError:
-        raise SourceError(f"{where} has a marker that is not valid Unicode") from None
-    return _Listing(names, marker)

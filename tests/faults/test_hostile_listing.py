@@ -4,11 +4,12 @@ short."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from servers import CLOSE, Answer, Forever, Nth, Result, Server, download, listing, ok, status
+from servers import CLOSE, RESET, Answer, Forever, Nth, Result, Server, download, listing, ok, status
 
 QUICK = ("--deadline", "1s", "--read-timeout", "500ms", "--retries", "1", "--backoff", "50ms")
 QUICK += ("--workers", "1")
@@ -150,3 +151,42 @@ def test_a_large_page(tmp_path: Path) -> None:
         result = run(server, tmp_path, "--limit", "50", "--store", "null")
         assert server.count("/get/") == 50
     assert (result.exit, result.report["stored"]) == (0, 50)
+
+
+def page_of(names: list[str], following: str) -> bytes:
+    return json.dumps({"FileNames": names, "NextMarker": following}).encode()
+
+
+def one_after_another(body: bytes) -> bytes:
+    pieces = [body[at : at + 100] for at in range(0, len(body), 100)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+SHAPES: dict[str, Callable[[bytes], Answer]] = {
+    "closed behind each": lambda body: [*ok(body), CLOSE],
+    "said to be closed": lambda body: [*ok(body, "Connection: close"), CLOSE],
+    "reset behind each": lambda body: [*ok(body), RESET],
+    "chunked": lambda body: [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + one_after_another(body)
+    ],
+    "to the end of the connection": lambda body: [b"HTTP/1.0 200 OK\r\n\r\n" + body, CLOSE],
+    "with a cookie": lambda body: ok(body, "Set-Cookie: a=b"),
+    "with another answer behind": lambda body: [*ok(body), *listing(["nobody asked for this"])],
+    "large": lambda body: ok(body[:1] + b" " * 300_000 + body[1:]),
+    "cut once": lambda body: Nth([b"HTTP/1.1 200 OK\r\nContent-Le", CLOSE], ok(body)),
+    "failed once": lambda body: Nth(status(503), ok(body)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_listing_is_the_same_however_it_is_sent(shape: str, tmp_path: Path) -> None:
+    names = [[f"f{page}-{index}" for index in range(20)] for page in range(6)]
+    bodies = [page_of(each, str(page + 1) if page < 5 else "") for page, each in enumerate(names)]
+    routes = {
+        f"/list?next-marker={page}" if page else "/list": SHAPES[shape](body)
+        for page, body in enumerate(bodies)
+    }
+    with Server(routes, default=ok(b"-")) as server:
+        result = run(server, tmp_path, "--max-size", "1000")
+    assert (result.exit, set(result.files)) == (0, {name for each in names for name in each})
+    assert result.report["listed"] == 120

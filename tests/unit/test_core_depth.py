@@ -6,9 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from downloader.core.depth import DEEPEST, STEP, Depth, broke, fixed, large, measured, shut
+from downloader.core.depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut
+from downloader.core.depth import measured as measure
 
 FAST = 0.002
+
+
+def measured(depth: Depth, rate: float, latency: float, busy: float = 0.1) -> Depth:
+    return measure(depth, Sample(rate, latency, busy))
 
 
 def climb(rates: dict[int, float], epochs: int = 12) -> Depth:
@@ -102,3 +107,18 @@ def test_a_large_file_begins_anew() -> None:
     for rate in [25] * 40:
         depth = measured(depth, rate, FAST)
     assert depth.reached == DEEPEST
+
+
+def test_where_the_cpu_limits_it_grows_while_an_answer_costs_less_of_it() -> None:
+    """However much of the core others take in the meantime."""
+    depth = Depth()
+    for cost, share in ((30e-6, 1.0), (22e-6, 0.7), (19e-6, 0.6), (18e-6, 0.9)):
+        depth = measured(depth, share / cost, FAST, share)
+    assert (depth.now, depth.stopped) == (DEEPEST, "the limit")
+
+
+def test_where_the_cpu_limits_a_depth_without_a_gain_is_kept() -> None:
+    depth = Depth()
+    for cost in (30e-6, 30e-6, 30e-6):
+        depth = measured(depth, 0.9 / cost, FAST, 0.9)
+    assert (depth.now, depth.stopped) == (STEP, "deeper was not faster")

@@ -178,6 +178,14 @@ def test_escape_all_is_not_fooled(bad: str) -> None:
     assert escape_all([]) == []
 
 
+@given(st.lists(st.sampled_from([1, 2, 100, 127, 128, 254, 255]), min_size=1, max_size=12), st.data())
+def test_escape_all_finds_the_one_that_is_too_long(lengths: list[int], data: st.DataObject) -> None:
+    names = ["n" * length for length in lengths]
+    assert escape_all(names) is names
+    place = data.draw(st.integers(0, len(names)))
+    assert escape_all([*names[:place], "n" * data.draw(st.integers(256, 600)), *names[place:]]) is None
+
+
 def test_hashed() -> None:
     digest = hashlib.blake2b("größe".encode(), digest_size=2).hexdigest()
     assert hashed(escape("größe")) == f"{digest[:2]}/{digest[2:]}/größe"

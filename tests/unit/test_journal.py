@@ -48,6 +48,21 @@ def indices(blob: bytes) -> list[int]:
     return [mark.index for mark in published(blob)]
 
 
+def test_the_tally_of_a_batch_stands_for_its_marks(journal: Journal) -> None:
+    for seq in range(3):
+        journal.open_batch(batch(seq))
+    fresh = BatchDone(0, Tally(4, 0, 1, 400, 0), 0, 0, 0, {}, {}, b"", [failure(4)])
+    journal.settle(fresh, marks(0, 1, 2, 3), merged=False)
+    assert journal.tally() == Tally(4, 0, 1, 400, 0)
+    # What an earlier run stored is in no tally of this one: then the marks are summed.
+    met = BatchDone(1, Tally(1, 4, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
+    journal.settle(met, marks(0, 1, 2, 3, 4), merged=False)
+    assert journal.tally() == Tally(9, 0, 1, 900, 0)
+    rest = BatchDone(2, Tally(1, 0, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
+    journal.settle(rest, marks(0, 1, 2, 3, 4), merged=True)
+    assert journal.tally() == Tally(14, 0, 1, 1400, 0)
+
+
 def test_a_new_journal(journal: Journal, tmp_path: Path) -> None:
     assert exists(tmp_path)
     assert not exists(tmp_path / "elsewhere")

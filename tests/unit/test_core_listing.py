@@ -1,0 +1,80 @@
+"""A page of a listing: read in one go where it is as usual, and never read otherwise than by `json`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from downloader.core.listing import Listing, parse_listing
+from downloader.errors import SourceError
+
+TEXT = st.text(st.characters(exclude_categories=()) | st.sampled_from(list('"\\\ud800\udc00\0/é')))
+ANYTHING = st.recursive(st.none() | st.booleans() | st.floats() | TEXT, st.lists)
+
+
+@given(st.lists(TEXT), TEXT | st.none(), ANYTHING, st.booleans())
+def test_a_page_is_what_json_says(names: list[str], marker: str | None, more: object, ascii_: bool) -> None:
+    page = {"More": more, "FileNames": names, "NextMarker": marker}
+    text = json.dumps(page, ensure_ascii=ascii_)
+    try:
+        body = text.encode()
+    except UnicodeEncodeError:
+        return
+    try:
+        (marker or "").encode()
+    except UnicodeEncodeError:
+        if json.loads(body)["NextMarker"] == marker:
+            with pytest.raises(SourceError, match="not valid Unicode"):
+                parse_listing(body, "page 1")
+        return
+    # A pair of surrogates that were escaped apart is one character to any reader.
+    assert parse_listing(body, "page 1") == Listing(json.loads(body)["FileNames"], marker or "")
+    assert parse_listing(bytearray(body), "page 1") == parse_listing(body, "page 1")
+
+
+@pytest.mark.parametrize(
+    ("body", "names", "marker"),
+    [
+        (b'{"FileNames": []}', [], ""),
+        (b'{"FileNames": ["a"], "NextFile": "b"}', ["a"], "b"),
+        (b'{"FileNames": ["a"], "NextMarker": "m", "NextFile": "b"}', ["a"], "m"),
+        (b'{"FileNames": ["a"], "NextMarker": "", "NextFile": "b"}', ["a"], "b"),
+        (b'{"FileNames": ["a"], "NextMarker": null}', ["a"], ""),
+        (b'{"FileNames": ["a"], "NextMarker": 0}', ["a"], ""),
+        (b'{"FileNames": ["a"], "FileNames": ["b"]}', ["b"], ""),
+        (b'{"FileNames": ["\\ud800"]}', ["\ud800"], ""),
+        (b'\xef\xbb\xbf{"FileNames": ["a"]}', ["a"], ""),
+        ('{"FileNames": ["é"]}'.encode("utf-16"), ["é"], ""),
+        (b'{"FileNames": ["a"], "x": NaN}', ["a"], ""),
+    ],
+)
+def test_pages_that_are_read(body: bytes, names: list[str], marker: str) -> None:
+    assert parse_listing(body, "page 1") == Listing(names, marker)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"", "not valid JSON"),
+        (b"<html>", "not valid JSON"),
+        (b'{"FileNames": ["a"', "not valid JSON"),
+        (b'{"FileNames": ["a"]} more', "not valid JSON"),
+        (b'{"FileNames": ["\xff"]}', "not valid JSON"),
+        (b'{"FileNames": ["a\nb"]}', "not valid JSON"),
+        (b'{"FileNames": [], "x": ' + b"[" * 100_000, "not valid JSON"),
+        (b'["a"]', "FileNames"),
+        (b"null", "FileNames"),
+        (b"{}", "FileNames"),
+        (b'{"FileNames": null}', "FileNames"),
+        (b'{"FileNames": ["a", 7]}', "not a string"),
+        (b'{"FileNames": ["a", null]}', "not a string"),
+        (b'{"FileNames": [], "NextMarker": 7}', "a marker that is not a string"),
+        (b'{"FileNames": [], "NextMarker": "\\udfff"}', "not valid Unicode"),
+    ],
+)
+def test_pages_that_are_refused(body: bytes, what: str) -> None:
+    with pytest.raises(SourceError, match=f"^page 1 .*{what}"):
+        parse_listing(body, "page 1")
