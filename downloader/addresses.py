@@ -42,7 +42,7 @@ class Addresses:
             url, origin = "", self._origin
             target = self._target + quote_name(SafeName(item.name)).encode()
         host = self._schedule.host(origin.key)
-        return Job(batch, index, item, item.name, item.size, url, target, origin, host, solo)
+        return Job(batch, index, item, item.name, item.size, url, target, origin, host, solo, origin)
 
     def url(self, job: Job) -> str:
         """Where ``job`` is."""

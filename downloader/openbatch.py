@@ -129,8 +129,8 @@ class Job(msgspec.Struct, eq=False, gc=False):
 
     ``target`` is what stands in the request line; ``url`` is "" where the source derives it from the
     name. ``sent``: when it was last asked for (seconds, monotonic). ``asked_again``: it was cut off once
-    by a connection that had served others, which counted as nobody's failure. ``apart``: not through the
-    wire lane. A Struct, since one is made for every file.
+    by a connection that had served others, which counted as nobody's failure. ``path``: its origin, None
+    for what does not go through the wire lane. A Struct, since one is made for every file.
     """
 
     batch: OpenBatch
@@ -143,10 +143,10 @@ class Job(msgspec.Struct, eq=False, gc=False):
     origin: Any
     host: Host
     solo: bool
+    path: object
     attempts: int = 0
     sent: float = 0.0
     asked_again: bool = False
-    apart: bool = False
 
 
 def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:

@@ -54,7 +54,6 @@ __all__ = ["Setup", "run"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 _MOST_OPEN = 64
-_AHEAD = 256
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -85,7 +84,6 @@ class _Worker:
         self.batches: dict[int, OpenBatch] = {}
         self.greenlets = Group()
         self.credit_out = 0
-        self.ahead = max(config.connections, _AHEAD)
         self.draining = False
         self.drained = False
         self.defect: Exception | None = None
@@ -132,7 +130,7 @@ class _Worker:
             if verdict:
                 self._fail(job.batch, job.index, job.item, FetchError(*verdict), job.attempts)
                 self.schedule.release(job.host)
-            elif job.apart or not self.wire.takes(job.origin):
+            elif job.path is None or not self.wire.takes(job.origin):
                 self.greenlets.spawn(self._fetch, job)
             else:
                 self.wire.begin(job)
@@ -144,7 +142,7 @@ class _Worker:
         if (
             not self.draining
             and not self.credit_out
-            and self.schedule.unstarted < max(self.ahead, self.wire.appetite)
+            and self.schedule.unstarted < self.wire.appetite
             and self.ledger.vacant
         ):
             self.credit_out = 1
@@ -195,8 +193,8 @@ class _Worker:
         """Further jobs of ``host`` for a connection to ``origin``."""
         if self.draining:
             return []
-        jobs = self.schedule.more(host, most, lambda job: job.origin is origin and not job.apart)
-        if not self.credit_out:
+        jobs = self.schedule.more(host, most, origin)
+        if self.schedule.unstarted < self.wire.appetite and not self.credit_out:
             self._want_more()
         return jobs
 
@@ -213,7 +211,7 @@ class _Worker:
 
     def hand_over(self, job: Job) -> None:
         """The requests lane asks once more."""
-        job.apart = True
+        job.path = None
         self.again([job])
 
     def release(self, host: Host) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
@@ -54,10 +53,12 @@ class Host:
 
 
 class Job(Protocol):
-    """What is scheduled. ``solo``: only with nothing else in flight."""
+    """What is scheduled. ``solo``: only with nothing else in flight. Those that have the same ``path``,
+    by identity, may follow each other in one slot."""
 
     host: Host
     solo: bool
+    path: object
 
 
 J = TypeVar("J", bound=Job)
@@ -134,9 +135,9 @@ class Schedule(Generic[J]):
             self._ready.rotate(-1)
         return job
 
-    def more(self, host: Host, most: int, fits: Callable[[J], bool]) -> list[J]:
+    def more(self, host: Host, most: int, path: object) -> list[J]:
         """Up to ``most`` jobs of ``host`` for one who has a slot of it and needs no other: the next
-        requests on a connection. Only those that ``fits``; nothing while the host is paced, recovers
+        requests on a connection, which is their ``path``. Nothing while the host is paced, recovers
         or is condemned, while a suspect waits to be alone, or where another host has fewer slots.
 
         What there is is shared: the last jobs do not all wait behind each other on one connection.
@@ -153,11 +154,11 @@ class Schedule(Generic[J]):
             return []
         if self._ready and self.active >= self.most and self._others_wait(host):
             return []
-        most = min(most, 1 + len(queue) // max(host.active, 1))
+        most = min(most, 1 + len(queue) // (host.active or 1))
         jobs: list[J] = []
         while queue and len(jobs) < most:
             job: J = queue[0]  # type: ignore[assignment]
-            if not fits(job):
+            if job.path is not path:
                 break
             queue.popleft()
             jobs.append(job)

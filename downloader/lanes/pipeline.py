@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 from downloader.core.marks import IN_FLIGHT  # noqa: E402
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.lanes.reading import Reader  # noqa: E402
+from downloader.lanes.reading import Body, Reader  # noqa: E402
 from downloader.lanes.stream import Blocked, Stream  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
@@ -103,7 +103,11 @@ class Pipeline:
         outstanding.extend(jobs)
         if len(outstanding) > 1:
             self._deep = True
-        self._lane.depths[route.depth.now] = self._lane.depths.get(route.depth.now, 0) + len(jobs)
+        depth, depths = route.depth.now, self._lane.depths
+        if depth not in depths:
+            depths[depth] = 0
+            self._lane.deeper(depth)
+        depths[depth] += len(jobs)
         self._stream.send(route.requests([job.target for job in jobs]))
 
     # answers
@@ -112,7 +116,7 @@ class Pipeline:
         reader, buffer, stream = self.reader, self._lane.buffer, self._stream
         while True:
             try:
-                count = stream.receive()
+                count = stream.receive(self._deep)
             except Blocked:
                 return
             except ssl.SSLZeroReturnError:
@@ -139,6 +143,15 @@ class Pipeline:
         """Answers are complete, or something is wrong with one."""
         reader = self.reader
         held = reader.held
+        if (
+            len(held) == 1
+            and not (self._deep or reader.surplus or reader.mid or reader.closing)
+            and type(held[0][1]) is bytes
+            and reader.problem is None
+            and self.served
+        ):
+            self._one(held.pop(), now)
+            return
         if len(held) > self._counted:
             self._count(now, len(held) - self._counted)
         if reader.surplus or (reader.mid and not reader.outstanding):
@@ -152,6 +165,19 @@ class Pipeline:
         if reader.closing:
             self._closing()
             return
+        self._go_on(now)
+
+    def _one(self, answer: tuple[Job, Body], now: float) -> None:
+        """What nearly every answer is where one request is in flight at a time, with less ado."""
+        job, body = answer
+        latency = now - job.sent
+        job.batch.latency.add(latency)
+        self.served += 1
+        self.since = now
+        self._window = 0
+        self.route.misfits = 0
+        self.route.answered(now, 1, latency)
+        self._lane.deliver(job, body)
         self._go_on(now)
 
     def _count(self, now: float, fresh: int) -> None:
@@ -188,7 +214,7 @@ class Pipeline:
         outstanding, route, lane = self.reader.outstanding, self.route, self._lane
         depth = route.depth.now
         waiting = len(outstanding)
-        if waiting * 2 <= depth and waiting < depth:
+        if waiting * 2 <= depth:
             room = depth - waiting
             if self._deep or depth > 1:
                 room = min(room, min(lane.window, depth * _WINDOW) - self._window)

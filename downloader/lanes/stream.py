@@ -15,7 +15,6 @@ import contextlib  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
 from collections.abc import Callable  # noqa: E402
-from functools import partial  # noqa: E402
 from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
@@ -24,6 +23,8 @@ __all__ = ["BUFFER", "Blocked", "Stream"]
 
 BUFFER = 256 << 10
 _READ, _WRITE = 1, 2
+_RECORD = 16 << 10  # the most that one record of TLS holds
+_FULL = _RECORD // 2
 
 Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """What ``receive`` raises when nothing is there."""
@@ -32,11 +33,14 @@ Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class Stream:
     """Calls ``readable`` when there is something to ``receive``; what either raises goes to ``lost``.
 
-    ``receive()`` gives the number of bytes that it has read into the buffer, 0 at the end.
+    ``receive(many)`` gives the number of bytes that it has read into the buffer, 0 at the end; ``many``:
+    several answers are awaited. It raises Blocked when nothing is there, and OSError.
     """
 
     __slots__ = (
+        "_buffer",
         "_connection",
+        "_end",
         "_lost",
         "_raw",
         "_tls",
@@ -58,14 +62,12 @@ class Stream:
         self._lost = lost
         self.key: tuple[str, int] = connection.key
         sock = connection.sock
-        self._tls = getattr(sock, "_sslobj", None)
+        self._tls: Any = getattr(sock, "_sslobj", None)
         # gevent's sockets are non-blocking underneath.
         self._raw = sock._sock
-        self.receive: Callable[[], int] = (
-            partial(self._raw.recv_into, buffer)
-            if self._tls is None
-            else partial(self._tls.read, BUFFER, buffer)
-        )
+        self._buffer = buffer
+        self._end: OSError | None = None
+        self.receive: Callable[[bool], int] = self._receive if self._tls is None else self._receive_tls
         self._unsent = b""
         self._writable: Any = None
         self._watcher = gevent.get_hub().loop.io(sock.fileno(), _READ)
@@ -85,9 +87,29 @@ class Stream:
         timer.start(self.guarded, ring, update=True)
         return timer
 
+    def _receive(self, many: bool) -> int:
+        return int(self._raw.recv_into(self._buffer))
+
+    def _receive_tls(self, many: bool) -> int:
+        """A record at a time comes out of TLS. Where another is likely it is tried for at once, since to
+        come back for it takes a turn of the loop; where it is not, that would be a call for nothing."""
+        if self._end is not None:
+            raise self._end
+        read, buffer = self._tls.read, self._buffer
+        count = filled = int(read(BUFFER, buffer))
+        try:
+            while count and (many or count >= _FULL) and filled < BUFFER - _RECORD:
+                count = read(BUFFER - filled, buffer[filled:])
+                filled += count
+        except Blocked:
+            pass
+        except OSError as error:
+            self._end = error  # after what has come before it
+        return filled
+
     def pending(self) -> bool:
-        """Whether more can be received that no watcher would tell of: it is decrypted already."""
-        return self._tls is not None and bool(self._tls.pending())
+        """Whether more can be received that no watcher would tell of: it has been read already."""
+        return self._tls is not None and (self._end is not None or bool(self._tls.pending()))
 
     def send(self, data: bytes) -> None:
         """Send; what the socket does not take at once is sent as it does.

@@ -39,6 +39,7 @@ __all__ = ["Owner", "Route", "WireLane"]
 _SWEEP = 0.25
 # So many answers in a row that were not for this lane, and it leaves the origin alone.
 _MISFITS = 3
+_AHEAD = 256  # files, as long as connections are used for one request at a time
 # What all connections together may hold back until they are known to be in step.
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _LARGEST_WINDOW, _LEAST_WINDOW = 512, 16
@@ -168,7 +169,8 @@ class Route:
 class WireLane:
     """Fetches over connections of its own, which ``session`` describes, into ``sink``.
 
-    ``depths``: how many requests were sent at which depth.
+    ``depths``: how many requests were sent at which depth. ``appetite``: how many files should wait to be
+    asked for, so that no connection has to.
     """
 
     def __init__(self, config: Config, session: LaneSession, sink: Sink, owner: Owner) -> None:
@@ -182,6 +184,8 @@ class WireLane:
         self.window = min(max(_HELD // config.connections, _LEAST_WINDOW), _LARGEST_WINDOW)
         self.window_bytes = max(_HELD_BYTES // config.connections, BUFFER // 4)
         self.depths: dict[int, int] = {}
+        self.appetite = max(config.connections, _AHEAD)
+        self._fresh: list[tuple[Job, Body]] = []
         self._routes: dict[Origin, Route] = {}
         self._busy: set[Pipeline] = set()
         self._opening = Group()
@@ -236,6 +240,7 @@ class WireLane:
 
     def abandon(self) -> None:
         """The worker stops: give back what is not stored."""
+        self._flush()
         self._opening.kill()
         for pipe in list(self._busy):
             pipe.abandon()
@@ -252,11 +257,9 @@ class WireLane:
             route.starved()
         return jobs
 
-    @property
-    def appetite(self) -> int:
-        """How many files may be in flight at once, as deep as the deepest origin is used now."""
-        deepest = max((route.depth.now for route in self._routes.values()), default=1)
-        return min(deepest * self._config.connections, _HELD)
+    def deeper(self, depth: int) -> None:
+        """An origin is used at ``depth`` from now on: so much should be ready to be asked for."""
+        self.appetite = max(self.appetite, min(depth * self._config.connections, _HELD))
 
     def idle(self, pipe: Pipeline) -> None:
         """``pipe`` has nothing to do."""
@@ -283,27 +286,42 @@ class WireLane:
         if jobs:
             self._owner.again(jobs)
 
-    def settle(self, route: Route, held: list[tuple[Job, Body]]) -> None:
-        """What came of these: store what is a file."""
+    def deliver(self, job: Job, body: Body) -> None:
+        """The body of a file that is in step: stored when all connections that had something were
+        read, and asked for more. Then the servers work while we store, and the code that stores stays
+        in the CPU's cache."""
+        if not self._fresh:
+            gevent.get_hub().loop.run_callback(self._flush)
+        self._fresh.append((job, body))
+
+    def _flush(self) -> None:
+        held, self._fresh = self._fresh, []
+        try:
+            self.settle(None, held)
+        except Exception as error:
+            self.lost(error)
+
+    def settle(self, route: Route | None, held: list[tuple[Job, Body]]) -> None:
+        """What came of these, from ``route``: store what is a file."""
         owner, put = self._owner, self._sink.put
-        good = False
+        host: Host | None = None
         for job, body in held:
             batch = job.batch
             try:
                 if type(body) is bytes and job.size < 0:
-                    good = True
                     replace = bool(batch.replaced) and job.index in batch.replaced
                     crc, new = put(job.name, body, batch.seq, job.index, replace=replace)
                     batch.fetched(job.index, len(body), crc, new=new)
                     if not batch.left:
                         owner.finished(batch)
                 elif isinstance(body, HandOver):
-                    route.misfits += 1
+                    if route is not None:
+                        route.misfits += 1
                     owner.hand_over(job)
+                    continue
                 elif isinstance(body, Exception):
                     raise body
                 else:
-                    good = True
                     self._store(job, body)
             except FetchError as error:
                 error.wire = 1
@@ -311,9 +329,15 @@ class WireLane:
             except DestinationError as error:
                 owner.lost(error)
                 return
-        if good:
-            route.misfits = 0
-            owner.answered(held[-1][0].host)
+            else:
+                if job.host is not host:
+                    if host is not None:
+                        owner.answered(host)
+                    host = job.host
+        if host is not None:
+            owner.answered(host)
+            if route is not None:
+                route.misfits = 0
 
     def _store(self, job: Job, body: bytes | bytearray | Writer) -> None:
         if isinstance(body, (bytes, bytearray)):

@@ -166,7 +166,9 @@ class FilesWriter:
     def _link(self, leaf: str) -> None:
         if not self._temporary:
             at = self._directory
-            os.link(f"{_PROC_FDS}/{self._fd}", leaf, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
+            _link(
+                str(self._fd), leaf, src_dir_fd=self._sink.open_files, dst_dir_fd=at, follow_symlinks=True
+            )
             return
         try:
             os.link(
@@ -224,7 +226,12 @@ class FilesSink:
             self._root = os.open(root, _DIRECTORY)
         except OSError as error:
             raise DestinationError(f"{root}: {error.strerror}") from error
-        self._unnamed = bool(_TMPFILE) and os.path.isdir(_PROC_FDS)
+        # Our own descriptors, as names that can be linked to; -1 where that is not possible.
+        self.open_files = -1
+        if _TMPFILE:
+            with contextlib.suppress(OSError):
+                self.open_files = os.open(_PROC_FDS, _DIRECTORY)
+        self._unnamed = self.open_files >= 0
         # Descriptors of directories: the least recently used is closed, unless a writer uses it.
         self._held: OrderedDict[str, int] = OrderedDict()
         self._most_held = held_directories()
@@ -254,9 +261,9 @@ class FilesSink:
                 fd = _open(".", _NEW, 0o666, dir_fd=root)
                 try:
                     if _write(fd, body) == len(body):
-                        source = f"{_PROC_FDS}/{fd}"
                         # `.`, `..` and "" cannot be made: the kernel refuses them.
-                        _link(source, name, src_dir_fd=root, dst_dir_fd=root, follow_symlinks=True)
+                        files = self.open_files
+                        _link(str(fd), name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
                         return zlib.crc32(body), True
                 finally:
                     _close(fd)
@@ -290,8 +297,9 @@ class FilesSink:
 
     def close(self) -> None:
         """See ``Sink``."""
-        for fd in (self._root, *self._held.values(), *self._retired):
-            os.close(fd)
+        for fd in (self._root, self.open_files, *self._held.values(), *self._retired):
+            if fd >= 0:
+                os.close(fd)
         self._held.clear()
         self._retired.clear()
 
