@@ -101,8 +101,8 @@ _TEN: Final = Cell(
 )
 
 CELLS: Final = (
-    Cell("http-100B", "speed", "HTTP, 100 B", _ALL, quick=4_000),
-    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW, tls=True, files=50_000, quick=2_000),
+    Cell("http-100B", "speed", "HTTP, 100 B", _ALL, files=200_000, quick=4_000),
+    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW, tls=True, files=200_000, quick=2_000),
     Cell("http-100B-disk", "speed", "HTTP, 100 B, to disk", _FEW, where="disk", files=50_000),
     Cell("http-100B-null", "speed", "HTTP, 100 B, thrown away", _FEW, where="null"),
     Cell("http-10kB", "speed", "HTTP, 10 kB", _FEW, size=10_000, files=20_000),

@@ -68,9 +68,12 @@ class OpenBatch:
         """The indices of the items that are leased."""
         return self.lease.only or range(self.lease.count)
 
-    def published(self, index: int, size: int, crc: int, *, new: bool, verified: bool = True) -> None:
-        """Item ``index`` stands under its name; ``new``: it did not, with these bytes, before this
-        run. An item that an earlier run stored adds no bytes."""
+    def published(
+        self, index: int, size: int, crc: int, new: bool, requests: int = 0, wire: int = 0
+    ) -> None:
+        """Item ``index`` stands under its name, after ``requests``, ``wire`` of them through the wire
+        lane; ``new``: it did not, with these bytes, before this run. An item that an earlier run stored
+        adds no bytes."""
         self._crcs[index] = crc
         self.states[index] = size + 2
         if new:
@@ -78,21 +81,19 @@ class OpenBatch:
             self._bytes += size
         else:
             self._skipped += 1
-        if not verified:
-            self._unverified += 1
+        self.requests += requests
+        self.wire += wire
         self.left -= 1
+
+    def unverified(self) -> None:
+        """Nothing vouched for the length of an item that is published."""
+        self._unverified += 1
 
     def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
         """Item ``index`` has failed for good; ``url`` is redacted."""
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
         self._failed += 1
         self.left -= 1
-
-    def fetched(self, index: int, size: int, crc: int, *, new: bool) -> None:
-        """As ``published``, by one request of the wire lane."""
-        self.published(index, size, crc, new=new)
-        self.requests += 1
-        self.wire += 1
 
     def attempt_failed(self, code: str) -> None:
         """Count an attempt that ended with ``code``."""
@@ -165,7 +166,7 @@ def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:
             turn_ends = monotonic() + _LONGEST_TURN
         if _on_disk(sink, items[mark.index].name, mark):
             was_there = mark.index < len(earlier) and earlier[mark.index] != UNTOUCHED
-            batch.published(mark.index, mark.size, mark.crc, new=not was_there)
+            batch.published(mark.index, mark.size, mark.crc, not was_there)
             found.add(mark.index)
         else:
             # What stands there was this item's own file once: its name is not taken by another.

@@ -180,8 +180,9 @@ class _Worker:
             self.lost(error)
         else:
             batch.latency.add(monotonic() - job.sent)
-            batch.requests += done.requests
-            batch.published(index, done.size, done.crc, new=done.new, verified=done.verified)
+            if not done.verified:
+                batch.unverified()
+            batch.published(index, done.size, done.crc, done.new, done.requests)
             self.answered(job.host)
             if not batch.left:
                 self.finished(batch)

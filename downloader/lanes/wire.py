@@ -309,9 +309,10 @@ class WireLane:
             batch = job.batch
             try:
                 if type(body) is bytes and job.size < 0:
-                    replace = bool(batch.replaced) and job.index in batch.replaced
-                    crc, new = put(job.name, body, batch.seq, job.index, replace=replace)
-                    batch.fetched(job.index, len(body), crc, new=new)
+                    index = job.index
+                    replace = bool(batch.replaced) and index in batch.replaced
+                    crc, new = put(job.name, body, batch.seq, index, replace)
+                    batch.published(index, len(body), crc, new, 1, 1)
                     if not batch.left:
                         owner.finished(batch)
                 elif isinstance(body, HandOver):
@@ -354,7 +355,7 @@ class WireLane:
                 text = f"{writer.size} bytes arrived, the source says {job.size}"
                 raise FetchError("size-mismatch", text)
             new = writer.publish()
-            job.batch.fetched(job.index, writer.size, writer.crc, new=new)
+            job.batch.published(job.index, writer.size, writer.crc, new, 1, 1)
             if not job.batch.left:
                 self._owner.finished(job.batch)
         finally:

@@ -43,7 +43,7 @@ class Sink(Protocol):
         """
 
     def put(
-        self, name: str, body: bytes | bytearray, seq: int, index: int, *, replace: bool = False
+        self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
     ) -> tuple[int, bool]:
         """Open, write and publish a whole file; its CRC-32, and what ``Writer.publish`` says.
 

@@ -252,7 +252,7 @@ class FilesSink:
             raise self.failed(error, name) from error
 
     def put(
-        self, name: str, body: bytes | bytearray, seq: int, index: int, *, replace: bool = False
+        self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
     ) -> tuple[int, bool]:
         """See ``Sink``. Without a writer where that will do: four system calls and nothing else."""
         if self._flat and self._unnamed and "/" not in name:

@@ -37,7 +37,7 @@ class NullSink:
         return NullWriter()
 
     def put(
-        self, name: str, body: bytes | bytearray, seq: int, index: int, *, replace: bool = False
+        self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
     ) -> tuple[int, bool]:
         """Sum it."""
         return zlib.crc32(body), True
