@@ -244,7 +244,7 @@ def latency(results: Results) -> str:
         for name in results.clients(cell.name, cell.clients):
             good = _good(results.of(cell.name, name))
             for prefix, since in (
-                ("latency_ms", "sending"), ("due", "the scheduled start"), ("sent", "sending"),
+                ("latency_ms", "the scheduled start"), ("due", "the scheduled start"), ("sent", "sending"),
             ):  # fmt: skip
                 if not good or f"{prefix}_p50" not in good[0].said:
                     continue

@@ -100,6 +100,9 @@ def cli() -> None:
 @click.option("--connect-timeout", type=TIME, default="10s", show_default=True, help="Per attempt.")
 @click.option("--read-timeout", type=TIME, default="30s", show_default=True, help="Silence, per attempt.")
 @click.option("--deadline", type=TIME, default="10m", show_default=True, help="Whole file, per attempt.")
+@click.option(
+    "--min-speed", type=SIZE, metavar="SIZE", help="A body slower than SIZE a second, for 10 s, fails."
+)
 @click.option("--max-size", type=SIZE, help="A larger file fails.")
 @click.option("--limit", type=count(1, 10**15), metavar="N", help="Only the first N files of SOURCE.")
 @click.option("-H", "headers", multiple=True, metavar="'Name: value'", help="Header to send (repeatable).")
@@ -145,7 +148,7 @@ def cli() -> None:
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Nothing but errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--shard-size", "--shard-files", "--min-speed", "--manifest")
+@later("--shard-size", "--shard-files", "--manifest")
 @later("--engine", "--ray-address", "--url-column", "--list-format", "--endpoint-url")
 @later("--fsync", flag=True)
 def fetch(**given: Any) -> int:
@@ -200,6 +203,7 @@ def _config(given: dict[str, Any]) -> Any:
         workers=given["workers"] or 0,
         per_host=given["per_host"] or 0,
         rate=given["rate"] or 0.0,
+        min_speed=given["min_speed"] or 0,
         max_size=given["max_size"] or 0,
         limit=given["limit"] or 0,
         headers=tuple(credentials.header(line) for line in given["headers"]),

@@ -54,6 +54,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
     deadline: float = 600.0
+    min_speed: int = 0
     max_size: int = 0
     limit: int = 0
     headers: tuple[tuple[str, str], ...] = ()
@@ -157,6 +158,7 @@ _RANGES = {
     "pipeline": (0, DEEPEST_PIPELINE),
     "rate": (0, math.inf),
     "retries": (0, math.inf),
+    "min_speed": (0, math.inf),
     "max_size": (0, math.inf),
     "limit": (0, math.inf),
     "redirects": (0, math.inf),

@@ -113,6 +113,7 @@ FAILURES: Final[dict[str, Kind]] = {
     "connect-timeout": Kind(True, True, "no connection within --connect-timeout"),
     "read-timeout": Kind(True, False, "the server sent nothing for --read-timeout"),
     "timeout": Kind(True, False, "the whole file took longer than --deadline"),
+    "slow": Kind(True, False, "slower than --min-speed for 10 s"),
     "reset": Kind(True, False, "the connection broke"),
     "truncated": Kind(True, False, "fewer bytes arrived than were promised"),
     "protocol": Kind(True, False, "the answer is not valid HTTP"),

@@ -118,7 +118,7 @@ _SECTIONS = {
     "Source and destination": "output source_type list_path get_path limit max_size store layout "
     "resume retry_failed dry_run",
     "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
-    "max_retry_after connect_timeout read_timeout deadline",
+    "max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects preflight",
     "What is shown": "progress report failures as_json verbose quiet log_json",

@@ -355,9 +355,10 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     """
     worker = _Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
-    background = [
-        gevent.spawn(job) for job in (worker.listen, worker.heartbeat, worker.timer, worker.wire.sweep)
-    ]
+    jobs = [worker.listen, worker.heartbeat, worker.timer, worker.wire.sweep]
+    if config.min_speed:
+        jobs.append(worker.requests.sweep)
+    background = [gevent.spawn(job) for job in jobs]
     for greenlet in background:
         # A defect in one of these must end the process, not leave it idle.
         greenlet.link_exception(lambda dead: worker.over.set())

@@ -13,6 +13,7 @@ from downloader import patching
 
 patching.require()
 
+import http.client  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
 
@@ -73,6 +74,7 @@ class _Counted:
     sock: Any
     _dns_host: str
     _entered = False
+    served = False  # since it was opened
     response_class: Any = Answer
 
     host: str
@@ -86,6 +88,7 @@ class _Counted:
     def connect(self) -> None:
         self.census.enter(self.key)
         self._entered = True
+        self.served = False
         try:
             super().connect()  # type: ignore[misc]
         except (ssl.SSLEOFError, ConnectionError) as error:
@@ -149,7 +152,16 @@ class _Watched:
     def _put_conn(self, conn: Any) -> None:
         super()._put_conn(conn)  # type: ignore[misc]
         if conn is not None and conn.sock is not None:
+            conn.served = True
             self.census.idle[conn] = None
+
+    def _make_request(self, conn: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._make_request(conn, *args, **kwargs)  # type: ignore[misc]
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
+            # It had served before and nothing of an answer came: closed by the server in the meantime.
+            error.stale = conn.served  # type: ignore[union-attr]
+            raise
 
 
 def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:

@@ -20,15 +20,16 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config import Config  # noqa: E402
+from downloader.core.pace import SPAN, Pace  # noqa: E402
 from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.units import show_size, show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
-from downloader.lanes.translate import translate  # noqa: E402
+from downloader.lanes.translate import is_stale, translate  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
-__all__ = ["Fetched", "Postponed", "RequestsLane"]
+__all__ = ["Fetched", "Postponed", "RequestsLane", "too_slow"]
 
 _CHUNK = 256 << 10
 _SMALL = 64 << 10
@@ -78,6 +79,18 @@ class RequestsLane:
         self._session = session
         self._sink = sink
         self._secrets = config.secrets
+        # Under --min-speed: the response that a greenlet reads, since when, and what measures it.
+        self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace]] = {}
+
+    def sweep(self) -> None:
+        """End what comes slower than --min-speed; one greenlet for all."""
+        text = too_slow(self._config)
+        while True:
+            gevent.sleep(1)
+            now = monotonic()
+            for greenlet, (response, began, pace) in list(self._reading.items()):
+                if pace.too_slow(now, began, response.tell()):
+                    greenlet.kill(FetchError("slow", text), block=False)
 
     def fetch(
         self, url: str, name: str, seq: int, index: int, *, size: int = -1, replace: bool = False
@@ -95,6 +108,7 @@ class RequestsLane:
                 self._check_size(length)
                 writer = self._sink.open(name, seq, index, replace=replace)
                 self._stream(response, writer, length)
+                self._reading.pop(gevent.getcurrent(), None)
                 if size >= 0 and writer.size != size:
                     raise FetchError(
                         "size-mismatch", f"{writer.size} bytes arrived, the source says {size}"
@@ -105,6 +119,7 @@ class RequestsLane:
                 writer = None
                 return done
             finally:
+                self._reading.pop(gevent.getcurrent(), None)
                 if writer is not None:
                     writer.abort()
                 if response is not None:
@@ -157,7 +172,12 @@ class RequestsLane:
         hops = 0
         try:
             while True:
-                response = session.get_file(url, origin)
+                try:
+                    response = session.get_file(url, origin)
+                except Exception as error:
+                    if is_stale(error):
+                        continue  # on another connection; a new one is never stale
+                    raise
                 if response.status == 200:
                     return response, hops
                 try:
@@ -208,12 +228,15 @@ class RequestsLane:
             raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
 
     def _stream(self, response: Any, writer: Writer, length: int | None) -> None:
-        if length is not None and length <= _CHUNK and not self._decodes(response):
+        least = self._config.min_speed
+        if least:
+            self._reading[gevent.getcurrent()] = (response, monotonic(), Pace(least))
+        elif length is not None and length <= _CHUNK and not self._decodes(response):
             # One read; urllib3 raises when it is short.
             writer.write(response.read(decode_content=False))
             return
         most = self._config.max_size
-        for chunk in _chunks(response, self._config.compressed):
+        for chunk in _chunks(response, self._config.compressed, as_it_comes=bool(least)):
             writer.write(chunk)
             if most and writer.size > most:
                 raise FetchError("too-large", f"more than --max-size {show_size(most)}")
@@ -222,10 +245,17 @@ class RequestsLane:
         return self._config.compressed and "Content-Encoding" in response.headers
 
 
-def _chunks(response: Any, decode: bool) -> Iterator[bytes]:
-    """The body in pieces; decoded when it was asked for, and a decoded one must be whole."""
+def too_slow(config: Config) -> str:
+    """What is said of a body that comes slower than --min-speed."""
+    return f"slower than --min-speed {show_size(config.min_speed)} a second for {show_time(SPAN)}"
+
+
+def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:
+    """The body in pieces; decoded when it was asked for, and a decoded one must be whole.
+    ``as_it_comes``: a piece is what is there, not what has been waited for."""
+    read = response.read1 if as_it_comes else response.read
     encoding = response.headers.get("Content-Encoding", "").strip().lower() if decode else ""
-    raw = iter(lambda: response.read(_CHUNK, decode_content=False), b"")
+    raw = iter(lambda: read(_CHUNK, decode_content=False), b"")
     if encoding in ("", "identity"):
         yield from raw
     elif encoding in ("gzip", "x-gzip", "deflate"):

@@ -3,13 +3,11 @@
 Nothing in HTTP/1.1 says which request an answer belongs to but the order. A server that gives one answer
 too many shifts all that follow by one, and each of them looks right. So while more than one request is
 in flight, what has been answered is held back in memory, a window at a time, and stored only when the
-connection is known to be in step: when all that was asked is answered and then nothing more comes, for
-as long as the slowest answer of the window took, or the server ends the connection. Where something does
-come, the whole window is fetched again, one file a connection. With one request at a time there is
-nothing to hold back: what comes behind an answer closes the connection.
+connection is known to be in step: all that was asked is answered, and then nothing more comes for as long
+as the slowest answer took, or the server ends the connection. Where something does come, the whole window
+is fetched again. With one request at a time what comes behind an answer closes the connection.
 
-No greenlet belongs to a connection: a watcher calls ``_readable`` when bytes are there, which reads,
-parses, stores, and sends the next requests.
+No greenlet belongs to it: a watcher calls ``_readable``, which reads, parses and sends the next requests.
 """
 
 from __future__ import annotations
@@ -26,14 +24,15 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 from downloader.core.marks import IN_FLIGHT  # noqa: E402
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.lanes.reading import Body, Reader  # noqa: E402
+from downloader.lanes.reading import Body, Reader, let_go  # noqa: E402
+from downloader.lanes.route import Route  # noqa: E402
 from downloader.lanes.stream import Blocked, Stream  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
 if TYPE_CHECKING:
-    from downloader.lanes.wire import Route, WireLane
+    from downloader.lanes.wire import WireLane
 
 __all__ = ["Pipeline"]
 
@@ -57,6 +56,7 @@ class Pipeline:
         "heard",
         "key",
         "max_size",
+        "pace",
         "reader",
         "route",
         "sent",
@@ -73,6 +73,7 @@ class Pipeline:
         self.key = connection.key
         self.usable = self._stream.usable
         self.max_size = lane.max_size
+        self.pace = lane.pace()
         self.reader = Reader(self, route.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
@@ -122,7 +123,7 @@ class Pipeline:
             except ssl.SSLZeroReturnError:
                 count = 0
             except OSError as error:
-                self._ended(_as_wire(translate(error, self._lane.secrets)))
+                self._ended(translate(error, self._lane.secrets))
                 return
             if not count:
                 self._ended(None)
@@ -160,7 +161,7 @@ class Pipeline:
         if not self._deep and held:
             self._confirm()
         if reader.problem is not None:
-            self._fail(reader.problem)
+            self.fail(reader.problem)
             return
         if reader.closing:
             self._closing()
@@ -203,8 +204,10 @@ class Pipeline:
             self._slowest = max(self._slowest, now - sent)
         self._held_bytes += size
         self._counted = len(held)
-        if not self.served and self.reader.parser.get_http_version() == "1.0":
-            self.route.shut("HTTP/1.0")
+        if not self.served:
+            self._stream.proven()
+            if self.reader.parser.get_http_version() == "1.0":
+                self.route.shut("HTTP/1.0")
         self.served += fresh
         self.since = now
         self.route.answered(now, fresh, self._slowest)
@@ -292,30 +295,22 @@ class Pipeline:
             reader.finish()  # the page of an error, which ends with the connection
             self._closing()
             return
-        error = error or self._cut()
+        error = error or reader.cut()
         if self.served and not reader.mid and not reader.answered:
             route.broke_at(self.served)
             first = reader.outstanding[0]
             if first is None or not first.asked_again:
                 # It had served before, and nothing of the next answer came: nothing was refused.
-                if first is not None:
+                if first:
                     first.asked_again = True
                 self._give_back(self._take_outstanding())
                 self._unconfirmed()
                 route.broke()
                 self.end()
                 return
-        self._fail(error)
+        self.fail(error)
 
-    def _cut(self) -> FetchError:
-        """The connection ended before the answer did."""
-        if self.reader.answered:
-            return _as_wire(FetchError("truncated", "the body ends early"))
-        if self.reader.mid:
-            return _as_wire(FetchError("truncated", "the answer ends in its headers"))
-        return _as_wire(FetchError("reset", "the server closed the connection"))
-
-    def _fail(self, problem: Exception) -> None:
+    def fail(self, problem: Exception) -> None:
         """The answer that was being read fails; what is behind it is asked again; the connection ends."""
         reader, lane = self.reader, self._lane
         reader.discard()
@@ -350,23 +345,17 @@ class Pipeline:
             self._confirm()
         self.end()
 
-    def expire(self, error: FetchError) -> None:
-        """The answer that is being waited for takes too long."""
-        self._fail(_as_wire(error))
-
     def _unconfirmed(self) -> None:
         """What is held may be another's: it is asked for again."""
         held, self.reader.held = self.reader.held, []
         self._counted = 0
         for _, body in held:
-            if not isinstance(body, (bytes, bytearray, Exception)):
-                body.abort()
+            let_go(body)
         self._give_back([job for job, _ in held])
 
     def _take_outstanding(self) -> list[Job | None]:
-        outstanding = self.reader.outstanding
-        taken = list(outstanding)
-        outstanding.clear()
+        taken = list(self.reader.outstanding)
+        self.reader.outstanding.clear()
         return taken
 
     def _give_back(self, jobs: list[Job | None] | list[Job]) -> None:
@@ -409,8 +398,3 @@ class Pipeline:
         self._stop_resting()
         self._lane.forget(self)
         self._stream.close(abruptly=bool(self.reader.outstanding))
-
-
-def _as_wire(error: FetchError) -> FetchError:
-    error.wire = 1
-    return error

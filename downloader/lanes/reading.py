@@ -27,7 +27,7 @@ from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
-__all__ = ["LONGEST_HEAD", "Body", "HandOver", "Limits", "Reader"]
+__all__ = ["LONGEST_HEAD", "Body", "HandOver", "Limits", "Reader", "let_go"]
 
 LONGEST_HEAD = 64 << 10
 _SLICE = 16 << 10
@@ -269,8 +269,24 @@ class Reader:
         job = self.outstanding.popleft()
         if job is not None:
             self.held.append((job, body))
-        elif not isinstance(body, (bytes, bytearray, Exception)):
-            body.abort()
+        else:
+            let_go(body)
+
+    @property
+    def progress(self) -> int:
+        """How many bytes there are of the body that is being read."""
+        body = self.body
+        if isinstance(body, (bytes, bytearray)):
+            return len(body)
+        return self._received if isinstance(body, Exception) else body.size
+
+    def cut(self) -> FetchError:
+        """What it means that the connection ended here."""
+        if self.answered:
+            return FetchError("truncated", "the body ends early")
+        if self.mid:
+            return FetchError("truncated", "the answer ends in its headers")
+        return FetchError("reset", "the server closed the connection")
 
     def finish(self) -> None:
         """The answer that is being read ended with the connection."""
@@ -283,8 +299,13 @@ class Reader:
     def discard(self) -> None:
         """Let go of a body that will not be complete."""
         body, self.body = self.body, _NONE
-        if not isinstance(body, (bytes, bytearray, Exception)):
-            body.abort()
+        let_go(body)
+
+
+def let_go(body: Body) -> None:
+    """``body`` is of no use: a writer must not leave anything behind."""
+    if not isinstance(body, (bytes, bytearray, Exception)):
+        body.abort()
 
 
 def _shape(names: tuple[bytes, ...], limited: bool) -> _Shape:

@@ -262,9 +262,29 @@ class _Adapter(HTTPAdapter):
         return resp
 
 
+class _Context(ssl.SSLContext):
+    """Offers a server the last session that there was with it: its certificate is not sent and verified
+    again for each connection (RFC 8446 §2.2). Whether a session is taken is the server's to say."""
+
+    sessions: dict[Any, ssl.SSLSession]
+
+    def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
+        """As its base does it."""
+        kwargs["session"] = self.sessions.get((sock.getpeername(), kwargs.get("server_hostname")))
+        return super().wrap_socket(sock, *args, **kwargs)
+
+    def remember(self, sock: Any) -> None:
+        """``sock`` has received something; from TLS 1.3 on the session comes with that."""
+        if len(self.sessions) >= _ORIGINS:
+            self.sessions.clear()
+        if sock.session is not None:
+            self.sessions[sock.getpeername(), sock.server_hostname] = sock.session
+
+
 def _tls_context(config: Config) -> ssl.SSLContext:
     # Made here and not by create_default_context(), which lets the environment write key logs.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.sessions = {}
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     if config.insecure:

@@ -136,6 +136,13 @@ class Stream:
         data, self._unsent = self._unsent, b""
         self.send(data)
 
+    def proven(self) -> None:
+        """The server has answered."""
+        if self._tls is not None:
+            sock = self._connection.sock
+            with contextlib.suppress(OSError):
+                sock.context.remember(sock)
+
     def usable(self) -> bool:
         """Whether it is open and nothing has arrived that nobody asked for."""
         return bool(self._connection.is_connected)

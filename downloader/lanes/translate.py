@@ -23,7 +23,7 @@ from downloader.core.naming import shown  # noqa: E402
 from downloader.core.redact import redact  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
-__all__ = ["HandshakeCut", "translate"]
+__all__ = ["HandshakeCut", "is_stale", "translate"]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 _VERSION_WORDS = (
@@ -45,6 +45,12 @@ def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError
     chain = list(_chain(error))
     code = _code(chain)
     return FetchError(code, shown(redact(_sentence(chain, code), secrets)))
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether ``error`` only says that a kept connection was closed before it was used again; see
+    ``lanes.connections``."""
+    return any(getattr(each, "stale", False) for each in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

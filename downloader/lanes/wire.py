@@ -15,7 +15,7 @@ from downloader import patching
 
 patching.require()
 
-from time import monotonic, thread_time  # noqa: E402
+from time import monotonic  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
 import gevent  # noqa: E402
@@ -23,18 +23,21 @@ from gevent.pool import Group  # noqa: E402
 
 from downloader.config import Config  # noqa: E402
 from downloader.core import depth as depths  # noqa: E402
+from downloader.core.pace import Pace  # noqa: E402
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.lanes.fetch import too_slow  # noqa: E402
 from downloader.lanes.pipeline import Pipeline  # noqa: E402
 from downloader.lanes.reading import Body, HandOver  # noqa: E402
+from downloader.lanes.route import Route  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.stream import BUFFER  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job, OpenBatch  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
-__all__ = ["Owner", "Route", "WireLane"]
+__all__ = ["Owner", "WireLane"]
 
 _SWEEP = 0.25
 # So many answers in a row that were not for this lane, and it leaves the origin alone.
@@ -43,8 +46,6 @@ _AHEAD = 256  # files, as long as connections are used for one request at a time
 # What all connections together may hold back until they are known to be in step.
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _LARGEST_WINDOW, _LEAST_WINDOW = 512, 16
-# A measurement of goodput: so long at least (seconds), and so many answers.
-_EPOCH, _SAMPLES = 0.05, 400
 
 
 class Owner(Protocol):
@@ -73,97 +74,6 @@ class Owner(Protocol):
 
     def lost(self, error: Exception) -> None:
         """The worker cannot go on: the destination failed, or this is a defect."""
-
-
-class Route:
-    """What the lane knows of one origin: the template, idle connections, how deep, and whether it fits.
-
-    ``limit``: after how many requests the server closes a connection, 0 where that is not known.
-    ``single``: it gave an answer that nobody had asked for; each connection is used once.
-    """
-
-    __slots__ = (
-        "_answers",
-        "_broke_at",
-        "_head",
-        "_joint",
-        "_since",
-        "_tail",
-        "_waited",
-        "_worked",
-        "depth",
-        "idle",
-        "limit",
-        "misfits",
-        "origin",
-        "shapes",
-        "single",
-    )
-
-    def __init__(self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth) -> None:
-        self.origin = origin
-        self._head, self._tail = template
-        self._joint = self._tail + self._head
-        self.depth = depth
-        self.idle: list[Pipeline] = []
-        self.misfits = self.limit = self._broke_at = 0
-        self.single = False
-        self.shapes: dict[tuple[bytes, ...], Any] = {}
-        self._since = self._worked = self._waited = 0.0
-        self._answers = 0
-
-    def requests(self, targets: list[bytes]) -> bytes:
-        """The bytes that ask for ``targets``."""
-        return self._head + self._joint.join(targets) + self._tail
-
-    def answered(self, now: float, count: int, latency: float) -> None:
-        """``count`` more were answered, the slowest within ``latency`` seconds."""
-        self._answers += count
-        self._waited += latency * count
-        elapsed = now - self._since
-        if elapsed < _EPOCH or (self._answers < _SAMPLES and elapsed < 10 * _EPOCH):
-            return
-        if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
-            busy = min((thread_time() - self._worked) / elapsed, 1.0)
-            sample = depths.Sample(self._answers / elapsed, self._waited / self._answers, busy)
-            self.depth = depths.measured(self.depth, sample)
-        self._since, self._worked, self._answers, self._waited = now, thread_time(), 0, 0.0
-
-    def starved(self) -> None:
-        """There was less to ask for than could have been asked: what is being measured says nothing."""
-        self._since = 0.0
-
-    def broke(self) -> None:
-        """A connection ended with requests unanswered."""
-        self.depth = depths.broke(self.depth)
-
-    def broke_at(self, served: int) -> None:
-        """It ended after ``served`` answers, unannounced: twice the same is a rule."""
-        if served == self._broke_at:
-            self.limit = served
-        self._broke_at = served
-
-    def closes(self, served: int) -> None:
-        """The server closed, or is about to, after ``served`` answers."""
-        if self.single:
-            return
-        self.limit = served
-        if served == 1:
-            self.shut("one request a connection")
-
-    def shut(self, why: str) -> None:
-        """One request at a time from now on."""
-        self.depth = depths.shut(self.depth, why)
-
-    def large(self) -> None:
-        """A large body has come."""
-        self.depth = depths.large(self.depth)
-
-    def out_of_step(self) -> None:
-        """An answer came that nobody had asked for: no connection is trusted with a second one."""
-        self.shut("an answer that nobody asked for")
-        self.single = True
-        self.limit = 1
 
 
 class WireLane:
@@ -229,14 +139,17 @@ class WireLane:
         pause = min(_SWEEP, silence / 4, limit / 4)
         late = f"took longer than --deadline {show_time(limit)}"
         silent = f"nothing came for --read-timeout {show_time(silence)}"
+        slow = too_slow(self._config)
         while True:
             gevent.sleep(pause)
             now = monotonic()
             for pipe in [each for each in self._busy if each.reader.outstanding]:
                 if now - pipe.since > limit:
-                    pipe.expire(FetchError("timeout", late))
+                    pipe.fail(FetchError("timeout", late))
                 elif now - max(pipe.heard, pipe.since) > silence:
-                    pipe.expire(FetchError("read-timeout", silent))
+                    pipe.fail(FetchError("read-timeout", silent))
+                elif pipe.pace and pipe.pace.too_slow(now, pipe.since, pipe.reader.progress):
+                    pipe.fail(FetchError("slow", slow))
 
     def abandon(self) -> None:
         """The worker stops: give back what is not stored."""
@@ -246,6 +159,10 @@ class WireLane:
             pipe.abandon()
 
     # what a pipeline asks
+
+    def pace(self) -> Pace | None:
+        """What measures its bodies under --min-speed."""
+        return Pace(self._config.min_speed) if self._config.min_speed else None
 
     def more(self, pipe: Pipeline, most: int) -> list[Job]:
         """Jobs that ``pipe`` may ask for next."""

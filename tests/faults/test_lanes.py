@@ -7,7 +7,20 @@ import gzip
 from pathlib import Path
 
 import pytest
-from servers import CLOSE, RESET, Answer, Nth, Server, download, ok, redirect, status
+from servers import (
+    CLOSE,
+    RESET,
+    Answer,
+    Certificates,
+    Forever,
+    Nth,
+    Pause,
+    Server,
+    download,
+    ok,
+    redirect,
+    status,
+)
 
 LANES = ("auto", "requests")
 QUICK = ("--retries", "1", "--backoff", "50ms", "--read-timeout", "2s")
@@ -126,3 +139,38 @@ def test_large_files_are_streamed(tmp_path: Path) -> None:
     assert result.codes == {"too-large": "too-large", "too-chunked": "too-large"}
     assert result.report["lanes"]["requests"] == 0
     assert result.report["peak_rss_mb"]["worker"] < 100
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_drip_ends_at_the_speed_that_is_asked_for(lane: str, tmp_path: Path) -> None:
+    """A body that never stops coming, and one that is slow but not too slow."""
+    drip = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    steady = [step for _ in range(24) for step in (b"x" * 1000, Pause(0.5))]
+    answers: dict[str, Answer] = {
+        "drip": [drip, Forever(b"x", 0.1)],
+        "chunks": [chunked, Forever(b"1\r\nx\r\n", 0.1)],
+        "steady": [b"HTTP/1.1 200 OK\r\nContent-Length: 24000\r\n\r\n", *steady],
+    }
+    with Server(files=answers) as server:
+        options = ("--retries", "0", "--min-speed", "1k", "--lane", lane)
+        result = download(server.url, tmp_path / "d", *options)
+    assert result.codes == {"drip": "slow", "chunks": "slow"}
+    assert result.files == {"steady": b"x" * 24000}
+    assert result.report["seconds"] < 25
+
+
+def test_a_tls_session_is_taken_up_again(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    answers: dict[str, Answer] = {
+        f"f{n}": [*ok(b"%d" % n, *(["Connection: close"] if n % 5 == 4 else [])), *([CLOSE] * (n % 5 == 4))]
+        for n in range(100)
+    }
+    with Server(files=answers, tls=certificates.context()) as server:
+        options = ("--cacert", str(certificates.ca), "--workers", "1", "--connections", "1")
+        result = download(server.url, tmp_path / "d", *QUICK, *options, "--pipeline", "off")
+        connections, resumed = server.connections, server.resumed
+    assert result.files == {f"f{n}": b"%d" % n for n in range(100)}
+    # One for the listing, one to make acquaintance.
+    assert connections >= 20
+    assert resumed >= connections - 3

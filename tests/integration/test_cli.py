@@ -156,7 +156,7 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
 @pytest.mark.parametrize(
     "args",
     [
-        *(["http://h", f"--{name}", "1"] for name in ("min-speed", "manifest", "engine")),
+        *(["http://h", f"--{name}", "1"] for name in ("manifest", "engine")),
         *(["http://h", f"--{name}", "1"] for name in ("ray-address", "shard-size", "shard-files")),
         *(["l.txt", f"--{name}", "x"] for name in ("list-format", "url-column", "endpoint-url")),
         ["http://h", "--fsync"],

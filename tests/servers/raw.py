@@ -55,6 +55,7 @@ class Server:
         self._connected = connected
         self.requests: list[Request] = []
         self.connections = 0
+        self.resumed = 0  # of them, TLS sessions that went on
         self.open = 0
         self.open_peak = 0
         self.errors: list[str] = []
@@ -130,6 +131,7 @@ class Server:
                 return
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_side=True)
+                self.resumed += bool(sock.session_reused)
                 # wrap_socket detaches: the socket to shut down is the new one.
                 with self._lock:
                     self._sockets.discard(raw)

@@ -1,0 +1,112 @@
+"""What the wire lane knows of one origin, and what it measures of it."""
+
+from __future__ import annotations
+
+from downloader import patching
+
+patching.require()
+
+from time import thread_time  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from downloader.core import depth as depths  # noqa: E402
+from downloader.lanes.session import Origin  # noqa: E402
+
+if TYPE_CHECKING:
+    from downloader.lanes.pipeline import Pipeline
+
+__all__ = ["Route"]
+
+# A measurement of goodput: so long at least (seconds), and so many answers.
+_EPOCH, _SAMPLES = 0.05, 400
+
+
+class Route:
+    """What the lane knows of one origin: the template, idle connections, how deep, and whether it fits.
+
+    ``limit``: after how many requests the server closes a connection, 0 where that is not known.
+    ``single``: it gave an answer that nobody had asked for; each connection is used once.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_broke_at",
+        "_head",
+        "_joint",
+        "_since",
+        "_tail",
+        "_waited",
+        "_worked",
+        "depth",
+        "idle",
+        "limit",
+        "misfits",
+        "origin",
+        "shapes",
+        "single",
+    )
+
+    def __init__(self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth) -> None:
+        self.origin = origin
+        self._head, self._tail = template
+        self._joint = self._tail + self._head
+        self.depth = depth
+        self.idle: list[Pipeline] = []
+        self.misfits = self.limit = self._broke_at = 0
+        self.single = False
+        self.shapes: dict[tuple[bytes, ...], Any] = {}
+        self._since = self._worked = self._waited = 0.0
+        self._answers = 0
+
+    def requests(self, targets: list[bytes]) -> bytes:
+        """The bytes that ask for ``targets``."""
+        return self._head + self._joint.join(targets) + self._tail
+
+    def answered(self, now: float, count: int, latency: float) -> None:
+        """``count`` more were answered, the slowest within ``latency`` seconds."""
+        self._answers += count
+        self._waited += latency * count
+        elapsed = now - self._since
+        if elapsed < _EPOCH or (self._answers < _SAMPLES and elapsed < 10 * _EPOCH):
+            return
+        if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
+            busy = min((thread_time() - self._worked) / elapsed, 1.0)
+            sample = depths.Sample(self._answers / elapsed, self._waited / self._answers, busy)
+            self.depth = depths.measured(self.depth, sample)
+        self._since, self._worked, self._answers, self._waited = now, thread_time(), 0, 0.0
+
+    def starved(self) -> None:
+        """There was less to ask for than could have been asked: what is being measured says nothing."""
+        self._since = 0.0
+
+    def broke(self) -> None:
+        """A connection ended with requests unanswered."""
+        self.depth = depths.broke(self.depth)
+
+    def broke_at(self, served: int) -> None:
+        """It ended after ``served`` answers, unannounced: twice the same is a rule."""
+        if served == self._broke_at:
+            self.limit = served
+        self._broke_at = served
+
+    def closes(self, served: int) -> None:
+        """The server closed, or is about to, after ``served`` answers."""
+        if self.single:
+            return
+        self.limit = served
+        if served == 1:
+            self.shut("one request a connection")
+
+    def shut(self, why: str) -> None:
+        """One request at a time from now on."""
+        self.depth = depths.shut(self.depth, why)
+
+    def large(self) -> None:
+        """A large body has come."""
+        self.depth = depths.large(self.depth)
+
+    def out_of_step(self) -> None:
+        """An answer came that nobody had asked for: no connection is trusted with a second one."""
+        self.shut("an answer that nobody asked for")
+        self.single = True
+        self.limit = 1
