@@ -18,7 +18,7 @@ from typing import NamedTuple
 __all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut"]
 
 DEEPEST = 64
-STEP = 4
+STEP = 8
 SLOW = 0.2  # seconds to an answer at depth 1 from which on deeper is not tried
 _GAIN, _CHEAPER, _LOSS = 1.05, 1.02, 0.9
 _BUSY = 0.5  # of the time on the CPU, from which on that counts as what limits

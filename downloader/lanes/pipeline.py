@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline"]
 
-_WINDOW = 8  # so many times the depth are asked for before a connection rests
+# So many times the depth are asked for before a connection rests, and so many at least.
+_WINDOW, _LEAST = 8, 256
 # How long a connection rests, at least and at most, before its window counts as in step.
 _LEAST_REST, _LONGEST_REST = 0.002, 5.0
 
@@ -102,8 +103,7 @@ class Pipeline:
             job.sent = began
             job.batch.states[job.index] = IN_FLIGHT
         outstanding.extend(jobs)
-        if len(outstanding) > 1:
-            self._deep = True
+        self._deep = self._deep or len(outstanding) > 1
         depth, depths = route.depth.now, self._lane.depths
         if depth not in depths:
             depths[depth] = 0
@@ -220,7 +220,7 @@ class Pipeline:
         if waiting * 2 <= depth:
             room = depth - waiting
             if self._deep or depth > 1:
-                room = min(room, min(lane.window, depth * _WINDOW) - self._window)
+                room = min(room, min(lane.window, max(depth * _WINDOW, _LEAST)) - self._window)
                 if self._held_bytes >= lane.window_bytes:
                     room = 0
             if route.limit:

@@ -27,7 +27,7 @@ TRUTH = Truth(800, 100, 5000)
 WORKERS = 2
 PROMPT = 5.0  # seconds in which the children of a dead supervisor are gone
 # How many files a connection may have asked for and not stored, by depth: see `lanes.pipeline`.
-HELD = {"off": 2, "4": 32, "auto": 512}
+HELD = {"off": 2, "4": 256, "auto": 512}
 VICTIMS = ("supervisor", "supervisor", "worker", "feeder", "SIGTERM", "SIGINT", "stopped", "several")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from checker import Truth, check
-from harness import run
 from programs import (
     Program,
     Room,
@@ -31,20 +29,11 @@ from servers import Result, download
 Start = Callable[[Room], AbstractContextManager[Program]]
 
 
-@functools.cache
-def pipelines() -> bool:
-    """Whether this version can have more than one request under way on a connection."""
-    return "--pipeline" in run("--help").stdout
-
-
 def assert_depth(report: dict[str, Any], *, at_least: int = 1, at_most: int | None = None) -> None:
     """The most requests that were under way on one connection."""
     depth = report["pipeline_depth"]["max"]
-    if not pipelines():
-        assert depth in (0, 1)
-        return
-    assert depth >= at_least
-    assert at_most is None or depth <= at_most
+    assert depth >= at_least, report["pipeline_depth"]
+    assert at_most is None or depth <= at_most, report["pipeline_depth"]
 
 
 def assert_all(result: Result, dest: Path, truth: Truth, *, listed: bool = True) -> None:

@@ -31,19 +31,19 @@ def test_it_begins_with_one() -> None:
 
 
 def test_it_grows_while_goodput_does() -> None:
-    depth = climb({1: 25, 4: 40, 16: 55, 64: 60})
+    depth = climb({1: 25, 8: 40, 64: 60})
     assert (depth.now, depth.reached, depth.stopped) == (DEEPEST, DEEPEST, "the limit")
 
 
 def test_it_goes_back_to_where_the_gain_ended() -> None:
-    depth = climb({1: 25, 4: 40, 16: 40, 64: 40})
-    assert (depth.now, depth.reached) == (4, 16)
+    depth = climb({1: 25, 8: 40, 64: 40})
+    assert (depth.now, depth.reached) == (8, 64)
     assert depth.stopped == "deeper was not faster"
 
 
 def test_it_goes_back_where_deeper_is_slower() -> None:
-    depth = climb({1: 25, 4: 10})
-    assert (depth.now, depth.reached, depth.stopped) == (1, 4, "deeper was slower")
+    depth = climb({1: 25, 8: 10})
+    assert (depth.now, depth.reached, depth.stopped) == (1, 8, "deeper was slower")
 
 
 def test_a_server_that_answers_one_at_a_time_is_asked_one_at_a_time() -> None:
@@ -102,7 +102,7 @@ def test_what_is_shut_stays_shut_and_says_the_first_reason(start: Depth) -> None
 
 
 def test_a_large_file_begins_anew() -> None:
-    depth = large(climb({1: 25, 4: 40, 16: 55, 64: 60}))
+    depth = large(climb({1: 25, 8: 40, 64: 60}))
     assert (depth.now, depth.stopped) == (1, "large files")
     for rate in [25] * 40:
         depth = measured(depth, rate, FAST)

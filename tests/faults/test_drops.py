@@ -1,0 +1,37 @@
+"""A server that drops connections at random and closes them after so many answers: exact all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checker import Truth, check
+from harness import DevServer, Job, serving
+
+FILES = int(os.environ.get("DROPS", "15000"))
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_everything_in_spite_of_drops(
+    lane: str, tls: bool, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """``DROPS=1000000`` makes it a million."""
+    files = FILES if lane == "auto" else FILES // 10
+    truth = Truth(files, 100, 1000)
+    server: DevServer
+    with serving(files=files, size="100-1000", drop_rate=0.003, close_after=400, seed=7, tls=tls) as server:
+        trust = ("--cacert", server.ca) if tls else ()
+        options = ("--lane", lane, "--retries", "20", "--backoff", "10ms", "--json", *trust)
+        job = start(server.url, "-o", tmp_path / "dest", *options)
+        assert job.wait(100 + FILES // 5000) == 0, job.err
+        report = json.loads(job.out)
+        assert report["stored"] == files
+        drops = server.stats()["drops"]
+    assert drops > 0
+    # Each drop has cost at most one attempt: whoever was behind it has not paid.
+    assert report["retries"] <= drops
+    check(tmp_path / "dest", truth)
