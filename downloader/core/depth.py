@@ -5,7 +5,7 @@ server answers each connection's requests one at a time and slowly. No server sa
 depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays: hill climbing, as in
 TCP's slow start, with a measured gain in the place of the absence of loss. It pays when the goodput of
 the worker grows (answers a second, over all connections to the origin), or, where the worker's CPU is
-what limits it, when an answer costs less of it.
+what limits it, as long as an answer does not cost more of it.
 
 Everything here is a value and a function from one to the next; who measures is ``lanes.wire``.
 """
@@ -20,7 +20,7 @@ __all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "mea
 DEEPEST = 64
 STEP = 8
 SLOW = 0.2  # seconds to an answer at depth 1 from which on deeper is not tried
-_GAIN, _CHEAPER, _LOSS = 1.05, 1.02, 0.9
+_GAIN, _DEARER, _LOSS = 1.05, 1.03, 0.9
 _BUSY = 0.5  # of the time on the CPU, from which on that counts as what limits
 _TRIES = 2  # measurements that must agree before it grows no more
 _PAUSE = 20  # measurements until it is tried again, doubled each time
@@ -94,8 +94,9 @@ def _pays(sample: Sample, before: Sample) -> bool:
         return True
     if min(sample.busy, before.busy) < _BUSY:
         return False
-    # Answers for a second of the CPU; unlike the rate, it does not depend on who else runs.
-    return sample.rate / sample.busy > before.rate / before.busy * _CHEAPER
+    # What an answer costs of the CPU; unlike the rate, it does not depend on who else runs. Where we are
+    # the ones who are slow, nothing waits the longer for being asked early: not dearer is good enough.
+    return sample.busy / sample.rate < before.busy / before.rate * _DEARER
 
 
 def broke(depth: Depth) -> Depth:
