@@ -1,7 +1,7 @@
 """Messages between the supervisor and its children: MessagePack records in length-prefixed frames
 over a socketpair.
 
-``Link`` is the supervisor's end: it never blocks. ``ChildLink`` is the child's end: greenlets wait.
+``Link`` is the supervisor's end, ``ChildLink`` the child's: sending never waits on either.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config import Config  # noqa: E402
-from downloader.core.units import show_size, show_time  # noqa: E402
+from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
-from downloader.lanes.fetch import RequestsLane  # noqa: E402
+from downloader.lanes.fetch import RequestsLane, too_late  # noqa: E402
 from downloader.lanes.reading import HandOver, Reader  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
@@ -64,10 +64,8 @@ class PageReader:
         url = place + mark + query
         plain = self._enabled and not origin.proxies and origin.jar is None
         if plain and self._misfits < _MISFITS:
-            limit = self._config.deadline
-            late = FetchError("timeout", f"took longer than --deadline {show_time(limit)}")
             try:
-                with gevent.Timeout(limit, late):
+                with gevent.Timeout(self._config.deadline, too_late(self._config)):
                     body = self._get(origin, head + self._session.target(url) + tail)
                 self._misfits = 0
                 return body

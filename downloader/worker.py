@@ -126,6 +126,8 @@ class _Worker:
         take, now = self.schedule.take, monotonic()
         while (job := take(now)) is not None:
             job.sent = self.schedule.due
+            if job.solo:
+                self.wire.flush()  # alone means that nothing waits to be stored, either
             verdict = job.host.verdict and self.schedule.verdict(job.host, now)
             if verdict:
                 self._fail(job.batch, job.index, job.item, FetchError(*verdict), job.attempts)
@@ -136,6 +138,10 @@ class _Worker:
                 self.wire.begin(job)
         self._due.set()
         self._want_more()
+
+    def _dispatch_soon(self) -> None:
+        """Not now: whoever calls is in the middle of something."""
+        gevent.get_hub().loop.run_callback(self.dispatch)
 
     def _want_more(self) -> None:
         """Give credit while less is ahead than the connections can take at once."""
@@ -195,8 +201,7 @@ class _Worker:
         if self.draining:
             return []
         jobs = self.schedule.more(host, most, origin)
-        if self.schedule.unstarted < self.wire.appetite and not self.credit_out:
-            self._want_more()
+        self._want_more()
         return jobs
 
     def again(self, jobs: list[Job]) -> None:
@@ -207,8 +212,7 @@ class _Worker:
             job.batch.wire += 1
             self.schedule.again(job)
         if self.schedule.active < self.schedule.most:
-            # Others may be idle. Not now: whoever calls is in the middle of something.
-            gevent.get_hub().loop.run_callback(self.dispatch)
+            self._dispatch_soon()  # others may be idle
 
     def hand_over(self, job: Job) -> None:
         """The requests lane asks once more."""
@@ -225,7 +229,7 @@ class _Worker:
     def answered(self, host: Host) -> None:
         """``host`` is well: more may begin than before, perhaps."""
         if self.schedule.succeeded(host, monotonic()):
-            self.dispatch()
+            self._dispatch_soon()
 
     def lost(self, error: Exception) -> None:
         """The destination failed; or a defect, and this process must end, not leave an item behind."""

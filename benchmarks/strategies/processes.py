@@ -8,6 +8,7 @@ from itertools import islice
 
 import requests
 
+from benchmarks.strategies import sequential
 from benchmarks.strategies.listing import Job
 
 _session: requests.Session  # of each process: a session keeps its connection
@@ -19,9 +20,7 @@ def begin() -> None:
 
 
 def fetch(job: Job, name: str) -> None:
-    response = _session.get(job.address(name))
-    response.raise_for_status()
-    job.store(name, response.content)
+    sequential.fetch(job, name, _session.get)
 
 
 def main() -> None:

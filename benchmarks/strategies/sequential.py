@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import requests
 
 from benchmarks.strategies.listing import Job
 
 
-def fetch(job: Job, name: str) -> None:
-    response = requests.get(job.address(name))
+def fetch(job: Job, name: str, get: Callable[[str], requests.Response] = requests.get) -> None:
+    response = get(job.address(name))
     response.raise_for_status()
     job.store(name, response.content)
 

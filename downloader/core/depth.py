@@ -7,7 +7,7 @@ TCP's slow start, with a measured gain in the place of the absence of loss. It p
 the worker grows (answers a second, over all connections to the origin), or, where the worker's CPU is
 what limits it, as long as an answer does not cost more of it.
 
-Everything here is a value and a function from one to the next; who measures is ``lanes.wire``.
+Everything here is a value and a function from one to the next; who measures is ``lanes.route``.
 """
 
 from __future__ import annotations

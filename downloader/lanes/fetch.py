@@ -29,7 +29,7 @@ from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import is_stale, translate  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
-__all__ = ["Fetched", "Postponed", "RequestsLane", "too_slow"]
+__all__ = ["Fetched", "Postponed", "RequestsLane", "too_late", "too_slow"]
 
 _CHUNK = 256 << 10
 _SMALL = 64 << 10
@@ -84,13 +84,12 @@ class RequestsLane:
 
     def sweep(self) -> None:
         """End what comes slower than --min-speed; one greenlet for all."""
-        text = too_slow(self._config)
         while True:
             gevent.sleep(1)
             now = monotonic()
             for greenlet, (response, began, pace) in list(self._reading.items()):
                 if pace.too_slow(now, began, response.tell()):
-                    greenlet.kill(FetchError("slow", text), block=False)
+                    greenlet.kill(too_slow(self._config), block=False)
 
     def fetch(
         self, url: str, name: str, seq: int, index: int, *, size: int = -1, replace: bool = False
@@ -156,8 +155,7 @@ class RequestsLane:
         except gevent.Timeout as timeout:
             if timeout is not clock:
                 raise
-            limit = show_time(self._config.deadline)
-            raise FetchError("timeout", f"took longer than --deadline {limit}") from None
+            raise too_late(self._config) from None
         except (FetchError, DestinationError, Postponed):
             raise
         except Exception as error:
@@ -245,9 +243,15 @@ class RequestsLane:
         return self._config.compressed and "Content-Encoding" in response.headers
 
 
-def too_slow(config: Config) -> str:
-    """What is said of a body that comes slower than --min-speed."""
-    return f"slower than --min-speed {show_size(config.min_speed)} a second for {show_time(SPAN)}"
+def too_late(config: Config) -> FetchError:
+    """The failure of an attempt that is not over at --deadline."""
+    return FetchError("timeout", f"took longer than --deadline {show_time(config.deadline)}")
+
+
+def too_slow(config: Config) -> FetchError:
+    """The failure of an attempt whose body comes slower than --min-speed."""
+    least, span = show_size(config.min_speed), show_time(SPAN)
+    return FetchError("slow", f"slower than --min-speed {least} a second for {span}")
 
 
 def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:

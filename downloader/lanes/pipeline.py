@@ -303,10 +303,8 @@ class Pipeline:
                 # It had served before, and nothing of the next answer came: nothing was refused.
                 if first:
                     first.asked_again = True
-                self._give_back(self._take_outstanding())
-                self._unconfirmed()
                 route.broke()
-                self.end()
+                self.abandon()
                 return
         self.fail(error)
 
@@ -337,13 +335,9 @@ class Pipeline:
             self.close()  # idle: most often a server that says it has waited long enough
             return
         self.route.out_of_step()
-        self.reader.discard()
-        self._give_back(self._take_outstanding())
-        if self._deep:
-            self._unconfirmed()
-        else:
+        if not self._deep:
             self._confirm()
-        self.end()
+        self.abandon()
 
     def _unconfirmed(self) -> None:
         """What is held may be another's: it is asked for again."""
@@ -366,10 +360,10 @@ class Pipeline:
         slot, self.slot = self.slot, None
         self.close()
         if slot is not None:
-            self._lane.ended(self, slot)
+            self._lane.release(slot)
 
     def abandon(self) -> None:
-        """The worker stops: what has not been stored is given back."""
+        """Close; what has been asked for and not been stored is given back."""
         self.reader.discard()
         self._give_back(self._take_outstanding())
         self._unconfirmed()

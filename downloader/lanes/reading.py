@@ -200,10 +200,7 @@ class Reader:
             return
         if not shape.length:
             raise HandOver
-        most = self.limits.max_size
-        length = int(fields[shape.length])  # llhttp has checked that it is a number
-        if most and length > most:
-            raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
+        self._check_size(int(fields[shape.length]))  # llhttp has checked that it is a number
 
     def _short(self) -> bool:
         """Whether the answer, which is of no use here, ends soon and by itself."""

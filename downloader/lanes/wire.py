@@ -27,7 +27,7 @@ from downloader.core.pace import Pace  # noqa: E402
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.lanes.fetch import too_slow  # noqa: E402
+from downloader.lanes.fetch import too_late, too_slow  # noqa: E402
 from downloader.lanes.pipeline import Pipeline  # noqa: E402
 from downloader.lanes.reading import Body, HandOver  # noqa: E402
 from downloader.lanes.route import Route  # noqa: E402
@@ -104,6 +104,7 @@ class WireLane:
         if config.rate:
             self._depth = depths.shut(self._depth, "--rate")
         self.lost = owner.lost
+        self.release = owner.release
 
     def takes(self, origin: Origin) -> bool:
         """Whether a file of ``origin`` may go this way: straight, and without cookies."""
@@ -137,23 +138,21 @@ class WireLane:
         """End what has been silent or has taken too long; one greenlet for all connections."""
         silence, limit = self._config.read_timeout, self._config.deadline
         pause = min(_SWEEP, silence / 4, limit / 4)
-        late = f"took longer than --deadline {show_time(limit)}"
         silent = f"nothing came for --read-timeout {show_time(silence)}"
-        slow = too_slow(self._config)
         while True:
             gevent.sleep(pause)
             now = monotonic()
             for pipe in [each for each in self._busy if each.reader.outstanding]:
                 if now - pipe.since > limit:
-                    pipe.fail(FetchError("timeout", late))
+                    pipe.fail(too_late(self._config))
                 elif now - max(pipe.heard, pipe.since) > silence:
                     pipe.fail(FetchError("read-timeout", silent))
                 elif pipe.pace and pipe.pace.too_slow(now, pipe.since, pipe.reader.progress):
-                    pipe.fail(FetchError("slow", slow))
+                    pipe.fail(too_slow(self._config))
 
     def abandon(self) -> None:
         """The worker stops: give back what is not stored."""
-        self._flush()
+        self.flush()
         self._opening.kill()
         for pipe in list(self._busy):
             pipe.abandon()
@@ -187,10 +186,6 @@ class WireLane:
         if slot is not None:
             self._owner.release(slot)
 
-    def ended(self, pipe: Pipeline, slot: Host) -> None:
-        """``pipe`` is closed; it had ``slot``."""
-        self._owner.release(slot)
-
     def forget(self, pipe: Pipeline) -> None:
         """``pipe`` is being closed."""
         self._busy.discard(pipe)
@@ -206,12 +201,16 @@ class WireLane:
     def deliver(self, job: Job, body: Body) -> None:
         """The body of a file that is in step: stored when all connections that had something were
         read, and asked for more. Then the servers work while we store, and the code that stores stays
-        in the CPU's cache."""
+        in the CPU's cache. A suspect's is stored at once: if that kills us, nothing else is in flight."""
+        if job.solo:
+            self.settle(None, [(job, body)])
+            return
         if not self._fresh:
-            gevent.get_hub().loop.run_callback(self._flush)
+            gevent.get_hub().loop.run_callback(self.flush)
         self._fresh.append((job, body))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Store what was delivered and waits for that."""
         held, self._fresh = self._fresh, []
         try:
             self.settle(None, held)
@@ -303,10 +302,8 @@ class WireLane:
 
     def _connect(self, route: Route) -> Any:
         made = self._session.new_connection(route.origin)
-        limit = self._config.deadline
-        text = f"took longer than --deadline {show_time(limit)}"
         try:
-            with gevent.Timeout(limit, FetchError("timeout", text)):
+            with gevent.Timeout(self._config.deadline, too_late(self._config)):
                 made.connect()
         except Exception as error:
             made.close()

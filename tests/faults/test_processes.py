@@ -301,6 +301,22 @@ def test_a_file_that_kills_its_workers_is_set_aside(
     check(dest, truth)
 
 
+def test_those_that_were_in_flight_with_it_are_not_set_aside(
+    dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    """A suspect is alone until it is stored: the next is not begun while it waits for that."""
+    truth = Truth(600, 100, 100)
+    names = [truth.name(index) for index in range(50, 600, 100)]
+    server = dev_server(files=truth.files, size="100", delay="0-20ms")
+    dest = tmp_path / "dest"
+    env = site(tmp_path, POISON) | {"POISON": " ".join(names)}
+    argv = (server.url, "-o", dest, "--workers", 1, "--connections", 16, "--pipeline", "off", "--json")
+    job = start(*argv, env=env)
+    assert job.wait() == 1, job.err
+    assert json.loads(job.out)["failed_by_error"] == {"poison": len(names)}
+    check(dest, truth, failed=dict.fromkeys(names, "poison"))
+
+
 @pytest.mark.parametrize(
     ("hook", "says"),
     [
