@@ -4,12 +4,27 @@ short."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from servers import CLOSE, RESET, Answer, Forever, Nth, Result, Server, download, listing, ok, status
+from servers import (
+    CLOSE,
+    RESET,
+    Answer,
+    Forever,
+    Nth,
+    Pause,
+    Request,
+    Result,
+    Server,
+    Step,
+    download,
+    listing,
+    ok,
+    status,
+)
 
 QUICK = ("--deadline", "1s", "--read-timeout", "500ms", "--retries", "1", "--backoff", "50ms")
 QUICK += ("--workers", "1")
@@ -132,6 +147,35 @@ def test_a_name_twice(tmp_path: Path) -> None:
     assert result.files["b"] in (b"one", b"two")
     report = result.report
     assert (report["listed"], report["stored"], report["skipped"], report["failed"]) == (6, 3, 2, 1)
+
+
+def test_a_page_that_changed_between_two_runs_is_handed_out_again(tmp_path: Path) -> None:
+    """The first run ended within the page: where it was is told by its names, not by their number."""
+    before, after = list("abcdef"), ["new", *"abcdef"]
+    routes: dict[str, Answer] = {"/list": Nth(listing(before), listing(after))}
+    with Server(routes, default=ok(b"-")) as server:
+        first = run(server, tmp_path, "--limit", "3")
+        assert (first.exit, set(first.files)) == (0, {"a", "b", "c"})
+        second = run(server, tmp_path)
+    assert (second.exit, set(second.files)) == (0, set(after))
+
+
+def test_a_listing_is_read_no_faster_than_its_files_are_fetched(tmp_path: Path) -> None:
+    """Or its names would fill the memory: a page is asked for when its files soon are."""
+    pages, names = 30, 60
+    ahead: list[int] = []
+
+    def page(request: Request) -> Sequence[Step]:
+        number = int(request.target.partition("=")[2] or 0)
+        ahead.append(number - server.count("/get/") // names)
+        return listing([f"{number}-{n}" for n in range(names)], str(number + 1) * (number + 1 < pages))
+
+    with Server({"/list": page}, default=[Pause(0.001), *ok(b"-")]) as server:
+        result = run(server, tmp_path, "--connections", "1", "--pipeline", "off")
+    assert (result.exit, result.report["stored"]) == (0, pages * names)
+    # Five pages for the connection, and what the feeder and the supervisor have in reserve.
+    assert len(ahead) == pages
+    assert max(ahead) <= 16
 
 
 def test_names_with_lone_surrogates(tmp_path: Path) -> None:

@@ -160,6 +160,22 @@ def test_a_drip_ends_at_the_speed_that_is_asked_for(lane: str, tmp_path: Path) -
     assert result.report["seconds"] < 25
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_a_drip_ends_at_the_deadline(lane: str, tmp_path: Path) -> None:
+    """Something always comes, so that no read ever times out."""
+    drip = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+    answers: dict[str, Answer] = {
+        "drip": [drip, Forever(b"x", 0.1)],
+        "continue": [Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.1)],
+        "good": ok(b"good"),
+    }
+    with Server(files=answers) as server:
+        options = ("--retries", "0", "--deadline", "1s", "--lane", lane)
+        result = download(server.url, tmp_path / "d", *options)
+    assert result.codes == {"drip": "timeout", "continue": "timeout"}
+    assert result.files == {"good": b"good"}
+
+
 def test_a_tls_session_is_taken_up_again(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     answers: dict[str, Answer] = {

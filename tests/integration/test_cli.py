@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness import Job, environment
-from servers import RESET, Certificates, Server, Tls, listing, ok, status
+from servers import CLOSE, RESET, Certificates, Request, Server, Step, Tls, listing, ok, status
 
 from downloader.console import Console
 
@@ -433,6 +433,25 @@ def test_secrets_of_a_server(run_downloader: Run, tmp_path: Path, how: str, serv
             assert server.requests
     assert SECRET.encode() not in everything(out, done.stdout, done.stderr)
     assert "dTpzM2NyM3Q" not in done.stdout + done.stderr  # its beginning in base64
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_secrets_that_a_server_sends_back(run_downloader: Run, tmp_path: Path, lane: str) -> None:
+    """In an answer that is not HTTP: http.client puts the line into its message."""
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def answer(request: Request) -> list[Step]:
+        return [f"{request.header('X-Api-Key')} {request.target}\r\n\r\n".encode(), CLOSE]
+
+    with Server({"/list": listing(["a"])}, default=answer) as server:
+        done = run_downloader(
+            server.url, "-o", out / "d", *NOW, "-vv", "-H", f"X-Api-Key: {SECRET}", "--lane", lane,
+            "--report", out / "r.json", "--failures", out / "f.jsonl",
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert json.loads((out / "f.jsonl").read_text())["code"] == "protocol"
+    assert SECRET.encode() not in everything(out, done.stdout, done.stderr)
 
 
 def test_journal_and_report_are_private_and_files_are_not(run_downloader: Run, tmp_path: Path) -> None:

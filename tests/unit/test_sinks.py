@@ -221,6 +221,30 @@ def test_short_writes_and_full_disks(make: Make, tmp_path: Path, monkeypatch: py
     assert names(tmp_path) == {"a"}
 
 
+@pytest.mark.parametrize("room", [0, 3])
+def test_a_small_file_that_cannot_be_written_has_no_name(
+    room: int, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of small files has a ``write`` of its own; there is room for some bytes, or for none."""
+    sink = make(tmp_path)
+    real = os.write
+    seen: list[set[str]] = []
+
+    def full(fd: int, data: bytes) -> int:
+        seen.append({name for name in names(tmp_path) if not name.startswith(".downloader-")})
+        return real(fd, bytes(data)[:room]) if room else refuse(errno.ENOSPC)()  # type: ignore[return-value]
+
+    monkeypatch.setattr(files, "_write", full)
+    monkeypatch.setattr(os, "write", refuse(errno.ENOSPC))
+    with pytest.raises(DestinationError, match="no space left"):
+        sink.put("a", b"0123456789", 0, 0)
+    assert names(tmp_path) == set()
+    monkeypatch.setattr(os, "write", real)
+    assert sink.put("a", b"0123456789", 0, 0) == (zlib.crc32(b"0123456789"), True)
+    assert (tmp_path / "a").read_bytes() == b"0123456789"
+    assert not any(seen)
+
+
 def test_a_destination_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match="No such file"):
         FilesSink(tmp_path / "none", "flat", 0)

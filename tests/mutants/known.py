@@ -1,0 +1,383 @@
+"""Known bugs: each is a small exact replacement in ``downloader/``, what it would do to a user, and the
+tests that must fail with it. Most were made once, here or in a comparable tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["KNOWN", "Mutant"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``old``, which stands exactly once in ``path``, becomes ``new``; all of ``tests`` together must
+    notice. ``seconds``: what one test may take (a run that hangs is noticed by that)."""
+
+    name: str
+    harm: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    seconds: int = 60
+
+
+PIPELINING = "tests/faults/test_pipelining.py::"
+HOST = "tests/faults/test_host.py::"
+PROCESSES = "tests/faults/test_processes.py::"
+ANSWERS = "tests/faults/test_hostile_answers.py::"
+SINKS = "tests/unit/test_sinks.py::"
+SOURCES = "tests/integration/test_sources.py::"
+LISTING = "tests/faults/test_hostile_listing.py::"
+
+KNOWN = (
+    # Publishing
+    Mutant(
+        "named too early",
+        "a file has its final name before its bytes are there; a kill leaves half of it",
+        "downloader/sinks/files.py",
+        "        self.size = 0\n        self.crc = 0\n",
+        "        self.size = 0\n        self.crc = 0\n"
+        "        with contextlib.suppress(OSError):\n            self._link(leaf)\n",
+        (
+            f"{SINKS}test_a_name_appears_whole_or_not_at_all",
+            "tests/faults/test_kill.py::test_kill_in_the_midst_of_large_files[supervisor]",
+        ),
+    ),
+    Mutant(
+        "small file named too early",
+        "a disk that fills up leaves a truncated file under its final name",
+        "downloader/sinks/files.py",
+        "                    if _write(fd, body) == len(body):\n",
+        "                    _link(str(fd), name, src_dir_fd=self.open_files, dst_dir_fd=root,"
+        " follow_symlinks=True)\n"
+        "                    if _write(fd, body) == len(body):\n"
+        "                        return zlib.crc32(body), True\n",
+        (f"{SINKS}test_a_small_file_that_cannot_be_written_has_no_name",),
+    ),
+    Mutant(
+        "short write taken for whole",
+        "where a quota ends in the midst of a write, half a file is stored and counted",
+        "downloader/sinks/files.py",
+        "            while written < len(chunk):\n",
+        "            while False:\n",
+        (f"{SINKS}test_short_writes_and_full_disks",),
+    ),
+    Mutant(
+        "counted before stored",
+        "the journal says stored of a file that never got its name",
+        "downloader/lanes/wire.py",
+        "                    crc, new = put(job.name, body, batch.seq, index, replace)\n"
+        "                    batch.published(index, len(body), crc, new, 1, 1)\n",
+        "                    import zlib\n\n"
+        "                    batch.published(index, len(body), zlib.crc32(body), True, 1, 1)\n"
+        "                    put(job.name, body, batch.seq, index, replace)\n",
+        (f"{SOURCES}test_two_items_of_one_name",),
+    ),
+    Mutant(
+        "over another",
+        "of two items of one name the second replaces the first, and both count as stored",
+        "downloader/sinks/files.py",
+        "        if not self._replace and found.st_ctime_ns >= self._sink.foreign_before_ns:\n",
+        "        if False:\n",
+        (f"{SOURCES}test_two_items_of_one_name",),
+    ),
+    Mutant(
+        "a file that is there is trusted",
+        "what lay there before, old or damaged, is taken for the download",
+        "downloader/sinks/files.py",
+        "        if file_matches(self._leaf, self._directory, self.size, self.crc):\n",
+        "        if True:\n",
+        (f"{HOST}test_what_was_there_before_is_never_trusted",),
+    ),
+    # Names
+    Mutant(
+        "name not checked at the door",
+        "`../x` is written outside of the destination",
+        "downloader/sinks/files.py",
+        "        if not _inside(path):\n",
+        "        if not path:\n",
+        (f"{SINKS}test_the_last_door",),
+    ),
+    Mutant(
+        "name not escaped",
+        "a server's `a/../../b`, newline or ESC becomes a path, or a line on the terminal",
+        "downloader/core/naming.py",
+        "        if _PLAIN(raw):\n            return SafeName(raw)\n",
+        "        if raw:\n            return SafeName(raw)\n",
+        ("tests/unit/test_core_naming.py::test_escape", f"{SOURCES}test_names_of_every_kind[flat]"),
+    ),
+    Mutant(
+        "symlink followed",
+        "a directory of the destination that is a link leads every file below it outside",
+        "downloader/sinks/files.py",
+        "                    below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)\n"
+        "                except FileNotFoundError:\n",
+        "                    below = os.open(segment, _DIRECTORY, dir_fd=at)\n"
+        "                except FileNotFoundError:\n",
+        (f"{SOURCES}test_a_directory_that_leads_outside[mirror]",),
+    ),
+    # Journal, cursor, ledger
+    Mutant(
+        "cursor ahead",
+        "a killed run goes on behind names that nobody has fetched: lost, and exit 0",
+        "downloader/sources/server.py",
+        "            if taken < len(names):\n",
+        "            if False:\n",
+        (f"{PROCESSES}test_one_signal_drains[15-16]",),
+    ),
+    Mutant(
+        "page that changed is not noticed",
+        "names that came into a page between two runs are skipped",
+        "downloader/sources/server.py",
+        "        if taken and _crc(names[:taken], 0) != crc:\n",
+        "        if False:\n",
+        (f"{LISTING}test_a_page_that_changed_between_two_runs_is_handed_out_again",),
+    ),
+    Mutant(
+        "marks believed without a look",
+        "a file that was lost or changed after the ledger was written counts as stored",
+        "downloader/openbatch.py",
+        "        if _on_disk(sink, items[mark.index].name, mark):\n",
+        "        if True:\n",
+        (f"{HOST}test_what_changed_between_two_runs_is_fetched_again",),
+    ),
+    Mutant(
+        "ledger cleared too early",
+        "the supervisor is killed between an outcome and its row: the batch is fetched again",
+        "downloader/ledger.py",
+        "        slot.free()\n",
+        "        slot.marks.clear()\n        slot.free()\n",
+        ("tests/unit/test_ledger.py::test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest",),
+    ),
+    Mutant(
+        "what a drain gives back is forgotten",
+        "after Ctrl-C the next run fetches all of the open batches again",
+        "downloader/supervisor.py",
+        "        self._journal.keep_marks({outcome.seq: outcome.marks})\n",
+        "",
+        (f"{PROCESSES}test_one_signal_drains[15-16]",),
+    ),
+    Mutant(
+        "failed files never tried again",
+        "the same command again says complete and leaves out what had failed",
+        "downloader/journal.py",
+        '_UNFINISHED = "(done = 0 OR failed > 0)"',
+        '_UNFINISHED = "(done = 0)"',
+        (f"{HOST}test_retry_failed",),
+    ),
+    Mutant(
+        "a second owner",
+        "two runs write one journal and one destination",
+        "downloader/destination.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        (f"{PROCESSES}test_two_runs_on_one_destination",),
+    ),
+    # What an answer is worth
+    Mutant(
+        "no length check, wire lane",
+        "a body that ends early is stored as if it were whole",
+        "downloader/lanes/pipeline.py",
+        "        if error is None and isinstance(reader.body, FetchError):\n",
+        "        if error is None and reader.answered:\n",
+        (
+            f"{PIPELINING}test_half_an_answer_and_then_the_end[4-End.CLOSE]",
+            f"{ANSWERS}test_each_ends_as_it_must[auto-short]",
+        ),
+    ),
+    Mutant(
+        "no length check, requests lane",
+        "a body that ends early is stored as if it were whole (requests does that)",
+        "downloader/lanes/fetch.py",
+        "                length = _length(response)\n                self._check_size(length)\n",
+        "                length = _length(response)\n                self._check_size(length)\n"
+        "                response.enforce_content_length = False\n",
+        (f"{ANSWERS}test_each_ends_as_it_must[requests-short-large]",),
+    ),
+    Mutant(
+        "cut gzip taken for whole",
+        "a compressed body that ends early is stored, short (requests does that)",
+        "downloader/lanes/fetch.py",
+        "    if not inflate.eof:\n",
+        "    if False:\n",
+        (f"{ANSWERS}test_compressed_and_max_size",),
+    ),
+    Mutant(
+        "no deadline",
+        "a server that sends a byte now and then holds a connection for ever",
+        "downloader/lanes/wire.py",
+        "                if now - pipe.since > limit:\n",
+        "                if False:\n",
+        ("tests/faults/test_lanes.py::test_a_drip_ends_at_the_deadline",),
+        25,
+    ),
+    # Pipelining
+    Mutant(
+        "re-sends lost",
+        "what was asked for behind a broken answer is never fetched; the run hangs at the last percent",
+        "downloader/lanes/pipeline.py",
+        "        self._give_back(behind)\n        if first is not None:\n",
+        "        if first is not None:\n",
+        (f"{PIPELINING}test_half_an_answer_and_then_the_end[64-End.RESET]",),
+        25,
+    ),
+    Mutant(
+        "answers matched from the wrong end",
+        "a body is stored under another file's name",
+        "downloader/lanes/reading.py",
+        "        job = self.outstanding.popleft()\n        if job is not None:\n",
+        "        job = self.outstanding.pop()\n        if job is not None:\n",
+        (f"{PIPELINING}test_nothing_wrong_is_stored_by_the_wire_lane_in_order[64]",),
+    ),
+    Mutant(
+        "an interim answer counts as one",
+        "after a 103 every answer is one file off",
+        "downloader/lanes/reading.py",
+        "        if self._status < 200:\n            return  # 100, 103",
+        "        if self._status == 100:\n            return  # 100, 103",
+        (f"{PIPELINING}test_interim_answers_are_not_answers[64]",),
+    ),
+    Mutant(
+        "window stored before it is in step",
+        "a server that gives one answer twice shifts all that follow under other names",
+        "downloader/lanes/pipeline.py",
+        "        if not self._deep and held:\n            self._confirm()\n",
+        "        if held:\n            self._confirm()\n",
+        (f"{PIPELINING}test_one_answer_too_many_is_nobodys_file[64-7-0.02]",),
+    ),
+    Mutant(
+        "window stored although out of step",
+        "the same, where it was noticed in time",
+        "downloader/lanes/pipeline.py",
+        "        if not self._deep:\n            self._confirm()\n        self.abandon()\n",
+        "        self._confirm()\n        self.abandon()\n",
+        (f"{PIPELINING}test_one_answer_too_many_is_nobodys_file[64-7-0.02]",),
+    ),
+    # Retries and hosts
+    Mutant(
+        "Retry-After unbounded",
+        "a server that says 1,000,000,000 s stops the run for thirty years",
+        "downloader/core/retry.py",
+        "            if wait > most:\n                return most - random * most / 10\n",
+        "            if wait > most:\n                return wait\n",
+        (
+            "tests/unit/test_core_retry.py::test_retry_after_wins_is_capped_and_spread",
+            "tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[503-1000000000-1.0-2.5]",
+        ),
+        25,
+    ),
+    Mutant(
+        "a pause of one worker alone",
+        "the other workers go on asking a server that has said 429",
+        "downloader/supervisor.py",
+        "            self._crew.send_all(message, but=(number, FEEDER))\n",
+        "            pass\n",
+        ("tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[429-1-0.9-2.5]",),
+    ),
+    Mutant(
+        "permanent errors retried",
+        "each 404 is asked for six times",
+        "downloader/core/retry.py",
+        "        return retryable and attempt <= self.retries\n",
+        "        return attempt <= self.retries\n",
+        (f"{ANSWERS}test_none_is_asked_for_more_often_than_it_must[requests-404]",),
+    ),
+    # Leases
+    Mutant(
+        "credit leak, workers",
+        "one worker is given every batch; memory grows with the number of files",
+        "downloader/core/leases.py",
+        "            holder.credit -= 1\n",
+        "",
+        (
+            "tests/unit/test_core_leases.py::test_what_waits_goes_to_whoever_has_credit_the_least_loaded_first",
+        ),
+    ),
+    Mutant(
+        "credit leak, feeder",
+        "the whole listing is read into memory while the first files are fetched",
+        "downloader/feeder.py",
+        "        self._left -= 1\n",
+        "",
+        (f"{LISTING}test_a_listing_is_read_no_faster_than_its_files_are_fetched",),
+    ),
+    Mutant(
+        "suspects not alone",
+        "files are set aside as poison that only were in flight beside the one that kills",
+        "downloader/core/schedule.py",
+        "            if self.active:\n                return None\n            self._solo.remove(solo)\n",
+        "            self._solo.remove(solo)\n",
+        (
+            "tests/unit/test_core_schedule.py::test_suspects_go_alone",
+            f"{PROCESSES}test_those_that_were_in_flight_with_it_are_not_set_aside",
+        ),
+    ),
+    Mutant(
+        "poison without end",
+        "a file that kills its worker kills every worker, for ever",
+        "downloader/core/leases.py",
+        "                if deaths[index] >= DEATHS_TO_POISON:\n",
+        "                if False:\n",
+        (f"{PROCESSES}test_a_file_that_kills_its_workers_is_set_aside",),
+        25,
+    ),
+    # What is said
+    Mutant(
+        "exit 0 with failures",
+        "the exit status lies",
+        "downloader/report.py",
+        "else int(failed > 0)\n",
+        "else 0\n",
+        ("tests/integration/test_report.py::test_failures",),
+    ),
+    Mutant(
+        "silently short",
+        "a listing that breaks off in the middle ends as complete",
+        "downloader/supervisor.py",
+        "        self.result.stop = self.result.stop or error\n        self._supply.give_up()\n",
+        "        self._supply.give_up()\n",
+        (f"{LISTING}test_a_broken_listing_ends_the_run_and_is_named[not JSON]",),
+    ),
+    # Secrets and safety
+    Mutant(
+        "redirect keeps credentials",
+        "Authorization, Cookie and -H headers go to whatever host a redirect names",
+        "downloader/lanes/fetch.py",
+        "                target = session.origin(url, bare=True)\n",
+        "                target = session.origin(url)\n",
+        ("tests/faults/test_hostile_tls.py::test_secrets_stay_with_the_origin_they_were_given_for",),
+    ),
+    Mutant(
+        "secrets not redacted, URLs",
+        "a token in a URL stands in the report and the failures",
+        "downloader/addresses.py",
+        "redact_url(item.url or self._base + item.name)",
+        "(item.url or self._base + item.name)",
+        ("tests/integration/test_cli.py::test_secrets_in_a_list",),
+    ),
+    Mutant(
+        "secrets not redacted, messages",
+        "a server that sends a key back in what is no HTTP has it printed, logged and written down",
+        "downloader/lanes/translate.py",
+        "shown(redact(_sentence(chain, code), secrets))",
+        "shown(_sentence(chain, code))",
+        ("tests/integration/test_cli.py::test_secrets_that_a_server_sends_back",),
+    ),
+    Mutant(
+        "https to http",
+        "a redirect takes what was asked for over TLS into the clear",
+        "downloader/core/redirects.py",
+        '    if scheme == "http" and urlsplit(url).scheme.lower() == "https":\n',
+        "    if False:\n",
+        ("tests/faults/test_hostile_tls.py::test_secrets_stay_with_the_origin_they_were_given_for",),
+    ),
+    Mutant(
+        "certificates not verified",
+        "anybody on the way may answer",
+        "downloader/lanes/session.py",
+        "    if config.insecure:\n",
+        "    if True:\n",
+        ("tests/integration/test_cli.py::test_certificate_that_is_not_trusted[Tls.EXPIRED]",),
+    ),
+)
