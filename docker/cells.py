@@ -1,0 +1,146 @@
+"""The matrix, the only list of it: a cell is one line of ``CELLS``, with what is expected of it.
+
+A line is the Pythons it holds for, its name, the packages, how the process is set up (a module of
+``inside/setups``), and the verdict. compose.yaml is generated from it; ``make matrix-native`` runs it.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CELLS", "LEGACY", "MAIN_JOB", "MODERN", "NEWEST", "NO_LENGTHS", "REQUESTS_23", "Cell", "Pins"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CONCURRENT, SERIALIZED, ERROR, EXACT = "concurrent", "serialized", "error", "exact"
+LEGACY = ("2.7", "3.7")
+MODERN = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15", "pypy3.11")
+MAIN_JOB = "main_job"  # in place of a set-up: 2,000 files through the downloader
+NO_LENGTHS = "unstated"  # answers without Content-Length, ended by the end of the connection
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The packages of an environment, as pip takes them; without a version: the newest."""
+
+    name: str
+    packages: tuple[str, ...]
+
+    def __init__(self, name: str, *packages: str) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "packages", tuple(word for part in packages for word in part.split()))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement, and what is expected of it."""
+
+    name: str
+    python: str
+    pins: Pins
+    setup: str
+    expected: str
+    answers: str = "delayed"
+
+    @property
+    def environment(self) -> str:
+        """Cells of one interpreter and the same packages share it: a virtual environment, or an image."""
+        return f"{self.pins.name}-py{self.python.removeprefix('py')}"
+
+    @property
+    def diagnosis(self) -> str | None:
+        """What ``python -m diagnostics`` must say; None: its built-in server states its lengths."""
+        if self.answers == NO_LENGTHS:
+            return None
+        return CONCURRENT if self.setup == MAIN_JOB else self.expected
+
+    @property
+    def diagnosed_as(self) -> tuple[str, ...]:
+        """The options that set the process under diagnosis up in the same way."""
+        if self.setup == MAIN_JOB:
+            return ("--style", "downloader")
+        return ("--app", f"setups.{self.setup}")
+
+
+def _own() -> str:
+    """What the downloader itself requires, written as pip takes it in one word."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    lines = parser["options"]["install_requires"].splitlines()
+    return " ".join(line.replace(" ", "") for line in lines if line and not line.startswith("#"))
+
+
+# The versions of 2019. greenlet and cryptography only so that they install and can be imported today.
+STAGE_01 = Pins("story", "gevent==1.4.0 greenlet==0.4.16 grequests==0.3.0 requests==2.21.0 urllib3==1.24.1")
+STAGE_02 = Pins("story-pyopenssl", *STAGE_01.packages, "pyOpenSSL==19.0.0 cryptography==2.6.1")
+STAGE_03 = Pins("story-gevent-openssl", *STAGE_02.packages, "gevent-openssl==1.2")
+
+_PATCHED = "gevent-openssl==1.2 grequests>=0.7 pyOpenSSL"
+NEWEST = Pins("newest", _own(), _PATCHED)
+_2022 = "requests==2.28.2 urllib3==1.26.20 grequests==0.7.0 pyOpenSSL"
+GEVENT_22 = Pins(
+    "gevent-22.10", "gevent==22.10.2 greenlet<3.1 zope.interface<6 zope.event<5 setuptools<70", _2022
+)
+GEVENT_23 = Pins("gevent-23.9", "gevent==23.9.1 greenlet<3.2", _2022)
+GEVENT_24 = Pins("gevent-24.11", "gevent==24.11.1 greenlet<3.2", _2022)
+REQUESTS_23 = Pins(
+    "requests-2.23",
+    "gevent requests==2.23.0 urllib3==1.25.11 grequests==0.7.0 pyOpenSSL==21.0.0 cryptography==3.4.8",
+)
+REQUESTS_24 = Pins(
+    "requests-2.24",
+    "gevent requests==2.24.0 urllib3==1.25.11 grequests==0.7.0 pyOpenSSL==21.0.0 cryptography==3.4.8",
+)
+GOOGLE_AUTH = Pins("google-auth-2.23", "gevent requests google-auth==2.23.0 grequests==0.7.0 pyOpenSSL")
+
+
+def _on(
+    pythons: str, name: str, pins: Pins, setup: str, expected: str, answers: str = "delayed"
+) -> Iterator[Cell]:
+    for python in pythons.split():
+        yield Cell(f"{name}-py{python.removeprefix('py')}", python, pins, setup, expected, answers)
+
+
+_MODERN = " ".join(MODERN)
+
+CELLS: tuple[Cell, ...] = (
+    # The story: https://github.com/saurabh-hirani/grequests-https-python-27-37-tests
+    *_on("2.7", "stage-00", STAGE_02, "grequests_only", SERIALIZED),
+    *_on("3.7", "stage-00", STAGE_01, "grequests_only", CONCURRENT),
+    *_on("2.7 3.7", "stage-01", STAGE_01, "grequests_only", CONCURRENT),
+    *_on("2.7 3.7", "stage-02", STAGE_02, "grequests_only", SERIALIZED),
+    *_on("2.7", "stage-03", STAGE_03, "gevent_openssl_grequests", CONCURRENT),
+    *_on("3.7", "stage-03", STAGE_03, "gevent_openssl_grequests", SERIALIZED),
+    *_on("2.7 3.7", "stage-04", STAGE_03, "gevent_openssl_as_published", CONCURRENT),
+    *_on("2.7", "stage-04-no-length", STAGE_03, "gevent_openssl_as_published", CONCURRENT, NO_LENGTHS),
+    *_on("3.7", "stage-04-no-length", STAGE_03, "gevent_openssl_as_published", ERROR, NO_LENGTHS),
+    *_on("2.7 3.7", "stage-04-ours", STAGE_03, "waiting_openssl_grequests", CONCURRENT),
+    *_on(
+        "2.7 3.7", "stage-04-ours-no-length", STAGE_03, "waiting_openssl_grequests", CONCURRENT, NO_LENGTHS
+    ),
+    # Between.
+    *_on("3.10", "requests-2.23", REQUESTS_23, "grequests_only", SERIALIZED),
+    *_on("3.10", "requests-2.24", REQUESTS_24, "grequests_only", CONCURRENT),
+    *_on("3.10", "google-auth-2.23", GOOGLE_AUTH, "google_auth_mtls", SERIALIZED),
+    *_on("3.10", "gevent-22.10-grequests", GEVENT_22, "grequests_only", CONCURRENT),
+    *_on("3.10", "gevent-22.10-injected", GEVENT_22, "grequests_injected", SERIALIZED),
+    *_on("3.10", "gevent-22.10-patch-all", GEVENT_22, "patch_all_injected", CONCURRENT),
+    *_on("3.10", "gevent-23.9-grequests", GEVENT_23, "grequests_only", CONCURRENT),
+    *_on("3.10", "gevent-23.9-injected", GEVENT_23, "grequests_injected", SERIALIZED),
+    *_on("3.10", "gevent-23.9-patch-all", GEVENT_23, "patch_all_injected", CONCURRENT),
+    *_on("3.10", "gevent-24.11-grequests", GEVENT_24, "grequests_only", CONCURRENT),
+    *_on("3.10", "gevent-24.11-injected", GEVENT_24, "grequests_injected", SERIALIZED),
+    *_on("3.10", "gevent-24.11-patch-all", GEVENT_24, "patch_all_injected", CONCURRENT),
+    # Today's packages.
+    *_on(_MODERN, "a-grequests", NEWEST, "grequests_only", CONCURRENT),
+    *_on(_MODERN, "b-injected", NEWEST, "grequests_injected", SERIALIZED),
+    *_on(_MODERN, "c-patch-all", NEWEST, "patch_all_injected", CONCURRENT),
+    *_on(_MODERN, "d-gevent-openssl", NEWEST, "gevent_openssl_grequests_injected", SERIALIZED),
+    *_on(_MODERN, "d-gevent-openssl-patch-all", NEWEST, "gevent_openssl_patch_all_injected", CONCURRENT),
+    *_on(_MODERN, "d-ours", NEWEST, "waiting_openssl_grequests_injected", CONCURRENT),
+    *_on(_MODERN, "e-requests-first", NEWEST, "requests_first", ERROR),
+    *_on(_MODERN, "main-job", NEWEST, MAIN_JOB, EXACT),
+)

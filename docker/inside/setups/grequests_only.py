@@ -1,0 +1,3 @@
+"""``import grequests``, which patches all but ``thread`` and ``select``."""
+
+import grequests

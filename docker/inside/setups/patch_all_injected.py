@@ -1,0 +1,10 @@
+"""All patched, and pyOpenSSL injected into urllib3."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import urllib3.contrib.pyopenssl
+
+urllib3.contrib.pyopenssl.inject_into_urllib3()
+import requests

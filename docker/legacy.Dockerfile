@@ -1,0 +1,7 @@
+# The story's interpreters and packages: pip as old as they are, and no venv in Python 2.7.
+ARG BASE
+FROM ${BASE}
+ARG PACKAGES
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    python -m pip install --quiet --disable-pip-version-check $PACKAGES

@@ -1,0 +1,167 @@
+"""``python -m docker.native``: the matrix on the interpreters that this machine has, without containers.
+
+::
+
+    cells ─► interpreters ─► environments (made once, kept) ─► turns: stopwatch, diagnostics ─► report
+                  └─ none: listed as not run                      └─ origin: one for all
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from docker import report
+from docker.cells import CELLS, ROOT, Cell, Pins
+from docker.environments import CACHE, NotInstalled, provide
+from docker.interpreters import Interpreter, find
+from docker.origin import serving
+
+__all__ = ["measure"]
+
+INSIDE = Path(__file__).resolve().parent / "inside"
+_PATIENCE = 300  # seconds for one cell, waiting for its turn included
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, metavar="[CELL]…")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="matrix.json and matrix.md go there."
+)
+@click.option(
+    "--turns", default=4, show_default=True, help="Cells that measure at one time: most of them sleep."
+)
+@click.option(
+    "--fresh", is_flag=True, help="Make the environments anew, with the newest packages of today."
+)
+@click.option(
+    "--diagnose/--no-diagnose", default=None, help="Compare with the diagnostics.  [where they are]"
+)
+def main(
+    patterns: tuple[str, ...], out: Path | None, turns: int, fresh: bool, diagnose: bool | None
+) -> None:
+    """Measure the cells whose names match a CELL (such as 'stage-0*' or '*-py3.13'; default all)."""
+    cells = [cell for cell in CELLS if not patterns or any(fnmatch.fnmatch(cell.name, p) for p in patterns)]
+    if not cells:
+        raise click.UsageError("no cell has such a name")
+    if fresh:
+        shutil.rmtree(CACHE, ignore_errors=True)
+    talk = Console(stderr=True, highlight=False)
+    asked = _diagnostics_run() if diagnose is None else diagnose
+    table = measure(cells, turns, asked, lambda text: talk.print(text, style="dim"))
+    report.show(table, report.console())
+    report.write(table, out or CACHE / "results", "on this machine's interpreters")
+    sys.exit(0 if report.agree(table) else 1)
+
+
+def measure(
+    cells: Sequence[Cell],
+    turns: int,
+    diagnose: bool,
+    say: Callable[[str], None] = lambda _: None,
+    provider: Callable[[Interpreter, Pins], str] = provide,
+) -> list[report.Row]:
+    """A row of the report for each cell; ``turns`` of them measure at one time.
+
+    ``provider`` makes the environments: it gives the program of their Python, or raises NotInstalled.
+    """
+    pythons = {cell.python: find(cell.python) for cell in cells}
+    absent = {cell.name: f"no interpreter {cell.python}" for cell in cells if pythons[cell.python] is None}
+    run = [cell for cell in cells if cell.name not in absent]
+    wanted = dict.fromkeys((cell.python, cell.pins) for cell in run)
+    say(f"{len(wanted)} environments for {len(run)} cells")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        make = functools.partial(_provided, provider, say)
+        made = pool.map(lambda key: make(pythons[key[0]], key[1]), wanted)
+        environments = dict(zip(wanted, made, strict=True))
+    results: dict[str, dict[str, Any]] = {}
+    diagnoses: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as name, serving(Path(name)), ThreadPoolExecutor(turns) as pool:
+        directory = Path(name)
+
+        def one(cell: Cell) -> None:
+            python = environments[cell.python, cell.pins]
+            if isinstance(python, NotInstalled):
+                results[cell.name] = {"verdict": "broken", "why": f"could not be installed: {python}"}
+                return
+            results[cell.name] = _measured(cell, python, directory, turns)
+            if diagnose and cell.diagnosis is not None:
+                diagnoses[cell.name] = _diagnosed(cell, python)
+            say(f"{cell.name}: {results[cell.name]['verdict']}")
+
+        list(pool.map(one, run))
+    return report.rows(cells, results, absent, diagnoses)
+
+
+def _provided(
+    provider: Callable[[Interpreter, Pins], str],
+    say: Callable[[str], None],
+    interpreter: Interpreter | None,
+    pins: Pins,
+) -> str | NotInstalled:
+    assert interpreter is not None
+    try:
+        python = provider(interpreter, pins)
+    except NotInstalled as error:
+        return error
+    say(f"{interpreter.version}: {pins.name}")
+    return python
+
+
+def _measured(cell: Cell, python: str, directory: Path, turns: int) -> dict[str, Any]:
+    argv = [python, str(INSIDE / "cell.py"), cell.name, str(directory), cell.setup]
+    argv += ["--answers", cell.answers, "--turns", str(turns)]
+    subprocess.run(argv, check=True, timeout=_PATIENCE, env=_environment())
+    result: dict[str, Any] = json.loads((directory / f"{cell.name}.json").read_text())
+    return result
+
+
+def _diagnosed(cell: Cell, python: str) -> dict[str, Any]:
+    """What the diagnostics, run by our interpreter, say of the process that the cell's makes."""
+    argv = [sys.executable, "-m", "diagnostics", "check", "--json", "--python", python, *cell.diagnosed_as]
+    done = subprocess.run(
+        argv,
+        cwd=INSIDE,  # where the set-ups are: the current directory is on the process's path
+        env=_environment(PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PATIENCE,
+    )
+    try:
+        diagnosis: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.splitlines() or [""])[-1]
+        return {"verdict": "broken", "why": f"exit code {done.returncode}: {last}"}
+    return diagnosis
+
+
+def _diagnostics_run() -> bool:
+    argv = [sys.executable, "-m", "diagnostics", "--help"]
+    environment = _environment(PYTHONPATH=str(ROOT))
+    return subprocess.run(argv, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def _environment(**extra: str) -> dict[str, str]:
+    foreign = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
+    kept = {
+        name: value for name, value in os.environ.items() if not any(f in name.upper() for f in foreign)
+    }
+    return {**kept, **extra}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The list of cells: it says of itself nothing twice, and names only what is there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from harness import ROOT
+
+from docker import compose
+from docker.cells import CELLS, LEGACY, MAIN_JOB, MODERN
+from docker.interpreters import find
+from docker.native import INSIDE
+
+SETUPS = {path.stem for path in (INSIDE / "setups").glob("*.py")} - {"__init__"}
+
+# The story's table, as it was measured long before this matrix was built.
+STORY = {
+    "stage-01": ("concurrent", "concurrent"),
+    "stage-02": ("serialized", "serialized"),
+    "stage-03": ("concurrent", "serialized"),
+    "stage-04": ("concurrent", "concurrent"),
+}
+
+
+def test_names_are_unique() -> None:
+    assert [name for name, count in Counter(cell.name for cell in CELLS).items() if count > 1] == []
+
+
+def test_one_name_of_an_environment_is_one_set_of_packages() -> None:
+    named = {(cell.environment, cell.pins.packages) for cell in CELLS}
+    assert len(named) == len({environment for environment, _ in named})
+
+
+def test_each_set_up_is_there_and_each_verdict_can_be_reached() -> None:
+    assert {cell.setup for cell in CELLS} - SETUPS == {MAIN_JOB}
+    assert {cell.expected for cell in CELLS} == {"concurrent", "serialized", "error", "exact"}
+    assert {cell.setup for cell in CELLS if cell.expected == "exact"} == {MAIN_JOB}
+
+
+def test_no_set_up_is_left_over() -> None:
+    assert SETUPS - {cell.setup for cell in CELLS} == set()
+
+
+def test_the_story_is_expected_to_go_as_it_went() -> None:
+    by_name = {cell.name: cell.expected for cell in CELLS}
+    found = {stage: tuple(by_name[f"{stage}-py{python}"] for python in LEGACY) for stage in STORY}
+    assert found == STORY
+
+
+def test_every_modern_python_has_the_same_cells() -> None:
+    cells = {
+        python: Counter(c.setup for c in CELLS if c.pins.name == "newest" and c.python == python)
+        for python in MODERN
+    }
+    assert all(each == cells["3.13"] for each in cells.values())
+    assert cells["3.13"][MAIN_JOB] == 1
+
+
+def test_the_compose_file_is_up_to_date() -> None:
+    assert compose.PATH.read_text() == compose.as_yaml(), "run: python -m docker.compose"
+
+
+def test_the_compose_file_names_no_cell_twice() -> None:
+    services = compose.as_yaml().partition("\nservices:\n")[2].splitlines()
+    names = [
+        line.split(":")[0].strip() for line in services if line.startswith("  ") and line[2] not in " #"
+    ]
+    assert sorted(names) == sorted([*(cell.name for cell in CELLS), "origin", "report"])
+
+
+@pytest.mark.parametrize("python", [*LEGACY, "3.13"])
+def test_what_runs_in_a_cell_is_understood_by_old_pythons(python: str, tmp_path: Path) -> None:
+    interpreter = find(python)
+    if interpreter is None:
+        pytest.skip(f"no interpreter {python}")
+    shutil.copytree(INSIDE, tmp_path / "inside")
+    argv = [interpreter.path, "-m", "compileall", "-q", str(tmp_path / "inside")]
+    subprocess.run(argv, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("python", [*LEGACY, "3.10", "3.13"])
+def test_the_stopwatch_leaves_to_the_set_up_what_must_be_patched_first(python: str) -> None:
+    interpreter = find(python)
+    if interpreter is None:
+        pytest.skip(f"no interpreter {python}")
+    code = (
+        "import sys, stopwatch; print(sorted(set(sys.modules) & {'ssl', 'socket', 'select', 'threading'}))"
+    )
+    argv = [interpreter.path, "-B", "-c", code]
+    done = subprocess.run(argv, cwd=INSIDE, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_interpreter_is_made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\necho not set >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert find("3.99") is None
+    lying = tmp_path / "python3.98"
+    lying.write_text('#!/bin/sh\nexec python3 "$@"\n')
+    lying.chmod(0o755)
+    assert find("3.98") is None, "it is another version"
+
+
+def test_the_scripts_can_be_read_by_a_shell() -> None:
+    for script in sorted((ROOT / "docker").glob("*.sh")):
+        subprocess.run(["bash", "-n", str(script)], check=True, timeout=20)
