@@ -122,7 +122,7 @@ def _provided(
 
 
 def _measured(cell: Cell, python: str, directory: Path, turns: int) -> dict[str, Any]:
-    argv = [python, str(INSIDE / "cell.py"), cell.name, str(directory), cell.setup]
+    argv = [python, "-B", str(INSIDE / "cell.py"), cell.name, str(directory), cell.setup]
     argv += ["--answers", cell.answers, "--turns", str(turns)]
     subprocess.run(argv, check=True, timeout=_PATIENCE, env=_environment())
     result: dict[str, Any] = json.loads((directory / f"{cell.name}.json").read_text())

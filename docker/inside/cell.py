@@ -50,7 +50,11 @@ def turn(directory, turns):
 
 def command(servers, setup, answers):
     """What is run in the cell."""
-    argv = [sys.executable, os.path.join(_HERE, "main_job.py" if setup == "main_job" else "stopwatch.py")]
+    argv = [
+        sys.executable,
+        "-B",
+        os.path.join(_HERE, "main_job.py" if setup == "main_job" else "stopwatch.py"),
+    ]
     argv += ["--cacert", servers["cacert"]]
     if setup == "main_job":
         return argv + ["--url", servers["files"]]
