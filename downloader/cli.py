@@ -121,6 +121,7 @@ def cli() -> None:
 @click.option("--allow-private-redirects", is_flag=True, help="From public to private addresses, too.")
 @click.option("--resume/--restart", "resume", default=True, help="Go on with DEST's journal, or forget it.")
 @click.option("--retry-failed", is_flag=True, help="Only what the journal has as failed.")
+@click.option("--fsync", is_flag=True, help="What is counted stored survives a power cut.")
 @click.option("--dry-run", is_flag=True, help="List and count, store nothing.")
 @click.option(
     "--progress",
@@ -150,7 +151,6 @@ def cli() -> None:
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
 @later("--shard-size", "--shard-files", "--manifest")
 @later("--engine", "--ray-address", "--url-column", "--list-format", "--endpoint-url")
-@later("--fsync", flag=True)
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST, and end with all of them stored or with a list of those
     that are not, and why.
@@ -193,7 +193,7 @@ def _config(given: dict[str, Any]) -> Any:
     plain = (
         "source output list_path get_path store layout connections pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
-        "compressed redirects allow_private_redirects retry_failed dry_run progress report failures "
+        "compressed redirects allow_private_redirects retry_failed fsync dry_run progress report failures "
         "preflight quiet log_json verbose"
     )
     by_scheme, no_proxy = credentials.proxies(given["proxy"])

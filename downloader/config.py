@@ -72,6 +72,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     allow_private_redirects: bool = False
     restart: bool = False
     retry_failed: bool = False
+    fsync: bool = False
     dry_run: bool = False
     progress: Literal["auto", "bar", "plain", "none"] = "auto"
     report: str = ""
@@ -217,6 +218,8 @@ def _check_contradictions(config: Config) -> None:
         raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
     if config.report and config.report == config.failures:
         raise ConfigError("--report and --failures are one file; give two")
+    if config.fsync and config.store == "null":
+        raise ConfigError("--fsync is for what is stored; --store null stores nothing")
     if config.dry_run and (config.report or config.failures or config.retry_failed):
         raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
 

@@ -15,13 +15,18 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from downloader.config import Config
 from downloader.core import marks as core_marks
-from downloader.errors import ConfigError, DestinationError, InUse
+from downloader.core.marks import Mark
+from downloader.durable import boot_id, syncfs
+from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.journal import Job, Journal
 from downloader.journal import exists as journal_exists
 from downloader.ledger import read as read_ledger
 from downloader.model import Lease, Tally
+from downloader.sinks.files import file_matches, place
 
 __all__ = ["HOME", "Destination", "home_of", "lock"]
 
@@ -39,6 +44,8 @@ class Destination:
 
     Raises ConfigError when it cannot be one (a file, not permitted, a journal of another job),
     InUse when another run owns it, DestinationError when the disk fails, JournalError.
+
+    ``cut_off``: the machine went down while a run was at work here.
     """
 
     def __init__(self, config: Config) -> None:
@@ -46,6 +53,9 @@ class Destination:
         self.home = home_of(config.output)
         _make(Path(config.output), self.home)
         self.lock_fd = lock(self.home)
+        # Before anything is written: a sync reports what failed since it was opened.
+        self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._unsynced: DestinationError | None = None
         try:
             if config.restart:
                 _forget(self.home)
@@ -53,8 +63,11 @@ class Destination:
                 raise ConfigError(
                     f"{config.output} has no journal, so nothing to retry; leave out --retry-failed"
                 )
-            self.journal = Journal(self.home)
+            self.journal = Journal(self.home, durable=config.fsync)
             try:
+                # Also what a run without --fsync has left in memory.
+                self.sync()
+                self.cut_off = self._begin()
                 self.job, self.resumed = self._agree()
                 self._collect_ledgers()
                 self.before: Tally = self.journal.tally()
@@ -63,8 +76,32 @@ class Destination:
                 self.journal.close()
                 raise
         except BaseException:
+            os.close(self._root)
             os.close(self.lock_fd)
             raise
+
+    def sync(self) -> None:
+        """With --fsync: what is published is on the disk when this returns.
+
+        Raises DestinationError when it is not: then it is not stored, whatever it looks like, and the
+        next run writes it again.
+        """
+        if not self._config.fsync:
+            return
+        if self._unsynced is not None:
+            raise self._unsynced  # asked again, the kernel would say that all is well
+        try:
+            syncfs(self._root)
+        except OSError as error:
+            self._unsynced = DestinationError(
+                f"{self._config.output} cannot be synced ({error.strerror}): what was stored last may be "
+                "lost; look after the file system, then run the same command again"
+            )
+            with contextlib.suppress(JournalError, OSError):
+                self.journal.distrust()
+                for path in self.home.glob("ledger-*"):
+                    path.unlink()
+            raise self._unsynced from error
 
     def ledger(self, number: int) -> Path:
         """The ledger of worker ``number``."""
@@ -77,22 +114,40 @@ class Destination:
         Raises JournalError; the ledger then stays where it is, for the next run.
         """
         path = self.ledger(number)
+        self.sync()
         found = {}
         for seq, marks in read_ledger(path):
             if (lease := held.get(seq)) is not None:
                 # It may have died before it had looked at all that was stored already.
                 packed = core_marks.merge(lease.done, marks.packed(), lease.count)
                 found[seq] = (packed, marks.in_flight())
-        self.journal.keep_marks({seq: packed for seq, (packed, _) in found.items()})
+        self.keep({seq: packed for seq, (packed, _) in found.items()})
         path.unlink(missing_ok=True)
         return found
+
+    def keep(self, marks: dict[int, bytes]) -> None:
+        """See ``Journal.keep_marks``."""
+        self.journal.keep_marks(marks, self._holds)
 
     def close(self) -> None:
         """Close the journal and give up the lock."""
         try:
+            with contextlib.suppress(JournalError):  # then this run was cut off, too
+                self.journal.run("")
             self.journal.close()
         finally:
+            os.close(self._root)
             os.close(self.lock_fd)
+
+    def _begin(self) -> bool:
+        """This run is at work; whether another was when the machine went down."""
+        boot, before = boot_id(), self.journal.running
+        self.journal.run(boot)
+        return bool(before and boot and before != boot)
+
+    def _holds(self, name: str, mark: Mark) -> bool:
+        path = os.path.join(self._config.output, place(name, self._config.layout))
+        return file_matches(path, None, mark.size, mark.crc)
 
     def _agree(self) -> tuple[Job, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
@@ -119,6 +174,12 @@ class Destination:
                 f"{config.output} was begun with --store {job.store} --layout {job.layout}; "
                 "give the same, or --restart"
             )
+        if self.cut_off:
+            # What is there and not in the journal may be damaged, and must not be in the way.
+            # The lock was written just now; the journal's own time is that of its last checkpoint.
+            now = os.fstat(self.lock_fd).st_ctime_ns
+            job = msgspec.structs.replace(job, foreign_before_ns=now)
+            self.journal.begin(job)
         return job, True
 
     def _foreign_before(self) -> int:
@@ -133,7 +194,7 @@ class Destination:
     def _collect_ledgers(self) -> None:
         """What workers of a run that was killed had published, into the journal."""
         for path in sorted(self.home.glob("ledger-*")):
-            self.journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)})
+            self.keep({seq: marks.packed() for seq, marks in read_ledger(path)})
             path.unlink()
 
 

@@ -4,17 +4,7 @@ supervisor alone.
 One row for each batch, one for each failed file. A batch's row is there, with the cursor behind it,
 before the batch is leased, and says ``done`` only after its files are published: the cursor is never
 ahead of the journal, the journal never ahead of the data (without --fsync: as the running kernel
-sees it).
-
-Tables::
-
-    job      key, value            source, layout, …; what must agree on resume
-    batch    seq, count, cursor    the position behind it
-             names, origin         what the source needs to make its items again
-             done                  0 open, 1 done
-             stored, failed, bytes, unverified   (a file of an earlier run is stored, too)
-             marks                 sizes and checksums of what is published (core.marks)
-    failure  seq, idx, name, url, code, detail, attempts
+sees it). The tables: ``schema``.
 """
 
 from __future__ import annotations
@@ -23,36 +13,21 @@ import contextlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from downloader.core.marks import merge, published, summed, without
+from downloader.core.marks import Mark, merge, published, summed, without
 from downloader.errors import JournalError
 from downloader.model import Batch, BatchDone, Failure, Tally
+from downloader.schema import FORMAT, SCHEMA
 
-__all__ = ["BatchRow", "Job", "Journal", "decode_names", "encode_names", "exists"]
+__all__ = ["BatchRow", "Holds", "Job", "Journal", "decode_names", "encode_names", "exists"]
 
-FORMAT = 1
-
-_SCHEMA = """
-CREATE TABLE job (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE batch (
-    seq INTEGER PRIMARY KEY, count INTEGER NOT NULL, cursor BLOB NOT NULL,
-    names BLOB NOT NULL, origin BLOB NOT NULL, done INTEGER NOT NULL DEFAULT 0,
-    stored INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
-    bytes INTEGER NOT NULL DEFAULT 0, unverified INTEGER NOT NULL DEFAULT 0,
-    marks BLOB NOT NULL DEFAULT x''
-);
-CREATE TABLE failure (
-    seq INTEGER NOT NULL, idx INTEGER NOT NULL, name TEXT NOT NULL, url TEXT NOT NULL,
-    code TEXT NOT NULL, detail TEXT NOT NULL, attempts INTEGER NOT NULL,
-    PRIMARY KEY (seq, idx)
-) WITHOUT ROWID;
-CREATE INDEX batch_unfinished ON batch (seq) WHERE done = 0 OR failed > 0;
-"""
+Holds = Callable[[str, Mark], bool]
+"""Whether the file of that name is as the mark says."""
 
 _END, _LIMIT = "1", "limit"
 _UNFINISHED = "(done = 0 OR failed > 0)"  # as the index has it
@@ -114,9 +89,12 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 class Journal:
-    """An open journal. Every method raises JournalError when SQLite does."""
+    """An open journal. Every method raises JournalError when SQLite does.
 
-    def __init__(self, home: Path, *, read_only: bool = False) -> None:
+    ``durable``: what is written is on the disk when the method returns.
+    """
+
+    def __init__(self, home: Path, *, read_only: bool = False, durable: bool = False) -> None:
         self.path = home / "journal.sqlite"
         with _translated(self.path):
             mode = "ro" if read_only else "rwc"
@@ -125,20 +103,21 @@ class Journal:
                 _make_private(self.path)
             self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
             try:
-                self._prepare(read_only)
+                self._prepare(read_only, durable)
             except BaseException:
                 self._db.close()
                 raise
 
-    def _prepare(self, read_only: bool) -> None:
+    def _prepare(self, read_only: bool, durable: bool) -> None:
         if not read_only:
             # A commit in WAL mode without a sync costs tens of microseconds. A power cut may
             # take the last commits with it, never the consistency of the rest.
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._synchronous = "FULL" if durable else "NORMAL"
+            self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._db.execute("PRAGMA secure_delete = ON")
             if not self._has_schema():
-                self._db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+                self._db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
         elif not self._has_schema():
             raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
 
@@ -186,6 +165,35 @@ class Journal:
         """The source was read to its end, or to --limit, and every batch of it has a row."""
         self._put("ended", _LIMIT if limited else _END)
 
+    @property
+    def running(self) -> str:
+        """The boot in which a run went to work here and did not come to its end; empty: none did."""
+        return self._get("running") or ""
+
+    def run(self, boot: str) -> None:
+        """A run is at work from now on, in ``boot``; "": no more. On the disk in any case: after a power
+        cut all that follows may be missing, but this not."""
+        with _translated(self.path):
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._put("running", boot)
+            self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether files of batches that are not done may be in memory alone, whatever they look like."""
+        return self._get("unsynced") is not None
+
+    def distrust(self) -> None:
+        """A sync failed: nothing is published of batches that are not done."""
+        with _translated(self.path), self._transaction():
+            self._db.execute("UPDATE batch SET marks = x'' WHERE done = 0")
+            self._db.execute("INSERT OR REPLACE INTO job VALUES ('unsynced', '1')")
+
+    def trust(self) -> None:
+        """Every file was written again since, and synced."""
+        with _translated(self.path):
+            self._db.execute("DELETE FROM job WHERE key = 'unsynced'")
+
     def _get(self, key: str) -> str | None:
         with _translated(self.path):
             row = self._db.execute("SELECT value FROM job WHERE key = ?", (key,)).fetchone()
@@ -219,24 +227,27 @@ class Journal:
             row = self._db.execute("SELECT marks FROM batch WHERE seq = ?", (seq,)).fetchone()
         return b"" if row is None else bytes(row[0])
 
-    def keep_marks(self, marks: dict[int, bytes]) -> None:
+    def keep_marks(self, marks: dict[int, bytes], holds: Holds) -> None:
         """Also published of batches whose outcome is not known (after a drain or a death).
 
         Of a batch that is done, failed files may have been tried again: those that are published
-        now failed no more. (Not those that ``verify`` found damaged since: which of the two came
-        first, marks do not tell.)
+        now, and are there as it ``holds``, failed no more. (Not those that ``verify`` found damaged
+        since: which of the two came first, marks do not tell.) Those of an open batch are looked at
+        when it is leased.
         """
         if not marks:
             return
         with _translated(self.path), self._transaction():
             for seq, newer in marks.items():
                 row = self._db.execute(
-                    "SELECT count, marks, done FROM batch WHERE seq = ?", (seq,)
+                    "SELECT count, marks, done, names FROM batch WHERE seq = ?", (seq,)
                 ).fetchone()
                 if row is not None:
-                    self._keep(seq, newer, *row)
+                    self._keep(seq, newer, holds, *row)
 
-    def _keep(self, seq: int, newer: bytes, count: int, older: bytes, done: int) -> None:
+    def _keep(
+        self, seq: int, newer: bytes, holds: Holds, count: int, older: bytes, done: int, names: bytes
+    ) -> None:
         try:
             if not done:
                 merged = merge(older, newer, count)
@@ -244,7 +255,12 @@ class Journal:
                 return
             query = "SELECT idx FROM failure WHERE seq = ? AND code != 'damaged'"
             failed = {index for (index,) in self._db.execute(query, (seq,))}
-            mended = {mark.index for mark in published(newer)} & failed
+            listed = decode_names(names)
+            mended = {
+                mark.index
+                for mark in published(newer)
+                if mark.index in failed and holds(listed[mark.index], mark)
+            }
             if mended:
                 merged = merge(older, without(newer, count, set(range(count)) - mended), count)
                 self._db.executemany(

@@ -19,6 +19,11 @@ from downloader.supervisor import Supervisor
 
 __all__ = ["run_job"]
 
+_CUT_OFF = (
+    "the machine went down while a run was at work here: files that the journal does not vouch for are "
+    "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
+)
+
 
 def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Report:
     """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
@@ -33,6 +38,8 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
     try:
         progress = Progress(config)
         progress.begin(destination.listed_before, destination.before)
+        if destination.cut_off:
+            progress.log("warning", _CUT_OFF)
         supervisor = Supervisor(config, destination, progress, abandoned=ended)
         try:
             run = supervisor.run()
@@ -41,6 +48,8 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
         for detail in run.details:
             progress.log("debug", detail)
         report = reports.make(config, destination, run, monotonic() - began)
+        if report.exit_code == 0 and destination.journal.unsynced:
+            destination.journal.trust()
         return _write(config, destination, report)
     finally:
         destination.close()

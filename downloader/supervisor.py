@@ -4,7 +4,7 @@
 
     feeder ──Batch──► journal row ──► lease book ──Lease──► worker
                                           ▲                   │
-                          journal row ◄───┴──── BatchDone ◄───┘
+              (sync,) journal row ◄───┴──── BatchDone ◄───┘
 
 Everything that happens is an event of one ``select``: a frame from a child, the end of a child (its
 socketpair closes), a signal, a tick. Per batch it moves opaque bytes; it does nothing per file.
@@ -17,13 +17,13 @@ import signal
 from collections.abc import Callable
 from time import monotonic
 
+from downloader.checkpoint import Checkpoint
 from downloader.child import ChildMain
 from downloader.config import Config
-from downloader.core import marks as core_marks
 from downloader.core.leases import LeaseBook
 from downloader.crew import FEEDER, Crew, Process, describe
 from downloader.destination import Destination
-from downloader.errors import BootError, DownloaderError, JournalError, SourceError
+from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.journal import Journal
 from downloader.model import (
     Batch,
@@ -84,6 +84,7 @@ class Supervisor:
         self._drain_by: float | None = None
         self._sharers: list[int] = []
         self.result = Run()
+        self._checkpoint = Checkpoint(destination, self._book, self.result)
 
     def run(self) -> Run:
         """Fetch until everything has its end, or something ends the run. Never leaves a process."""
@@ -145,9 +146,14 @@ class Supervisor:
             process = self._crew.get(key.data) if isinstance(key.data, int) else None
             if process is not None:
                 self._serve(process, mask)
+        self._write_down()
         self._look_after()
         self._flow()
         self._progress.update(self._tally_now, self._supply.done)
+
+    def _write_down(self) -> None:
+        if self._checkpoint.write():
+            self._blameless = 0
 
     def _serve(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -198,8 +204,8 @@ class Supervisor:
                 self.result.pulse(number, message)
         elif isinstance(message, Batch):
             self._batch(message)
-        elif isinstance(message, BatchDone):
-            self._done(process, message)
+        elif isinstance(message, (BatchDone, Returned)):
+            self._ended(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
         elif isinstance(message, Ready):
@@ -207,8 +213,6 @@ class Supervisor:
         elif isinstance(message, Ended):
             self._journal.end(limited=message.limited)
             self._supply.end()
-        elif isinstance(message, Returned):
-            self._returned(process, message)
         elif isinstance(message, HostPause):
             self._crew.send_all(message, but=(number, FEEDER))
         elif isinstance(message, Log):
@@ -236,29 +240,8 @@ class Supervisor:
             # A page without names: the row keeps its cursor.
             self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
 
-    # Journal first, then the book: what is not written down is still held by the worker, and when
-    # the journal fails its ledger is kept for the next run.
-
-    def _done(self, process: Process, outcome: BatchDone) -> None:
-        lease = self._book.lease(process.number, outcome.seq)
-        if lease is None:
-            return
-        marks = outcome.marks
-        if lease.only:
-            others = core_marks.without(self._journal.marks(lease.seq), lease.count, lease.only)
-            marks = core_marks.merge(others, marks, lease.count)
-        self._journal.settle(outcome, marks, merged=bool(lease.only))
-        self._book.settle(process.number, outcome.seq)
-        self._blameless = 0
-        self.result.count(outcome)
-        process.live = Tally()
-
-    def _returned(self, process: Process, outcome: Returned) -> None:
-        if self._book.lease(process.number, outcome.seq) is None:
-            return
-        self._journal.keep_marks({outcome.seq: outcome.marks})
-        self._book.settle(process.number, outcome.seq)
-        self.result.count(outcome)
+    def _ended(self, process: Process, outcome: BatchDone | Returned) -> None:
+        self._checkpoint.add(process.number, outcome)
         process.live = Tally()
 
     def _stopped(self, number: int, message: Stop) -> None:
@@ -293,6 +276,7 @@ class Supervisor:
 
     def _bury(self, process: Process) -> None:
         """A child's link is closed: reap it, and give its work to another."""
+        self._write_down()
         status = self._crew.reap(process)
         worker = process.number != FEEDER
         blamed = worker and self._inherit(process.number)
@@ -386,7 +370,7 @@ class Supervisor:
             try:
                 if process.number != FEEDER:
                     self._inherit(process.number)
-            except JournalError as error:
+            except DownloaderError as error:
                 # The ledger stays where it is; the next run reads it.
                 self.result.stop = self.result.stop or error
 

@@ -25,6 +25,7 @@ class Supply:
         self._recalls: Iterator[BatchRow] = journal.unfinished(failed_only=failed_only)
         self._recalled: dict[int, BatchRow] = {}  # asked for again, and not come yet
         self._recalling = True
+        self._rewrite = journal.unsynced
         self._wanted = 0  # batches asked for and not come yet, recalled ones too
         self.done = False
 
@@ -66,14 +67,15 @@ class Supply:
             return None
         row = self._recalled.pop(batch.seq)
         if not row.done:
-            return Lease(row.seq, row.count, batch.items, done=row.marks, earlier=row.marks)
+            again = tuple(range(row.count)) if self._rewrite else ()
+            return Lease(row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=again)
         failed = list(self._journal.failures(row.seq))
         return Lease(
             row.seq,
             row.count,
             batch.items,
             only=tuple(failure.index for failure in failed),
-            replace=tuple(failure.index for failure in failed if failure.code == "damaged"),
+            replace=tuple(f.index for f in failed if self._rewrite or f.code == "damaged"),
         )
 
     def end(self) -> None:

@@ -65,4 +65,5 @@ def open_sink(config: Config, foreign_before_ns: int) -> Sink:
         return NullSink()
     from downloader.sinks.files import FilesSink
 
-    return FilesSink(Path(config.output), config.layout, foreign_before_ns)
+    root = Path(config.output)
+    return FilesSink(root, config.layout, foreign_before_ns, one_system=config.fsync)

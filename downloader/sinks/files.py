@@ -184,12 +184,13 @@ class FilesWriter:
             _rename_new(self._temporary, leaf, self._directory)
 
     def _meet(self) -> bool:
-        """The name is taken. By the same bytes: fine. By what was there before the job, or is known
-        to be damaged: replace it. By another item: refuse."""
+        """The name is taken. By what is known to be damaged, or not to be on the disk, whatever it looks
+        like: replace it. By the same bytes: fine. By what was there before the job: replace it. By
+        another item: refuse."""
         found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             raise FetchError("bad-name", f"{self._leaf}: a directory of this name is there")
-        if file_matches(self._leaf, self._directory, self.size, self.crc):
+        if not self._replace and file_matches(self._leaf, self._directory, self.size, self.crc):
             return False
         if not self._replace and found.st_ctime_ns >= self._sink.foreign_before_ns:
             raise FetchError(
@@ -216,9 +217,15 @@ class FilesWriter:
 
 
 class FilesSink:
-    """See ``Sink``. Raises DestinationError when ``root`` cannot be opened."""
+    """See ``Sink``. Raises DestinationError when ``root`` cannot be opened.
 
-    def __init__(self, root: Path, layout: str, foreign_before_ns: int) -> None:
+    ``one_system``: no directory may be on another file system than ``root``: a sync of that would not
+    reach it.
+    """
+
+    def __init__(
+        self, root: Path, layout: str, foreign_before_ns: int, *, one_system: bool = False
+    ) -> None:
         self.foreign_before_ns = foreign_before_ns
         self._layout = layout
         self._flat = layout == "flat"
@@ -226,6 +233,7 @@ class FilesSink:
             self._root = os.open(root, _DIRECTORY)
         except OSError as error:
             raise DestinationError(f"{root}: {error.strerror}") from error
+        self._device = os.fstat(self._root).st_dev if one_system else -1
         # Our own descriptors, as names that can be linked to; -1 where that is not possible.
         self.open_files = -1
         if _TMPFILE:
@@ -369,6 +377,8 @@ class FilesSink:
                 if at != self._root:
                     os.close(at)
                 at = below
+                if self._device >= 0 and os.fstat(at).st_dev != self._device:
+                    raise DestinationError(f"{parent} is on a file system of its own; --fsync is for one")
         except BaseException:
             if at != self._root:
                 os.close(at)

@@ -63,7 +63,7 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         "[default: 32]",
     ):
         assert word in text
-    assert "--fsync" not in text  # not built yet
+    assert "--manifest" not in text  # not built yet
     documented = (Path(__file__).parents[2] / "downloader" / "cli.py").read_text()
     for option in re.findall(r'option\(\s*"(?:-o", ")?(--?[a-zA-Z-]+)', documented.split("def status")[0]):
         assert option in text
@@ -159,7 +159,6 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
         *(["http://h", f"--{name}", "1"] for name in ("manifest", "engine")),
         *(["http://h", f"--{name}", "1"] for name in ("ray-address", "shard-size", "shard-files")),
         *(["l.txt", f"--{name}", "x"] for name in ("list-format", "url-column", "endpoint-url")),
-        ["http://h", "--fsync"],
         *(["http://h", "--store", store] for store in ("tar", "parquet")),
         ["http://h", "--preflight", "probe"],
         *(["http://h", "--source", kind] for kind in ("s3", "index")),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.marks import Marks, published, without
+from downloader.core.marks import Mark, Marks, published, without
 from downloader.errors import JournalError
 from downloader.journal import Job, Journal, decode_names, encode_names, exists
 from downloader.model import Batch, BatchDone, Failure, Tally
@@ -42,6 +42,11 @@ def done(seq: int, failures: list[Failure], stored: int) -> BatchDone:
 
 def failure(index: int, code: str = "http-404") -> Failure:
     return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
+
+
+def there(name: str, mark: Mark) -> bool:
+    """All files are as their marks say."""
+    return True
 
 
 def indices(blob: bytes) -> list[int]:
@@ -111,10 +116,10 @@ def test_failed_files_are_replaced_when_they_are_tried_again(journal: Journal) -
 def test_marks_are_kept_for_open_batches(journal: Journal) -> None:
     for seq in range(2):
         journal.open_batch(batch(seq))
-    journal.keep_marks({0: marks(1), 1: marks(2), 99: marks(3)})
+    journal.keep_marks({0: marks(1), 1: marks(2), 99: marks(3)}, there)
     # A ledger that says less takes nothing back.
-    journal.keep_marks({0: marks(3)})
-    journal.keep_marks({})
+    journal.keep_marks({0: marks(3)}, there)
+    journal.keep_marks({}, there)
     rows = list(journal.unfinished(failed_only=False))
     assert [(row.seq, row.done, indices(row.marks)) for row in rows] == [
         (0, False, [1, 3]),
@@ -127,11 +132,54 @@ def test_marks_of_a_done_batch_mend_what_had_failed(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(2), failure(3), failure(4, "damaged")], 2), marks(0, 1))
     # A retry that was killed: 2 is stored now. And an old ledger that has 1 and 4 as well.
-    journal.keep_marks({0: marks(1, 2, 4, size=7)})
+    journal.keep_marks({0: marks(1, 2, 4, size=7)}, there)
     assert [each.index for each in journal.failures(0)] == [3, 4]
     assert indices(journal.marks(0)) == [0, 1, 2]
     assert journal.tally() == Tally(3, 0, 2, 207, 0)
     assert journal.open_count() == 0
+
+
+def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(journal: Journal) -> None:
+    """A ledger may be on the disk and its files not: after a power cut."""
+    journal.open_batch(batch(0))
+    journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
+    asked: list[tuple[str, int]] = []
+
+    def holds(name: str, mark: Mark) -> bool:
+        asked.append((name, mark.size))
+        return name == "0-3"
+
+    journal.keep_marks({0: marks(1, 2, 3, size=7)}, holds)
+    assert asked == [("0-2", 7), ("0-3", 7)]
+    assert [each.index for each in journal.failures(0)] == [2]
+    assert journal.tally() == Tally(4, 0, 1, 307, 0)
+
+
+def test_after_a_sync_that_failed_nothing_is_published_of_open_batches(journal: Journal) -> None:
+    for seq in range(2):
+        journal.open_batch(batch(seq))
+    journal.settle(done(0, [failure(2)], 4), marks(0, 1, 3, 4))
+    journal.keep_marks({1: marks(1)}, there)
+    assert not journal.unsynced
+    journal.distrust()
+    journal.distrust()
+    assert journal.unsynced
+    assert (indices(journal.marks(0)), journal.marks(1)) == ([0, 1, 3, 4], b"")
+    journal.trust()
+    assert not journal.unsynced
+
+
+def test_who_is_at_work(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    assert first.running == ""
+    first.run("this boot")
+    # Killed: nothing is closed.
+    second = Journal(tmp_path, durable=True)
+    assert second.running == "this boot"
+    second.run("")
+    assert first.running == ""
+    second.close()
+    first.close()
 
 
 @pytest.mark.parametrize("blob", [b"nonsense", Marks(COUNT + 3).packed()[:-1]])
@@ -139,7 +187,7 @@ def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob
     journal.open_batch(batch(0))
     journal.open_batch(batch(1))
     with pytest.raises(JournalError, match="--restart"):
-        journal.keep_marks({0: marks(1), 1: blob})
+        journal.keep_marks({0: marks(1), 1: blob}, there)
     assert journal.marks(0) == b""
 
 
