@@ -33,16 +33,23 @@ from servers.answers import (
     status,
 )
 from servers.command import Result, download
+from servers.mix import ASKING, CODES, LASTING, ODD, PASSING, Faults, body_of
 from servers.raw import Request, Server
 from servers.tls import Certificates, Tls
 
 __all__ = [
+    "ASKING",
     "CLOSE",
+    "CODES",
     "CUT",
     "HANG",
+    "LASTING",
+    "ODD",
+    "PASSING",
     "RESET",
     "Answer",
     "Certificates",
+    "Faults",
     "Forever",
     "Nth",
     "Pause",
@@ -52,6 +59,7 @@ __all__ = [
     "Step",
     "Tls",
     "Until",
+    "body_of",
     "download",
     "listing",
     "ok",

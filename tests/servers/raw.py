@@ -34,7 +34,8 @@ class Request:
 
 class Server:
     """See the package. ``connected``: steps carried out on the nth connection before anything is read
-    (before the handshake, with ``tls``); an End among them ends it there."""
+    (before the handshake, with ``tls``); an End among them ends it there. ``record``: whether requests are
+    kept."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Server:
         tls: ssl.SSLContext | None = None,
         connected: Answer = (),
         host: str = "127.0.0.1",
+        record: bool = True,
     ) -> None:
         self.routes: dict[str, Answer] = dict(routes or {})
         if files is not None:
@@ -54,6 +56,7 @@ class Server:
         self._tls = tls
         self._connected = connected
         self.requests: list[Request] = []
+        self._record = record
         self.connections = 0
         self.resumed = 0  # of them, TLS sessions that went on
         self.open = 0
@@ -103,6 +106,8 @@ class Server:
 
     def _spawn(self, target: object, *args: object) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+        if len(self._threads) > 1000:
+            self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
         thread.start()
 
@@ -160,8 +165,9 @@ class Server:
             name, _, value = line.partition(":")
             headers.append((name, value.strip()))
         request = Request(method, target, tuple(headers), number, monotonic(), sock.getsockname()[0])
-        with self._lock:
-            self.requests.append(request)
+        if self._record:
+            with self._lock:
+                self.requests.append(request)
         return request
 
     def _answer(self, request: Request) -> Sequence[Step]:

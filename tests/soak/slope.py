@@ -1,0 +1,40 @@
+"""Whether a series grows: a straight line through the means of blocks, and how sure that is.
+
+Samples that follow each other are alike, so that a line through all of them seems surer than it is: the
+means of twelve blocks are nearly independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+BLOCKS = 12
+_T = 2.228  # Student's t, 95 % two-sided, BLOCKS - 2 degrees of freedom
+
+
+class Slope(NamedTuple):
+    """Growth in units an hour, and half the width of its 95 % interval."""
+
+    per_hour: float
+    margin: float
+
+    def flat(self, tolerance: float) -> bool:
+        """Zero is within the interval, or the growth is below what ``tolerance`` an hour is."""
+        return abs(self.per_hour) <= max(self.margin, tolerance)
+
+
+def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
+    """The slope of ``values`` over ``seconds``. Raises ValueError for fewer samples than two a block."""
+    each, rest = divmod(len(values), BLOCKS)
+    if each < 2:
+        raise ValueError(f"{len(values)} samples are too few")
+    # The first ones are left out where the blocks do not come out even.
+    xs = [sum(seconds[at : at + each]) / each for at in range(rest, len(values), each)]
+    ys = [sum(values[at : at + each]) / each for at in range(rest, len(values), each)]
+    mean_x, mean_y = sum(xs) / BLOCKS, sum(ys) / BLOCKS
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    rise = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
+    left = sum((y - mean_y - rise * (x - mean_x)) ** 2 for x, y in zip(xs, ys, strict=True))
+    error = (left / (BLOCKS - 2) / spread) ** 0.5
+    return Slope(rise * 3600, _T * error * 3600)
