@@ -1,0 +1,8 @@
+"""requests is imported before grequests patches: a RecursionError."""
+
+import requests  # noqa: F401  # <- where
+
+import grequests  # noqa: F401  isort: skip
+
+PACKAGES = ["grequests"]
+EXPECT = {"verdict": "error", "cause": "patched-too-late"}

@@ -1,0 +1,9 @@
+"""requests is imported, then patch_all(): every request ends in a RecursionError."""
+
+import requests  # noqa: F401  # <- where
+from gevent import monkey
+
+monkey.patch_all()
+
+PACKAGES = ["gevent", "requests"]
+EXPECT = {"verdict": "error", "cause": "patched-too-late"}

@@ -1,0 +1,10 @@
+"""patch_all(socket=False): the ssl of gevent wraps what it is given, and that suffices."""
+
+from gevent import monkey
+
+monkey.patch_all(socket=False)
+
+import requests  # noqa: F401
+
+PACKAGES = ["gevent", "requests"]
+EXPECT = {"verdict": "concurrent"}

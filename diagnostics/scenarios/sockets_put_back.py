@@ -1,0 +1,20 @@
+"""patch_all(), then a library loads socket and ssl anew, and has the real ones again."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+try:
+    from importlib import reload
+except ImportError:  # Python 2
+    pass
+import socket
+import ssl
+
+reload(socket)  # <- where
+reload(ssl)
+
+import requests  # noqa: F401
+
+PACKAGES = ["gevent", "requests"]
+EXPECT = {"verdict": "serialized", "cause": "original-restored"}

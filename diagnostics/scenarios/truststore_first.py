@@ -1,0 +1,14 @@
+"""truststore injects itself into ssl, then gevent patches."""
+
+import truststore
+
+truststore.inject_into_ssl()  # <- where
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import requests  # noqa: F401
+
+PACKAGES = ["gevent", "requests", "truststore==0.10.5"]
+EXPECT = {"verdict": "error", "cause": "truststore"}

@@ -1,0 +1,14 @@
+"""gevent patches, then truststore injects itself into ssl."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import truststore
+
+truststore.inject_into_ssl()  # <- where
+
+import requests  # noqa: F401
+
+PACKAGES = ["gevent", "requests", "truststore==0.10.5"]
+EXPECT = {"verdict": "error", "cause": "truststore"}
