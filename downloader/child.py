@@ -122,8 +122,12 @@ def _ready(check: bool) -> Ready:
 
     from downloader import patching
     from downloader._version import VERSION
+    from downloader.preflight import inspect
 
-    preflight = patching.require().summary if check else "off"
+    preflight = "off"
+    if check:
+        preflight = patching.require().summary
+        inspect()
     versions = {
         "downloader": VERSION,
         "python": platform.python_version(),

@@ -139,11 +139,11 @@ def cli() -> None:
 )
 @click.option(
     "--preflight",
-    type=Word(["auto", "off"], later=["probe"]),
-    metavar="auto|off",
+    type=Word(["auto", "probe", "off"]),
+    metavar="auto|probe|off",
     default="auto",
     show_default=True,
-    help="Refuse a process whose HTTPS would be serialized.",
+    help="Refuse a process whose HTTPS would be serialized; probe: measure it first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The report on stdout as JSON.")
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")

@@ -77,7 +77,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     progress: Literal["auto", "bar", "plain", "none"] = "auto"
     report: str = ""
     failures: str = ""
-    preflight: Literal["auto", "off"] = "auto"
+    preflight: Literal["auto", "probe", "off"] = "auto"
     verbose: int = 0
     quiet: bool = False
     log_json: bool = False

@@ -9,6 +9,7 @@ from time import monotonic
 
 import msgspec
 
+from downloader import preflight
 from downloader import report as reports
 from downloader.config import Config
 from downloader.destination import Destination
@@ -29,10 +30,13 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
     """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
 
     Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where
-    the run could not begin, UnsafeProcess where this process must not fork (threads, gevent).
+    the run could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where
+    --preflight probe finds HTTPS serialized or broken.
     ``ended`` is asked now and then whether who wanted the result is gone.
     """
     _check_process()
+    if config.preflight == "probe":
+        preflight.probe()
     began = monotonic()
     destination = Destination(config)
     try:

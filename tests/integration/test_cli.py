@@ -160,7 +160,6 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
         *(["http://h", f"--{name}", "1"] for name in ("ray-address", "shard-size", "shard-files")),
         *(["l.txt", f"--{name}", "x"] for name in ("list-format", "url-column", "endpoint-url")),
         *(["http://h", "--store", store] for store in ("tar", "parquet")),
-        ["http://h", "--preflight", "probe"],
         *(["http://h", "--source", kind] for kind in ("s3", "index")),
         *([source] for source in ("s3://bucket/p", "index+http://h/", "a.csv", "a.tsv.gz", "a.jsonl")),
         *([source] for source in ("a.parquet", "a.txt.zst", "A.CSV")),

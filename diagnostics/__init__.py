@@ -1,0 +1,35 @@
+"""Says whether HTTPS is concurrent in a process, why it is not, and what provably mends it.
+
+::
+
+    from diagnostics import inspect, check
+
+    inspect()   # facts and static causes of this process: no network, nothing imported, milliseconds
+    check()     # measures in this process, against a TLS server of its own
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diagnostics.here import check, inspect
+    from diagnostics.model import Cause, Diagnosis, Remedy
+
+__all__ = ["Cause", "Diagnosis", "Remedy", "check", "inspect"]
+
+_HOMES = {
+    "Cause": "diagnostics.model",
+    "Diagnosis": "diagnostics.model",
+    "Remedy": "diagnostics.model",
+    "check": "diagnostics.here",
+    "inspect": "diagnostics.here",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

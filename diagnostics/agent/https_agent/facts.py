@@ -1,0 +1,154 @@
+"""What the process looks like now: versions, what is patched, which TLS urllib3 uses. Imports nothing."""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+# By module: names that gevent's version has as the same object once it is patched.
+_PATCHED = {
+    "socket": ("socket", ("socket",)),
+    "dns": ("socket", ("getaddrinfo",)),
+    "ssl": ("ssl", ("SSLContext",)),
+    "select": ("select", ("select", "poll")),
+    "time": ("time", ("sleep",)),
+    "thread": ("thread" if sys.version_info[0] == 2 else "_thread", ("start_new_thread", "allocate_lock")),
+    "threading": ("threading", ("local",)),
+    "os": ("os", ("fork",)),
+    "subprocess": ("subprocess", ("Popen",)),
+    "queue": ("queue", ("SimpleQueue",)),
+}
+_PACKAGES = (
+    "aiohttp botocore certifi cryptography eventlet gevent gevent-openssl google-auth greenlet grequests"
+    " gunicorn httpx ndg-httpsclient pyopenssl requests snowflake-connector-python truststore urllib3"
+).split()
+
+
+def patched():
+    # type: () -> Dict[str, bool]
+    """For each module of the standard library that matters: whether what it has is gevent's.
+
+    Identity with gevent's object decides: gevent's own flag stays up when somebody puts the original
+    back.
+    """
+    found = {}
+    for key, (name, attributes) in _PATCHED.items():
+        module = sys.modules.get(name)
+        if module is None:
+            continue
+        ok = [_ours(name, each, getattr(module, each)) for each in attributes if hasattr(module, each)]
+        if ok:
+            found[key] = all(ok)
+    return found
+
+
+def _ours(name, attribute, value):
+    # type: (str, str, Any) -> bool
+    theirs = sys.modules.get("gevent." + name.lstrip("_"))
+    if theirs is not None and hasattr(theirs, attribute):
+        return getattr(theirs, attribute) is value
+    if name == "ssl":
+        for other in ("gevent._ssl3", "gevent._sslgte279"):
+            if getattr(sys.modules.get(other), attribute, None) is value:
+                return True
+    return (getattr(value, "__module__", None) or "").startswith("gevent")
+
+
+def injected():
+    # type: () -> List[str]
+    """The copies of urllib3, vendored ones too, whose TLS is pyOpenSSL's."""
+    copies = []
+    for name in sorted(name for name in sys.modules if name.endswith(".util.ssl_")):
+        tls = sys.modules[name]
+        util = sys.modules.get(name[: -len(".ssl_")])
+        context = getattr(tls, "SSLContext", None)
+        flags = [getattr(module, "IS_PYOPENSSL", False) for module in (tls, util)]
+        if any(flag is True for flag in flags) or "pyopenssl" in (getattr(context, "__module__", "") or ""):
+            copies.append(name[: -len(".util.ssl_")])
+    return copies
+
+
+def packages():
+    # type: () -> Dict[str, str]
+    """Installed versions of the packages that matter, from the names of their metadata folders."""
+    found = {}  # type: Dict[str, str]
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except (OSError, TypeError):
+            continue
+        for name in names:
+            stem, ending = os.path.splitext(name)
+            if ending not in (".dist-info", ".egg-info") or "-" not in stem:
+                continue
+            package, version = stem.split("-")[:2]
+            package = package.lower().replace("_", "-").replace(".", "-")
+            if package in _PACKAGES:
+                found.setdefault(package, version)
+    return found
+
+
+def _truststore():
+    # type: () -> bool
+    context = getattr(sys.modules.get("ssl"), "SSLContext", None)
+    return (getattr(context, "__module__", None) or "").startswith("truststore")
+
+
+def collect():
+    # type: () -> Dict[str, Any]
+    """All facts, as JSON has them."""
+    gevent = sys.modules.get("gevent")
+    ssl = sys.modules.get("ssl")
+    return {
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "implementation": getattr(getattr(sys, "implementation", None), "name", "cpython"),
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "packages": packages(),
+        "gevent": getattr(gevent, "__version__", None),
+        "patched": patched(),
+        "pyopenssl_injected": bool(injected()),
+        "injected_copies": injected(),
+        "truststore_injected": _truststore(),
+        "gevent_openssl": sorted(name for name in sys.modules if name.split(".")[0] == "gevent_openssl"),
+        "openssl": getattr(ssl, "OPENSSL_VERSION", None),
+        "cwd": os.getcwd(),
+        "path": [folder for folder in sys.path if isinstance(folder, str)],
+        "own_files": _own_files(),
+        "descriptors": _descriptors(),
+        "threadpool": _threadpool(),
+    }
+
+
+def _own_files():
+    # type: () -> List[str]
+    """The files of the modules that are the user's own; where a cause shows in no stack, they are read."""
+    from . import frames
+
+    files = []
+    for name in list(sys.modules):
+        path = getattr(sys.modules[name], "__file__", None)
+        if isinstance(path, str) and path.endswith((".py", ".pyc")):
+            path = path[:-1] if path.endswith(".pyc") else path
+            if frames.kind_of_file(path) == "user":
+                files.append(os.path.abspath(path))
+    return files[:500]
+
+
+def _descriptors():
+    # type: () -> Any
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _threadpool():
+    # type: () -> Any
+    """The most threads of gevent's pool, which also looks up names."""
+    local = sys.modules.get("gevent._hub_local")
+    hub = local.get_hub_if_exists() if local is not None else None
+    return getattr(hub, "threadpool_size", None) if hub is not None else None

@@ -1,0 +1,247 @@
+"""How this process fetches: as the style, the application, or the connection that was seen would."""
+
+import importlib
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    Fetch = Callable[[str], Any]
+
+
+class Unusable(Exception):
+    """The set-up cannot be probed; the text says why, in one line."""
+
+
+class NoSuchTarget(Unusable):
+    """What was named cannot be checked: it is not there, or is no fetch."""
+
+
+class BadRequest(Exception):
+    """An answer that is not the expected one."""
+
+
+def style(name, options):
+    # type: (str, Dict[str, Any]) -> Fetch
+    """Set this process up as ``name`` says and return what fetches. Imports and patches."""
+    if name == "grequests":
+        grequests = _needed("grequests")
+        return _as_grequests(grequests, options)
+    if name == "requests":
+        _needed("gevent.monkey").patch_all()
+        return _as_requests(_needed("requests"), options)
+    if name == "urllib3":
+        _needed("gevent.monkey").patch_all()
+        return _as_urllib3(_needed("urllib3").PoolManager, options)
+    if name == "downloader":
+        return _as_downloader(options)
+    raise Unusable("there is no style %r" % name)
+
+
+def _needed(name):
+    # type: (str) -> Any
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Unusable("%s cannot be imported in %s: %s" % (name, sys.executable, error))
+
+
+def _as_requests(requests, options, get=None):
+    # type: (Any, Dict[str, Any], Any) -> Fetch
+    get = get or requests.get
+    verify = options["verify"]
+
+    def fetch(url):
+        # type: (str) -> None
+        keywords = {} if verify is None else {"verify": verify}
+        answer = get(url, timeout=options["limit"], **keywords)
+        if answer.status_code >= 400:
+            raise BadRequest("HTTP status %d" % answer.status_code)
+
+    return fetch
+
+
+def _as_grequests(grequests, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    verify = options["verify"]
+
+    def fetch(url):
+        # type: (str) -> None
+        keywords = {} if verify is None else {"verify": verify}
+        request = grequests.get(url, timeout=options["limit"], **keywords)
+        request.send()
+        answer = request.response
+        if answer is None:
+            raise request.exception
+        if answer.status_code >= 400:
+            raise BadRequest("HTTP status %d" % answer.status_code)
+
+    return fetch
+
+
+def _as_urllib3(make, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    verify = options["verify"]
+    keywords = {"maxsize": 100}  # type: Dict[str, Any]
+    if verify is False:
+        keywords["cert_reqs"] = "CERT_NONE"
+    elif verify is not None:
+        keywords.update(cert_reqs="CERT_REQUIRED", ca_certs=verify)
+    pool = make(**keywords)
+    return _as_pool(pool, options)
+
+
+def _as_pool(pool, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    def fetch(url):
+        # type: (str) -> None
+        answer = pool.request("GET", url, timeout=options["limit"], retries=False)
+        if answer.status >= 400:
+            raise BadRequest("HTTP status %d" % answer.status)
+
+    return fetch
+
+
+def _as_urllib(options):
+    # type: (Dict[str, Any]) -> Fetch
+    ssl = _needed("ssl")
+    module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
+    context = ssl.create_default_context(cafile=options["verify"] or None)
+    if options["verify"] is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+
+    def fetch(url):
+        # type: (str) -> None
+        module.urlopen(url, timeout=options["limit"], context=context).read()
+
+    return fetch
+
+
+def _as_downloader(options):
+    # type: (Dict[str, Any]) -> Fetch
+    """The downloader's own worker: patched by its one module, with its own session."""
+    try:
+        patching = importlib.import_module("downloader.patching")
+    except ImportError as error:
+        raise Unusable(
+            "the downloader is not installed in %s (%s): name another --style" % (sys.executable, error)
+        )
+    patching.apply()
+    from downloader.config import Config
+    from downloader.lanes.fetch import RequestsLane
+    from downloader.lanes.session import LaneSession
+
+    verify = options["verify"]
+    config = Config(
+        source="https://localhost",
+        output="-",
+        store="null",
+        connections=1000,
+        insecure=verify is False,
+        cacert=verify or "",
+        deadline=options["limit"],
+    )
+    lane = RequestsLane(config, LaneSession(config), None, lambda key: 0.0)  # type: ignore[arg-type]
+    return lambda url: lane.read(url, 1 << 20)
+
+
+def application(target, options):
+    # type: (str, Dict[str, Any]) -> Tuple[Fetch, str]
+    """Import ``MODULE[:CALLABLE]``; what fetches, and how that is called."""
+    module_name, _, attribute = target.partition(":")
+    module = importlib.import_module(module_name)
+    if attribute:
+        value = module  # type: Any
+        for part in attribute.split("."):
+            if not hasattr(value, part):
+                raise NoSuchTarget("%s has no %s" % (module_name, attribute))
+            value = getattr(value, part)
+        if not callable(value):
+            raise NoSuchTarget("%s is not callable" % target)
+        if _asynchronous(value):
+            raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
+        if _takes(value) in (None, 1):
+            return value, target
+    return general(options)
+
+
+def _asynchronous(value):
+    # type: (Any) -> bool
+    code = getattr(value, "__code__", None)
+    # An ASGI application takes three arguments and is only imported.
+    return bool(code is not None and code.co_flags & 0x80 and _takes(value) in (None, 1))
+
+
+def _takes(value):
+    # type: (Any) -> Optional[int]
+    """How many arguments ``value`` must be given; None when that cannot be told."""
+    try:
+        import inspect
+
+        if sys.version_info[0] == 2:
+            function = value if inspect.isroutine(value) else type(value).__call__
+            if inspect.isclass(value):
+                return None
+            told = inspect.getargspec(function)  # type: ignore[attr-defined]
+            plain = function is value and getattr(function, "__self__", None) is None
+            bound = 0 if plain else 1
+            return len(told.args) - len(told.defaults or ()) - bound
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return None
+    needed = [
+        each
+        for each in signature.parameters.values()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    if not needed and any(
+        each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        for each in signature.parameters.values()
+    ):
+        return 1  # `def fetch(*urls)`, `def fetch(url=...)`
+    return len(needed)
+
+
+def general(options):
+    # type: (Dict[str, Any]) -> Tuple[Fetch, str]
+    """requests, or urllib3, or the standard library: the first that is imported, else importable."""
+    for imported in (True, False):
+        for name in ("requests", "urllib3"):
+            if imported and name not in sys.modules:
+                continue
+            try:
+                module = importlib.import_module(name)
+            except ImportError:
+                continue
+            if name == "requests":
+                return _as_requests(module, options), "requests.get"
+            return _as_urllib3(module.PoolManager, options), "urllib3.PoolManager"
+    return _as_urllib(options), "urllib"
+
+
+def of_connection(frame, options):
+    # type: (Optional[FrameType], Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    """What opens the connection in ``frame``, so that the probe goes the same way: the application's own
+    session, or its pool manager; None when neither is in the stack."""
+    session = manager = None  # type: Any
+    while frame is not None:
+        own = frame.f_locals.get("self")
+        names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
+        if "Session" in names and hasattr(own, "get") and hasattr(own, "adapters"):
+            session = own
+        elif "PoolManager" in names and hasattr(own, "request"):
+            manager = own
+        frame = frame.f_back
+    if session is not None:
+        return _as_requests(None, options, session.get), type(session).__module__ + ".Session"
+    if manager is not None:
+        keywords = dict(manager.connection_pool_kw)
+        if options["verify"] is False:
+            keywords["cert_reqs"] = "CERT_NONE"
+        elif options["verify"] is not None and not keywords.get("ssl_context"):
+            keywords["ca_certs"] = options["verify"]
+        return _as_pool(type(manager)(**keywords), options), type(manager).__module__ + ".PoolManager"
+    return None

@@ -1,0 +1,196 @@
+"""Measures: N greenlets fetch at once, at two delays; what holds the hub, and where greenlets wait."""
+
+import sys
+
+from . import frames, sampler
+from .fetchers import Unusable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Tuple
+
+    Fetch = Callable[[str], Any]
+
+_LOOK_EVERY = 0.02
+_LOOK_AT = 50  # greenlets
+_REPEATS = 3
+_ERRORS = 5  # of these with their text
+_STUCK = 5.0  # seconds without the hub beyond what any number of serial requests takes
+
+
+def urls(template, run, count, delay):
+    # type: (str, str, int, float) -> List[str]
+    """The URLs of one round: ``{run}``, ``{delay}`` and ``{index}`` of ``template`` are filled in."""
+    return [
+        template.replace("{run}", run).replace("{delay}", "%g" % delay).replace("{index}", str(index))
+        for index in range(count)
+    ]
+
+
+class Probe(object):
+    """One measurement of ``fetch``; the result is in JSON's terms."""
+
+    def __init__(self, fetch, spec):
+        # type: (Fetch, Dict[str, Any]) -> None
+        gevent = _gevent()
+        self._gevent = gevent
+        self._fetch = fetch
+        self._spec = spec
+        self._parked = {}  # type: Dict[Any, float]
+        self._most_parked = {}  # type: Dict[Any, int]
+        self._gap = 0.0
+        self.greenlets = set()  # type: set[Any]
+
+    def run(self, told):
+        # type: (Callable[[Dict[str, Any]], None]) -> Dict[str, Any]
+        """Warm up, then measure; ``told`` gets what there is when the time is over."""
+        gevent, spec = self._gevent, self._spec
+        watch = sampler.Sampler(gevent.get_hub())
+        rounds = []  # type: List[Dict[str, Any]]
+        result = {"rounds": rounds, "name": spec.get("name")}  # type: Dict[str, Any]
+        ends = sampler.clock() + spec["limit"]
+        # A serial process holds the hub for one request at a time, and not for longer than all of them.
+        stuck = 2 * spec["requests"] * spec["delay"] + _STUCK
+
+        def tick():
+            # type: () -> None
+            now = sampler.clock()
+            if watch.over or (now < ends and now - watch.stamp < stuck):
+                return
+            watch.over = True
+            after = min(spec["limit"], stuck) if now < ends else spec["limit"]
+            told(self._complete(result, watch, "nothing more came within %g s" % after))
+
+        watch.on_tick = tick
+        watch.start()
+        looking = gevent.spawn(self._look)
+        try:
+            for number, (count, delay) in enumerate(self._plan(rounds)):
+                if sampler.clock() > ends:
+                    break
+                rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay))
+        finally:
+            watch.stop()
+            looking.kill()
+        return self._complete(result, watch, None)
+
+    def _plan(self, rounds):
+        # type: (List[Dict[str, Any]]) -> Any
+        """Warm up with one; N at no delay and N at the delay; again while the result is not clear."""
+        count, delay = self._spec["requests"], self._spec["delay"]
+        yield 1, 0.0
+        if self._spec["fixed"]:
+            yield 1, 0.0
+            yield 1, 0.0
+        for _ in range(_REPEATS):
+            if not self._spec["fixed"]:
+                yield count, 0.0
+            yield count, delay
+            last = rounds[-1]
+            grown = last["wall"] - (0.0 if self._spec["fixed"] else rounds[-2]["wall"])
+            single = min([each["wall"] for each in rounds[1:3]]) if self._spec["fixed"] else delay
+            slope = grown / max(single, 1e-6)
+            if slope < 1.5 or slope > 0.7 * count or last["errors"]:
+                break
+
+    def _round(self, run, count, delay):
+        # type: (str, int, float) -> Dict[str, Any]
+        errors = []  # type: List[Dict[str, Any]]
+        kinds = {}  # type: Dict[str, int]
+        done = []  # type: List[float]
+        began, spent = sampler.clock(), sampler.cpu()
+
+        def one(url):
+            # type: (str) -> None
+            try:
+                self._fetch(url)
+            except self._gevent.GreenletExit:
+                raise
+            except BaseException as error:
+                name = "%s.%s" % (type(error).__module__, type(error).__name__)
+                name = name.replace("builtins.", "").replace("exceptions.", "", 1)
+                kinds[name] = kinds.get(name, 0) + 1
+                if len(errors) < _ERRORS:
+                    errors.append({"class": name, "text": _text(error), "stack": _raised(error)})
+            else:
+                done.append(sampler.clock() - began)
+
+        self.greenlets = set(
+            self._gevent.spawn(one, url) for url in urls(self._spec["url"], run, count, delay)
+        )
+        self._gevent.joinall(list(self.greenlets))
+        return {
+            "run": run,
+            "requests": count,
+            "delay": delay,
+            "wall": sampler.clock() - began,
+            "cpu": sampler.cpu() - spent,
+            "done": len(done),
+            "errors": sum(kinds.values()),
+            "kinds": kinds,
+            "first": errors,
+        }
+
+    def _look(self):
+        # type: () -> None
+        """Where the greenlets wait, and the longest time without us."""
+        last = sampler.clock()
+        while True:
+            self._gevent.sleep(_LOOK_EVERY)
+            now = sampler.clock()
+            self._gap = max(self._gap, now - last)
+            seen = {}  # type: Dict[Any, int]
+            for greenlet in list(self.greenlets)[:_LOOK_AT]:
+                frame = getattr(greenlet, "gr_frame", None)
+                if frame is not None:
+                    key = tuple(frames.stack(frame)[:30])
+                    seen[key] = seen.get(key, 0) + 1
+            for key, count in seen.items():
+                # What passed while the hub was held says nothing about where they wait.
+                self._parked[key] = self._parked.get(key, 0.0) + count * min(now - last, 2 * _LOOK_EVERY)
+                self._most_parked[key] = max(self._most_parked.get(key, 0), count)
+            last = now
+
+    def _complete(self, result, watch, problem):
+        # type: (Dict[str, Any], sampler.Sampler, Any) -> Dict[str, Any]
+        ranked = sorted(self._parked.items(), key=lambda pair: -pair[1])[:20]
+        result.update(
+            problem=problem,
+            held=watch.found(),
+            gap=max(watch.gap, self._gap),
+            parked=[
+                {"stack": list(key), "seconds": seconds, "most": self._most_parked.get(key, 0)}
+                for key, seconds in ranked
+            ],
+        )
+        return result
+
+
+def _gevent():
+    # type: () -> Any
+    try:
+        import gevent
+    except ImportError as error:
+        raise Unusable("gevent cannot be imported in %s: %s" % (sys.executable, error))
+    return gevent
+
+
+def _text(error):
+    # type: (BaseException) -> str
+    try:
+        return str(error)[:500]
+    except Exception:  # a text that cannot be encoded, on Python 2
+        return repr(error)[:500]
+
+
+def _raised(error):
+    # type: (BaseException) -> List[frames.Spot]
+    """Where it was raised, innermost first; a RecursionError has thousands of frames."""
+    trace = getattr(error, "__traceback__", None) or sys.exc_info()[2]
+    spots = []  # type: List[frames.Spot]
+    while trace is not None and len(spots) < 5000:
+        code = trace.tb_frame.f_code
+        if frames.kind(code) != "agent":
+            spots.append((code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return spots[::-1][:30] + spots[:5]

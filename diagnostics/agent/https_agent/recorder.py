@@ -1,0 +1,347 @@
+"""Records how the process comes about: who imports, who patches, who injects, who makes contexts.
+
+A finder in front of ``sys.meta_path`` sees each first import with the stack that led to it. It finds
+nothing itself; for the few modules in ``_changed`` it notes the calls of some functions once the module
+is complete. Events are numbered by one counter, so that "before" and "after" can be told.
+"""
+
+import sys
+
+from . import frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, ModuleType
+    from typing import Any, Callable, Dict, List, Optional
+
+_FIRST = (
+    "ssl",
+    "_ssl",
+    "gevent",
+    "gevent.monkey",
+    "requests",
+    "urllib3",
+    "grequests",
+    "OpenSSL",
+    "truststore",
+)
+_ENDINGS = (".urllib3", ".requests", ".contrib.pyopenssl", ".ssl_")
+_MOST = 50  # of one kind of event
+
+
+class Record(object):
+    """All that is seen: lists of events, see ``frames.event``."""
+
+    def __init__(self):
+        # type: () -> None
+        self.serial = 0
+        self.imports = {}  # type: Dict[str, Dict[str, Any]]
+        self.patches = []  # type: List[Dict[str, Any]]
+        self.injections = []  # type: List[Dict[str, Any]]
+        self.contexts = []  # type: List[Dict[str, Any]]
+        self.connections = []  # type: List[Dict[str, Any]]
+        self.early = []  # type: List[str]  # imported before the recording began
+        self.replaced = []  # type: List[Dict[str, Any]]
+        self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
+        self.on_connection = None  # type: Optional[Callable[[FrameType], None]]
+        self.probing = False
+        self.disarmed = ()  # type: tuple[str, ...]  # functions that inject and are to do nothing
+
+    def next(self):
+        # type: () -> int
+        self.serial += 1
+        return self.serial
+
+    def note(self, events, frame, **fields):
+        # type: (List[Dict[str, Any]], Optional[FrameType], **Any) -> None
+        """Add an event that happens in ``frame`` to ``events``; not more than ``_MOST`` of them."""
+        if len(events) < _MOST:
+            events.append(frames.event(frame, at=self.next(), **fields))
+
+    def seen(self):
+        # type: () -> Dict[str, Any]
+        """As it goes to the judge."""
+        return {
+            "imports": self.imports,
+            "patches": self.patches,
+            "injections": self.injections,
+            "contexts": self.contexts,
+            "connections": self.connections,
+            "early": self.early,
+            "replaced": self.replaced,
+        }
+
+
+record = Record()
+
+
+class _Finder(object):
+    """See the module. Both import protocols: of Python 2 and of Python 3."""
+
+    def __init__(self):
+        # type: () -> None
+        self._within = set()  # type: set[str]
+
+    def find_spec(self, name, path=None, target=None):
+        # type: (str, Any, Any) -> Any
+        frame = sys._getframe(1)
+        _imported(name, frame)
+        change = _change(name)
+        if change is None or name in self._within:
+            return None
+        self._within.add(name)
+        try:
+            return _then(self, name, path, target, change)
+        finally:
+            self._within.discard(name)
+
+    if sys.version_info[0] == 2:
+
+        def find_module(self, name, path=None):
+            # type: (str, Any) -> Any
+            _imported(name, sys._getframe(1))
+            change = _change(name)
+            return None if change is None else _Loader.of(name, path, change)
+
+
+def _imported(name, frame):
+    # type: (str, FrameType) -> None
+    _watch_replacements(frame)
+    if (name in _FIRST or name.endswith(_ENDINGS)) and name not in record.imports:
+        record.imports[name] = frames.event(frame, at=record.next())
+
+
+def _then(finder, name, path, target, change):
+    # type: (Any, str, Any, Any, Callable[[ModuleType], None]) -> Any
+    """The spec that the other finders give, with ``change`` carried out behind the module's code."""
+    for other in sys.meta_path:
+        find = getattr(other, "find_spec", None)
+        if other is finder or find is None:
+            continue
+        spec = find(name, path, target)
+        if spec is None:
+            continue
+        execute = getattr(spec.loader, "exec_module", None)
+        if execute is not None and type(spec.loader) is not type:
+
+            def exec_module(module, execute=execute, loader=spec.loader):
+                # type: (ModuleType, Any, Any) -> None
+                loader.__dict__.pop("exec_module", None)
+                execute(module)
+                change(module)
+
+            try:
+                spec.loader.exec_module = exec_module
+            except AttributeError:
+                pass  # a loader without a dictionary: seen, not changed
+        return spec
+    return None
+
+
+class _Loader(object):
+    """Python 2: imports with ``imp``, then carries out the change."""
+
+    def __init__(self, found, change):
+        # type: (Any, Callable[[ModuleType], None]) -> None
+        self._found = found
+        self._change = change
+
+    @classmethod
+    def of(cls, name, path, change):
+        # type: (str, Any, Callable[[ModuleType], None]) -> Any
+        import imp
+
+        try:
+            return cls(imp.find_module(name.rpartition(".")[2], path), change)
+        except ImportError:
+            return None
+
+    def load_module(self, name):
+        # type: (str) -> Any
+        import imp
+
+        if name in sys.modules:
+            return sys.modules[name]
+        source, path, description = self._found
+        try:
+            module = imp.load_module(name, source, path, description)
+        finally:
+            if source is not None:
+                source.close()
+        self._change(module)
+        return module
+
+
+def _change(name):
+    # type: (str) -> Optional[Callable[[ModuleType], None]]
+    """What is to be done to module ``name`` when it is complete."""
+    own = record.on_import.get(name)
+    if own is not None:
+        return own
+    if name in ("gevent.monkey", "gevent.monkey.api"):
+        return _note_patching
+    if name == "ssl":
+        return _note_contexts
+    if name in ("gevent.ssl", "gevent._ssl3", "gevent._sslgte279"):
+        return _note_wrapping
+    if name == "OpenSSL.SSL":
+        return _note_pyopenssl
+    last = name.rpartition(".")[2].lower()
+    if "pyopenssl" in last or "truststore" in name or name.startswith("gevent_openssl"):
+        return _note_injecting
+    return None
+
+
+def _wrap(owner, name, before, static=False):
+    # type: (Any, str, Callable[..., None], bool) -> None
+    """``owner.name`` calls ``before(frame, args, kwargs)`` first, once."""
+    function = vars(owner).get(name)
+    if isinstance(function, staticmethod):
+        function = function.__get__(None, owner)
+    if function is None or getattr(function, "_https_agent", False):
+        return
+
+    def noted(*args, **kwargs):
+        # type: (*Any, **Any) -> Any
+        before(sys._getframe(1), args, kwargs)
+        return function(*args, **kwargs)
+
+    for field in ("__name__", "__doc__", "__module__"):
+        try:
+            setattr(noted, field, getattr(function, field))
+        except (AttributeError, TypeError):
+            pass
+    noted._https_agent = True  # type: ignore[attr-defined]
+    noted.__wrapped__ = function  # type: ignore[attr-defined]
+    setattr(owner, name, staticmethod(noted) if static else noted)
+
+
+def _note_patching(module):
+    # type: (ModuleType) -> None
+    """Each ``patch_*`` that code outside of gevent calls, with its arguments."""
+    for name in [each for each in vars(module) if each.startswith("patch_")]:
+
+        def before(frame, args, kwargs, name=name):
+            # type: (FrameType, Any, Any, str) -> None
+            if frames.kind(frame.f_code) != "gevent":
+                shown = dict((key, repr(value)) for key, value in kwargs.items())
+                record.note(
+                    record.patches,
+                    frame,
+                    function=name,
+                    arguments=shown,
+                    positional=[repr(a) for a in args],
+                )
+
+        _wrap(module, name, before)
+
+
+def _note_injecting(module):
+    # type: (ModuleType) -> None
+    for name in ("inject_into_urllib3", "inject_into_ssl", "monkey_patch"):
+
+        def before(frame, args, kwargs, name=name):
+            # type: (FrameType, Any, Any, str) -> None
+            record.note(record.injections, frame, module=module.__name__, function=name)
+
+        if name in record.disarmed and name in vars(module):
+            setattr(module, name, lambda *args, **kwargs: None)
+        _wrap(module, name, before)
+
+
+def _note_contexts(module):
+    # type: (ModuleType) -> None
+    """Contexts of the standard library, and what they connect."""
+    context = getattr(module, "SSLContext", None)
+    if context is None:
+        return
+
+    def before(frame, args, kwargs):
+        # type: (FrameType, Any, Any) -> None
+        made = args[0] if args else None
+        if not (getattr(made, "__module__", "") or "").startswith("gevent"):
+            record.note(
+                record.contexts,
+                frame,
+                cls="%s.%s" % (getattr(made, "__module__", ""), getattr(made, "__name__", "")),
+            )
+
+    if "__new__" in vars(context):
+        _wrap(context, "__new__", before, static=True)
+    _note_wrapping(module)
+
+
+def _note_wrapping(module):
+    # type: (ModuleType) -> None
+    context = getattr(module, "SSLContext", None)
+    if context is not None and "wrap_socket" in vars(context):
+        _wrap(context, "wrap_socket", lambda frame, args, kwargs: _connecting(frame, module, kwargs))
+
+
+def _note_pyopenssl(module):
+    # type: (ModuleType) -> None
+    """Contexts and connections of pyOpenSSL, whoever makes them: no name of a module matters."""
+    _wrap(
+        module.Context,
+        "__init__",
+        lambda frame, args, kwargs: record.note(record.contexts, frame, cls="OpenSSL.SSL.Context"),
+    )
+    _wrap(module.Connection, "__init__", lambda frame, args, kwargs: _connecting(frame, module, kwargs))
+
+
+def _connecting(frame, module, kwargs):
+    # type: (FrameType, ModuleType, Dict[str, Any]) -> None
+    if kwargs.get("server_side"):
+        return
+    name = "ssl.SSLSocket"
+    if module.__name__ == "OpenSSL.SSL":
+        name = "OpenSSL.SSL.Connection"
+        outer = frame  # type: Optional[FrameType]
+        for _ in range(3):
+            if outer is not None and "WrappedSocket" in outer.f_globals:
+                name = "%s.WrappedSocket" % outer.f_globals.get("__name__")
+                break
+            outer = outer.f_back if outer is not None else None
+    elif module.__name__.startswith("gevent"):
+        name = "gevent.ssl.SSLSocket"
+    if len(record.connections) < _MOST:
+        record.connections.append(frames.event(frame, at=record.next(), cls=name))
+    if record.on_connection is not None:
+        record.on_connection(frame)
+
+
+# What gevent must have replaced, and somebody may put back: looked at with each import, since an
+# assignment to a module's attribute cannot be seen when it happens.
+_KEPT = (("select", "select"), ("select", "poll"), ("time", "sleep"), ("socket", "socket"))
+_last = {}  # type: Dict[str, bool]
+
+
+def _watch_replacements(frame):
+    # type: (Optional[FrameType]) -> None
+    if "gevent.monkey" not in sys.modules:
+        return
+    for name, attribute in _KEPT:
+        value = getattr(sys.modules.get(name), attribute, None)
+        ours = (getattr(value, "__module__", None) or "").startswith("gevent")
+        key = name + "." + attribute
+        if _last.get(key) and not ours:
+            record.note(record.replaced, frame, name=key)
+        _last[key] = ours
+
+
+def install():
+    # type: () -> None
+    """Begin to record."""
+    record.early = [name for name in _FIRST if name in sys.modules]
+    for name in list(sys.modules):
+        module = sys.modules[name]
+        change = _change(name)
+        if change is not None and module is not None:
+            change(module)
+    sys.meta_path.insert(0, _Finder())
+
+
+def look():
+    # type: () -> None
+    """Once more whether something was put back; at the end of the set-up."""
+    _watch_replacements(sys._getframe(1))

@@ -1,0 +1,154 @@
+"""Watches the hub from a real thread: which frame holds it while it does not run, and for how long.
+
+The functions of the standard library are taken when this is imported, before anything is patched. A
+timer of the hub sets a stamp; while the stamp is old, the hub does not run, and what the thread shows
+is what holds it.
+"""
+
+import os
+import sys
+import time
+
+from . import frames
+
+try:
+    from _thread import get_ident, start_new_thread
+except ImportError:  # Python 2
+    from thread import get_ident, start_new_thread  # type: ignore[import-not-found,no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Callable, Dict, Optional, Tuple
+
+    Stack = Tuple[frames.Spot, ...]
+
+_sleep = time.sleep
+clock = getattr(time, "monotonic", time.time)
+TICK = 0.005
+HELD = 0.03  # seconds without a sign from the hub
+_DEEP = 40
+_IDLE = ("gevent/hub.py", "gevent/_hub_primitives.py", "gevent/libev/corecffi.py", "gevent/_ffi/loop.py")
+
+
+def cpu():
+    # type: () -> float
+    """Seconds of CPU that this process has used."""
+    spent = os.times()
+    return spent[0] + spent[1]
+
+
+def waits_in_loop(frame):
+    # type: (FrameType) -> bool
+    """Whether ``frame`` is the hub's own loop: it waits for events, or the machine is slow."""
+    name = frame.f_code.co_filename.replace("\\", "/")
+    return name.endswith(_IDLE) and frame.f_code.co_name in ("run", "run_callback")
+
+
+class Spent(object):
+    """What a thread has spent since it was last asked: seconds of CPU, and seconds in which it was ready
+    and had no CPU, since the machine was busy. The rest of the time it waited for something.
+
+    From ``/proc/self/task/TID/schedstat`` (Linux); elsewhere from the process's CPU time alone.
+    """
+
+    def __init__(self):
+        # type: () -> None
+        self._file = None  # type: Optional[int]
+        try:
+            own = os.readlink("/proc/thread-self")
+            self._file = os.open("/proc/%s/schedstat" % own, os.O_RDONLY)
+        except (OSError, AttributeError):
+            pass
+        self._last = self._now()
+
+    def _now(self):
+        # type: () -> Tuple[float, float]
+        if self._file is not None:
+            try:
+                os.lseek(self._file, 0, 0)
+                told = os.read(self._file, 200).split()
+                return int(told[0]) / 1e9, int(told[1]) / 1e9
+            except (OSError, ValueError, IndexError):
+                pass
+        return cpu(), 0.0
+
+    def since(self):
+        # type: () -> Tuple[float, float]
+        """Seconds of CPU and of readiness since the last call."""
+        last, self._last = self._last, self._now()
+        return max(0.0, self._last[0] - last[0]), max(0.0, self._last[1] - last[1])
+
+    def close(self):
+        # type: () -> None
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Sampler(object):
+    """One thread for as long as a measurement takes. ``held``: by stack, the seconds of wall time, of CPU,
+    of readiness without a CPU, and the samples; ``gap``: the longest time without the hub, in seconds;
+    ``stamp``: its last sign."""
+
+    def __init__(self, hub, tick=TICK, least=HELD):
+        # type: (Any, float, float) -> None
+        self.held = {}  # type: Dict[Stack, list[float]]
+        self.gap = 0.0
+        self.over = False
+        self._spent = Spent()  # of the thread that makes it, which is the hub's
+        self._tick = tick
+        self._least = least
+        self._ident = get_ident()
+        self.stamp = clock()
+        self._timer = hub.loop.timer(tick, tick, ref=False)
+        self.on_tick = None  # type: Optional[Callable[[], None]]
+
+    def start(self):
+        # type: () -> None
+        """Begin; call it in the thread that the hub has."""
+        self._timer.start(self._alive)
+        start_new_thread(self._watch, ())
+
+    def stop(self):
+        # type: () -> None
+        """End; the thread goes within a tick."""
+        self.over = True
+        self._timer.stop()
+
+    def _alive(self):
+        # type: () -> None
+        now = clock()
+        self.gap = max(self.gap, now - self.stamp)
+        self.stamp = now
+
+    def _watch(self):
+        # type: () -> None
+        before = clock()
+        self._spent.since()
+        while not self.over:
+            _sleep(self._tick)
+            now, (used, ready) = clock(), self._spent.since()
+            if now - self.stamp > self._least:
+                frame = sys._current_frames().get(self._ident)
+                if frame is not None and not waits_in_loop(frame):
+                    key = tuple(frames.stack(frame)[:_DEEP])
+                    entry = self.held.setdefault(key, [0.0, 0.0, 0.0, 0])
+                    entry[0] += now - before
+                    entry[1] += used
+                    entry[2] += ready
+                    entry[3] += 1
+            before = now
+            if self.on_tick is not None:
+                self.on_tick()
+        self._spent.close()
+
+    def found(self):
+        # type: () -> list[Dict[str, Any]]
+        """What held the hub, longest first."""
+        ranked = sorted(self.held.items(), key=lambda pair: -pair[1][0])
+        return [
+            {"stack": list(key), "seconds": seen[0], "cpu": seen[1], "ready": seen[2], "samples": seen[3]}
+            for key, seen in ranked[:40]
+        ]

@@ -1,0 +1,236 @@
+"""What is known of one process, in the terms that causes are told in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from diagnostics.model import Observation, Question
+from diagnostics.places import Spot, is_own, line_of, source_line, where
+from diagnostics.verdict import Judgement, waited
+
+__all__ = ["Case"]
+
+_POLLS = {
+    "_poll_wait_for_socket",
+    "_retry_on_intr",
+    "poll_wait_for_socket",
+    "select_wait_for_socket",
+    "wait_for_read",
+    "wait_for_socket",
+    "wait_for_write",
+}
+_LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
+_CALL_POLL = r"\b(poll|select|epoll)\b.*\("
+
+
+class Case:
+    """``judgement`` and the observation behind it."""
+
+    def __init__(self, question: Question, seen: Observation, judgement: Judgement) -> None:
+        self.question = question
+        self.judgement = judgement
+        self.observation = seen
+        self.facts = seen.facts
+        self.patched: dict[str, bool] = seen.facts["patched"]
+        self.seen = seen.seen
+        self.held: list[dict[str, Any]] = seen.result["held"]
+        self.parked: list[dict[str, Any]] = seen.result["parked"]
+        self.errors: list[dict[str, Any]] = [
+            error for each in reversed(seen.result["rounds"]) for error in each["first"]
+        ]
+
+    # places
+
+    def where(self, spot: Spot | None) -> str:
+        """``spot`` as it is shown."""
+        return where(spot, self.facts)
+
+    def event_at(self, event: dict[str, Any] | None) -> str:
+        """Where ``event`` was called from: not gevent's own code, not the import machinery."""
+        return self.where(event["caller"] or event["user"]) if event else ""
+
+    def first_import(self, *names: str) -> Spot | None:
+        """The user's line that led to the first import of one of ``names``, else whatever line did."""
+        events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
+        for event in sorted(events, key=lambda each: each["at"]):
+            spot: Spot | None = event["user"] or event["caller"]
+            if spot:
+                return spot
+        return None
+
+    def own_line(self, pattern: str) -> Spot | None:
+        """The first line of the user's own files that matches."""
+        return line_of(self.facts.get("own_files", []), pattern)
+
+    @cached_property
+    def subject(self) -> Spot | None:
+        """Where the application begins, for a cause that is in no single line."""
+        spot = self.first_import("gevent", "gevent.monkey", "requests", "urllib3", "ssl")
+        return spot
+
+    # patching
+
+    @property
+    def nothing_patched(self) -> bool:
+        """Whether gevent has replaced nothing that matters."""
+        return not any(self.patched.get(name) for name in ("socket", "ssl", "select", "time"))
+
+    @property
+    def patching(self) -> dict[str, Any] | None:
+        """The first call that patches the sockets or all."""
+        calls = self.seen["patches"]
+        wide = [each for each in calls if each["function"] in ("patch_all", "patch_socket", "patch_ssl")]
+        found: list[dict[str, Any]] = wide or calls
+        return found[0] if found else None
+
+    def shown_call(self, event: dict[str, Any]) -> str:
+        """The call as in the source: ``patch_all(thread=False, select=False)``."""
+        told = [*event.get("positional", ()), *(f"{k}={v}" for k, v in event["arguments"].items())]
+        return f"{event['function']}({', '.join(told)})"
+
+    def patch_line(self) -> str:
+        """One line of evidence: who patched, and how."""
+        calls = self.seen["patches"]
+        if not calls:
+            return "no gevent patching call was made"
+        return "; ".join(f"{self.event_at(each)} calls {self.shown_call(each)}" for each in calls[:3])
+
+    @property
+    def ssl_before_patch(self) -> str:
+        """Who imported ssl before anything was patched; "" when nobody did."""
+        event = self.seen["imports"].get("ssl")
+        first = min((each["at"] for each in self.seen["patches"]), default=None)
+        if "ssl" in self.seen["early"]:
+            return "before the recording began (a .pth file or sitecustomize)"
+        if event is None or (first is not None and event["at"] > first):
+            return ""
+        if first is None and not self.patched.get("ssl"):
+            return ""
+        return self.where(event["user"] or event["caller"])
+
+    # what was held
+
+    @cached_property
+    def blocked(self) -> list[dict[str, Any]]:
+        """What held the hub while it waited, longest first."""
+        found = [each for each in self.held if waited(each) > each["seconds"] / 4]
+        return sorted(found, key=waited, reverse=True)
+
+    @cached_property
+    def busy(self) -> list[dict[str, Any]]:
+        """What held the hub while it computed, longest first."""
+        found = [each for each in self.held if each["cpu"] + each["ready"] > waited(each)]
+        return sorted(found, key=lambda each: -each["cpu"])
+
+    def held_seconds(self, held: list[dict[str, Any]]) -> float:
+        """Together."""
+        return float(sum(each["seconds"] for each in held))
+
+    def held_line(self, held: list[dict[str, Any]]) -> str:
+        """One line of evidence: where the hub was held, and for how long."""
+        top = held[0]
+        spot = self.leaf(top)
+        text = source_line(spot)
+        total = sum(each["wall"] for each in self.observation.result["rounds"])
+        share = f"{self.held_seconds(held):.1f} of {total:.1f} s"
+        return f"the hub was held at {self.where(spot)}  {text[:60]}  {share}"
+
+    def leaf(self, held: dict[str, Any]) -> Spot:
+        """The innermost frame."""
+        stack: list[Spot] = held["stack"]
+        return stack[0] if stack else ("", 0, "")
+
+    def own_frame(self, stack: Sequence[Spot]) -> Spot | None:
+        """The innermost frame of the user's code, else of a package's."""
+        own = [spot for spot in stack if is_own(spot, self.facts)]
+        packages = [spot for spot in stack if "-packages" in str(spot[0])]
+        found = own or packages or list(stack)
+        return found[0] if found else None
+
+    @cached_property
+    def held_in_poll(self) -> list[dict[str, Any]]:
+        """What waited in the operating system's select or poll."""
+        return [each for each in self.blocked if self._is_poll(each["stack"])]
+
+    def _is_poll(self, stack: Sequence[Spot]) -> bool:
+        import re
+
+        for spot in stack[:3]:
+            if spot[2] in _POLLS or str(spot[0]).replace("\\", "/").endswith("util/wait.py"):
+                return True
+        return bool(stack) and bool(re.search(_CALL_POLL, source_line(stack[0])))
+
+    @cached_property
+    def held_in_pyopenssl(self) -> list[dict[str, Any]]:
+        """What waited inside of OpenSSL's own calls: a socket that blocks."""
+        return [each for each in self.blocked if "OpenSSL" in str(self.leaf(each)[0])]
+
+    # TLS
+
+    @cached_property
+    def socket_class(self) -> str:
+        """What carries the TLS of the last connections."""
+        connections = self.seen["connections"]
+        return str(connections[-1]["cls"]) if connections else ""
+
+    @cached_property
+    def pyopenssl(self) -> dict[str, Any] | None:
+        """A connection that pyOpenSSL carried."""
+        found = [each for each in self.seen["connections"] if "ssl.SSLSocket" not in each["cls"]]
+        return found[-1] if found else None
+
+    @property
+    def copy(self) -> str:
+        """The copy of urllib3 whose wrapper carries it; "" when it is none's."""
+        name = self.pyopenssl["cls"] if self.pyopenssl else ""
+        return str(name).partition(".contrib.")[0] if ".contrib." in name else ""
+
+    @property
+    def injection(self) -> dict[str, Any] | None:
+        """The injection into that copy."""
+        calls = [each for each in self.seen["injections"] if each["function"] == "inject_into_urllib3"]
+        own = [each for each in calls if each["module"].startswith(f"{self.copy}.")]
+        found: list[dict[str, Any]] = own or calls
+        return found[-1] if found else None
+
+    @property
+    def context_made(self) -> Spot | None:
+        """Who made pyOpenSSL's first context: the user's line, else a package's."""
+        made = [each for each in self.seen["contexts"] if each["cls"].startswith("OpenSSL")]
+        for event in [*made, *([self.pyopenssl] if self.pyopenssl else [])]:
+            spot: Spot | None = event["user"] or event["caller"]
+            if spot:
+                return spot
+        return None
+
+    # waiting
+
+    def parked_in(self, test: Callable[[Sequence[Spot]], bool]) -> dict[str, Any] | None:
+        """Where half of the greenlets, or more, were seen waiting at once, if ``test`` says so."""
+        together = any(each["requests"] > 1 for each in self.observation.result["rounds"])
+        least = min(self.question.requests, 50) / 2 if together else 1
+        for each in self.parked:
+            if each["most"] >= least and test(each["stack"]):
+                return each
+        return None
+
+    def in_look_up(self, stack: Sequence[Spot]) -> bool:
+        """Whether it waits for a name to be looked up."""
+        return any(spot[2] in _LOOK_UPS for spot in stack[:8])
+
+    def in_pool(self, stack: Sequence[Spot]) -> bool:
+        """Whether it waits for a connection of a pool."""
+        return any(
+            spot[2] == "_get_conn" and str(spot[0]).endswith("connectionpool.py") for spot in stack[:8]
+        )
+
+    def in_network(self, stack: Sequence[Spot]) -> bool:
+        """Whether it waits for its own connection."""
+        names = ("gevent/ssl.py", "gevent/_ssl3.py", "gevent/_socket3.py", "gevent/_socket2.py", "ssl.py")
+        near = stack[:6]
+        return any(
+            str(spot[0]).replace("\\", "/").endswith((*names, "gevent/_socketcommon.py", "OpenSSL/SSL.py"))
+            for spot in near
+        )

@@ -1,0 +1,211 @@
+"""The table of causes: each with what must be seen for it, where it is, and what it means.
+
+In the order in which they are looked for: what explains more comes first, and the first that fits is the
+cause. A predicate says None, or gives place and evidence; a cause without evidence there is none.
+Sources: gevent's documentation of ``monkey``, urllib3's ``contrib.pyopenssl``, and the reports of people
+who were hit (gunicorn 1062, gevent 903, 1016, 1531, urllib3 1176, requests 3752).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from diagnostics import signs
+from diagnostics.case import Case
+from diagnostics.model import Cause
+
+__all__ = ["TABLE", "explain"]
+
+
+class Entry(NamedTuple):
+    """One row: ``remedies`` are codes of ``diagnostics.remedy``, best first."""
+
+    code: str
+    summary: str
+    explanation: str
+    remedies: tuple[str, ...]
+    found: Callable[[Case], signs.Found | None]
+
+
+def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
+    """The cause of ``case`` with the remedies that may help; nothing when HTTPS is concurrent."""
+    if case.judgement.verdict == "concurrent":
+        return []
+    for entry in TABLE:
+        found = entry.found(case)
+        if found is not None:
+            evidence = [line for line in found.evidence if line]
+            return [
+                (Cause(entry.code, entry.summary, found.where, evidence, entry.explanation), entry.remedies)
+            ]
+    return []
+
+
+_HELD_IN_POLL = (
+    "urllib3's wrapper answers 'not ready yet' by waiting in select/poll. Where that is not gevent's,\n"
+    "the thread sleeps there, the hub never runs, and one request at a time is served."
+)
+
+TABLE: tuple[Entry, ...] = (
+    Entry(
+        "serial-server",
+        "the server answers one request at a time",
+        "The same number of requests from threads of a clean process takes as long.\n"
+        "Nothing in the process under check can change that.",
+        (),
+        signs.serial_server,
+    ),
+    Entry(
+        "too-few-descriptors",
+        "the process may not open as many sockets",
+        "Each connection takes a file descriptor, and the limit of this process is reached.\n"
+        "Raise it (ulimit -n), or fetch with fewer at once.",
+        ("raise-descriptors",),
+        signs.too_few_descriptors,
+    ),
+    Entry(
+        "context-before-patching",
+        "an SSLContext was made before gevent patched ssl",
+        "A context keeps the class that it was made of: its sockets stay the unpatched ones for good,\n"
+        "whatever is patched afterwards.",
+        ("patch-all-first", "patch-before-everything"),
+        signs.early_context,
+    ),
+    Entry(
+        "patched-too-late",
+        "gevent patched ssl after urllib3 had taken it over",
+        "urllib3 and requests keep the SSLContext that they find when imported. If gevent replaces the\n"
+        "class afterwards, its properties call themselves for ever: RecursionError.",
+        ("patch-all-first", "patch-before-everything"),
+        signs.too_late,
+    ),
+    Entry(
+        "truststore",
+        "truststore's SSLContext does not work with gevent's ssl",
+        "truststore.inject_into_ssl() puts a context of its own in the place of ssl.SSLContext, and hands\n"
+        "gevent's sockets to methods that do not know them.",
+        ("no-truststore", "extract-truststore"),
+        signs.truststore,
+    ),
+    Entry(
+        "not-patched",
+        "gevent has patched nothing: every socket blocks the whole process",
+        "Greenlets only take turns where gevent is told that one waits. A socket of the standard library\n"
+        "waits in the kernel, and the hub with it.",
+        ("patch-all-first", "patch-before-everything"),
+        signs.not_patched,
+    ),
+    Entry(
+        "original-restored",
+        "what gevent had patched was put back afterwards",
+        "After patching, something set the original function again. Whatever waits in it holds the hub.\n",
+        ("patch-again",),
+        signs.put_back,
+    ),
+    Entry(
+        "ssl-unpatched",
+        "sockets are patched, ssl is not",
+        "The standard library's ssl cannot work on gevent's sockets: patch both, or neither.\n",
+        ("patch-all-first", "patch-before-everything"),
+        signs.ssl_left_out,
+    ),
+    Entry(
+        "gevent-openssl-python3",
+        "gevent-openssl does not cover what Python 3 uses",
+        "gevent-openssl 1.2 wraps recv() and not recv_into(), which Python 3 reads with: urllib3's\n"
+        "wrapper waits in the unpatched select/poll as before.",
+        ("patch-all-first", "extract-pyopenssl", "patch-select"),
+        signs.gevent_openssl,
+    ),
+    Entry(
+        "pyopenssl-vendored-copy",
+        "a vendored copy of urllib3 uses pyOpenSSL, and select is not patched",
+        _HELD_IN_POLL,
+        ("patch-all-first", "extract-pyopenssl", "patch-select"),
+        signs.vendored,
+    ),
+    Entry(
+        "pyopenssl-own-context",
+        "an adapter brings its own pyOpenSSL context, and select is not patched",
+        _HELD_IN_POLL,
+        ("patch-all-first", "patch-select"),
+        signs.own_context,
+    ),
+    Entry(
+        "pyopenssl-unpatched-select",
+        "urllib3 uses pyOpenSSL, and select is not patched",
+        _HELD_IN_POLL,
+        ("patch-all-first", "extract-pyopenssl", "patch-select"),
+        signs.pyopenssl,
+    ),
+    Entry(
+        "pyopenssl-unpatched-sockets",
+        "pyOpenSSL reads from sockets that block",
+        "The sockets are the original ones, so OpenSSL itself waits for the network; to patch select does\n"
+        "not help here.",
+        ("patch-all-first", "patch-before-everything"),
+        signs.blocking_pyopenssl,
+    ),
+    Entry(
+        "sockets-unpatched",
+        "sockets are not patched",
+        "A socket of the standard library waits in the kernel, and the hub with it.\n",
+        ("patch-all-first", "patch-before-everything"),
+        signs.sockets,
+    ),
+    Entry(
+        "pool-of-one",
+        "the requests wait for a connection of a pool that is too small",
+        "The pool blocks until a connection is free (block=True), so no more requests run at once than it\n"
+        "has connections.",
+        ("unblock-pool",),
+        signs.pool_of_one,
+    ),
+    Entry(
+        "own-lock",
+        "the requests wait for each other at a lock of the application",
+        "Where the lock is gevent's they pass it one by one; a real one, which gevent has not replaced,\n"
+        "stops the whole process for good.",
+        (),
+        signs.own_lock,
+    ),
+    Entry(
+        "blocking-call",
+        "a call that blocks the thread holds the hub",
+        "While it waits no other greenlet runs. It is not patched, or was taken by name\nbefore patching.",
+        ("patch-all-first", "patch-before-everything"),
+        signs.blocking,
+    ),
+    Entry(
+        "cpu-bound",
+        "computing holds the hub",
+        "Greenlets share one thread: while one computes, no other runs.\n"
+        "Do less there, or do it in other processes.",
+        (),
+        signs.computing,
+    ),
+    Entry(
+        "dns-pool",
+        "the look-ups of names wait for each other",
+        "gevent looks names up in a few threads. A name that nobody answers keeps its thread until the\n"
+        "resolver gives up; a handful of those stops every look-up.",
+        ("more-resolver-threads",),
+        signs.dns,
+    ),
+    Entry(
+        "certificate-not-trusted",
+        "the certificate of the server is not trusted in this set-up",
+        "The probe's server has a certificate of its own, given as SSL_CERT_FILE and REQUESTS_CA_BUNDLE.\n"
+        "An application that names its own CA file does not see it: use --url with a real server.",
+        (),
+        signs.untrusted,
+    ),
+    Entry(
+        "unexplained",
+        "nothing that is known explains it",
+        "The frames that were seen are the evidence.\n",
+        ("patch-all-first",),
+        signs.unexplained,
+    ),
+)

@@ -1,0 +1,150 @@
+"""The command line of ``python -m diagnostics``: arguments in, exit codes out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+from rich.console import Console
+
+from diagnostics.errors import DiagnosticsError, UsageError
+from diagnostics.model import Question, Target
+
+__all__ = ["main"]
+
+_STYLES = ("requests", "grequests", "urllib3", "downloader")
+_USAGE = 2
+
+
+class _Seconds(click.ParamType[float]):
+    """``200ms``, ``0.2s``, ``5``, ``1m``: seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """The number of seconds; fails with a usage error."""
+        from downloader.core.units import parse_time
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_time(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Group(click.Group):
+    """``check`` is what is meant where no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with the command put in."""
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = ["check", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+def _cli() -> None:
+    """Is HTTPS concurrent under gevent in a process set up as yours, why not, and what mends it?
+
+    Without a command: check. See `python -m diagnostics check --help`.
+    """
+
+
+@_cli.command("check")
+@click.option("--style", type=click.Choice(_STYLES), help="The client set-up to check. [downloader]")
+@click.option(
+    "--app", metavar="MODULE[:CALLABLE]", help="An application: imported; a callable is the fetch."
+)
+@click.option("--python", metavar="PATH", default="", help="The interpreter of the process under check.")
+@click.option("--after", type=_Seconds(), default=5.0, help="Probe a command after this time. [5s]")
+@click.option("--url", default="", help="Probe this URL, not a server of our own.")
+@click.option("--cacert", type=click.Path(exists=True, dir_okay=False), help="The CA of --url.")
+@click.option("--insecure", is_flag=True, help="Verify no certificate.")
+@click.option("--requests", type=click.IntRange(2, 10_000), default=10, help="Concurrent GETs. [10]")
+@click.option("--delay", type=_Seconds(), default=0.2, help="Each is answered after this time. [0.2s]")
+@click.option("--fix", is_flag=True, help="Measure again with each remedy.")
+@click.option("--profile", is_flag=True, help="The frames that held the hub.")
+@click.option("--expect", type=click.Choice(["concurrent", "serialized", "error"]), help="Exit 0 if so.")
+@click.option("--json", "as_json", is_flag=True, help="The answer as JSON on stdout.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def _check(
+    style: str | None,
+    app: str | None,
+    python: str,
+    cacert: str | None,
+    fix: bool,
+    profile: bool,
+    expect: str | None,
+    as_json: bool,
+    command: tuple[str, ...],
+    **told: Any,
+) -> int:
+    """Say whether HTTPS runs concurrently in a process set up as told; `-- COMMAND` checks a command."""
+    if sum(map(bool, (style, app, command))) > 1:
+        raise UsageError("give one of --style, --app and -- COMMAND")
+    if told["delay"] <= 0 or told["delay"] > 30:
+        raise UsageError("--delay must be more than 0 and at most 30 s")
+    if told["url"] and not told["url"].startswith("https://"):
+        raise UsageError(f"--url: {told['url']} is not an https:// URL")
+    if app and not all(part.isidentifier() for part in app.replace(":", ".", 1).split(".")):
+        raise UsageError(f"--app: {app} is not MODULE or MODULE:CALLABLE")
+    target = Target(
+        style=style or ("" if app or command else "downloader"),
+        app=app or "",
+        command=command,
+        python=python,
+    )
+    question = Question(target, cacert=cacert or "", **told)
+    from diagnostics.examine import examine
+    from diagnostics.report import show
+
+    stderr = Console(stderr=True)
+    with stderr.status("examining") as status:
+        found = examine(question, fix, lambda text: status.update(f"{text} …"))
+    if as_json:
+        sys.stdout.write(json.dumps(found.json(), indent=2) + "\n")
+    else:
+        show(question, found, Console(soft_wrap=True), fix, profile)
+    if expect:
+        return 0 if found.verdict == expect else found.exit_code or 1
+    return found.exit_code
+
+
+@_cli.command("scenarios", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def _scenarios(arguments: tuple[str, ...]) -> int:
+    """Run every known trap, each in a fresh process; expected and measured side by side."""
+    from diagnostics.scenarios_run import main as run
+
+    return int(run(list(arguments)))
+
+
+@_cli.command("watch")
+@click.option("--max-block", type=_Seconds(), default=0.1, help="Report what holds the hub longer. [100ms]")
+@click.option("-v", "--verbose", is_flag=True, help="Whole stacks.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def _watch(max_block: float, verbose: bool, command: tuple[str, ...]) -> int:
+    """Run COMMAND and report whatever holds its gevent hub."""
+    from diagnostics.watch import watch
+
+    return int(watch(command, max_block, verbose=verbose))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        return int(_cli.main(argv, prog_name="diagnostics", standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except click.ClickException as error:
+        text = error.format_message().rstrip(".")
+        click.echo(f"diagnostics: {text[:1].lower()}{text[1:]} (see diagnostics --help)", err=True)
+        return _USAGE
+    except DiagnosticsError as error:
+        click.echo(f"diagnostics: {error}", err=True)
+        return error.exit_code

@@ -1,0 +1,54 @@
+"""``python -m diagnostics.control JSON``: the same requests from plain threads, nothing patched.
+
+Prints ``{"single": s, "wall": s, "error": ""}``: the time of one, and of N at once.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+import threading
+import time
+import urllib.request
+from typing import Any
+
+__all__ = ["measure"]
+
+_PATIENCE = 30.0
+
+
+def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, Any]:
+    """Times in seconds; ``error`` is the first one's text when all N failed."""
+    context = ssl.create_default_context(cafile=cacert or None)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    errors: list[str] = []
+
+    def fetch() -> None:
+        try:
+            with urllib.request.urlopen(url, timeout=_PATIENCE, context=context) as answer:
+                answer.read()
+        except (OSError, ValueError) as error:
+            errors.append(" ".join(str(error).split())[:300])
+
+    began = time.monotonic()
+    fetch()
+    fetch()
+    single = (time.monotonic() - began) / 2
+    if len(errors) == 2:
+        return {"single": single, "wall": single, "error": errors[0]}
+    errors.clear()
+    threads = [threading.Thread(target=fetch) for _ in range(requests)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wall = time.monotonic() - began
+    return {"single": single, "wall": wall, "error": errors[0] if len(errors) == requests else ""}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(measure(**json.loads(sys.argv[1]))))

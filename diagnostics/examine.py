@@ -1,0 +1,137 @@
+"""The whole examination: observe, judge, explain, and prove the remedies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from diagnostics.case import Case
+from diagnostics.causes import explain
+from diagnostics.errors import ProbeError
+from diagnostics.launch import host_of, observe
+from diagnostics.model import Diagnosis, Observation, Question, Remedy
+from diagnostics.origin import Origin
+from diagnostics.remedy import measure_again
+from diagnostics.verdict import Judgement, judge, least_slope
+from downloader.core.redact import redact
+
+__all__ = ["diagnose", "examine"]
+
+_CONTROL_PATIENCE = 60.0
+
+
+def examine(
+    question: Question, fix: bool = False, said: Callable[[str], None] = lambda text: None
+) -> Diagnosis:
+    """Answer ``question``; with ``fix`` the remedies are measured, too. ``said`` hears what is being done.
+
+    Raises UsageError when the target cannot be one, ProbeError when it could not be probed.
+    """
+    with _origin(question) as origin:
+        said(f"setting up {question.target.shown}")
+        seen = observe(question, origin)
+        judgement = judge(question, seen)
+        if question.url and judgement.verdict != "concurrent":
+            said("measuring the same from threads of a clean process")
+            seen = msgspec.structs.replace(seen, control=_control(question, judgement))
+        return diagnose(
+            question, seen, (lambda code: observe(question, origin, [code])) if fix else None, said
+        )
+
+
+def diagnose(
+    question: Question,
+    seen: Observation,
+    again: Callable[[str], Observation] | None = None,
+    said: Callable[[str], None] = lambda text: None,
+) -> Diagnosis:
+    """What ``seen`` means; ``again`` observes the same set-up with a remedy."""
+    judgement = judge(question, seen)
+    case = Case(question, seen, judgement)
+    explained = explain(case)
+    worked: list[Remedy] = []
+    failed: list[Remedy] = []
+    if again is not None and explained:
+        cause, codes = explained[0]
+        worked, failed = measure_again(question, case, cause.where, codes, again, said)
+    many = question.requests
+    wall = judgement.wall
+    return Diagnosis(
+        verdict=judgement.verdict,
+        requests=many,
+        delay_s=round(judgement.delay, 3),
+        wall_s=round(wall, 3),
+        concurrency=round(many * judgement.delay / wall, 2) if wall else 0.0,
+        socket_class=case.socket_class,
+        causes=[cause for cause, _ in explained],
+        remedies=worked,
+        tried=failed,
+        facts=_facts(case),
+        error=judgement.error if judgement.verdict == "error" else "",
+        held=[_shown(case, each) for each in case.held[:5]],
+        gap_s=round(seen.result["gap"], 3),
+    )
+
+
+@contextlib.contextmanager
+def _origin(question: Question) -> Iterator[Origin | None]:
+    if question.url:
+        yield None
+    else:
+        with Origin() as origin:
+            yield origin
+
+
+def _facts(case: Case) -> dict[str, Any]:
+    facts = case.facts
+    names = ("python", "implementation", "executable", "packages", "patched", "pyopenssl_injected")
+    more = ("injected_copies", "truststore_injected", "gevent", "openssl")
+    return {
+        **{name: facts[name] for name in (*names, *more)},
+        "ssl_imported_before_patch_by": case.ssl_before_patch or None,
+        "patched_by": [f"{case.event_at(each)} {case.shown_call(each)}" for each in case.seen["patches"]],
+    }
+
+
+def _shown(case: Case, held: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "seconds": round(held["seconds"], 3),
+        "cpu_s": round(held["cpu"], 3),
+        "frames": [f"{case.where(spot)} {spot[2]}" for spot in held["stack"][:15]],
+    }
+
+
+def _control(question: Question, judgement: Judgement) -> float | None:
+    """Seconds that the same takes from plain threads of a process in which nothing is patched.
+
+    None: it is not serial there. Raises ProbeError when it fails there, too.
+    """
+    told = {
+        "url": question.url,
+        "requests": question.requests,
+        "cacert": question.cacert,
+        "insecure": question.insecure,
+    }
+    argv = [sys.executable, "-m", "diagnostics.control", json.dumps(told)]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_CONTROL_PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        raise ProbeError(f"{host_of(question.url)}: no answer within {_CONTROL_PATIENCE:g} s") from None
+    if done.returncode:
+        raise ProbeError(f"the control failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+    found = json.loads(done.stdout)
+    if found["error"]:
+        hint = ""
+        if "CERTIFICATE_VERIFY_FAILED" in found["error"]:
+            hint = "; name its CA with --cacert, or use --insecure"
+        raise ProbeError(f"{host_of(question.url)} cannot be fetched: {redact(found['error'])}{hint}")
+    if judgement.verdict != "serialized":
+        return None
+    single = max(found["single"], 1e-3)
+    return float(found["wall"]) if found["wall"] / single >= least_slope(question.requests) else None

@@ -1,0 +1,172 @@
+"""A TLS server that answers each request after the delay its target names, thousands at a time.
+
+``python -m diagnostics.origin FOLDER`` makes a certificate in FOLDER (``ca.pem``), prints its port, and
+ends with its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
+run, how many requests came and how many waited at once, as JSON. A process of its own, so that nothing
+that it does can hold the process under check, or be held by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import httptools
+
+from diagnostics.errors import ProbeError
+
+__all__ = ["Origin"]
+
+_MOST_RUNS = 1000
+
+
+class _Connection(asyncio.Protocol):
+    """Answers in order; a request that is pipelined waits for the one before it."""
+
+    def __init__(self, counts: dict[str, dict[str, float]]) -> None:
+        self._counts = counts
+        self._target = b""
+        self._waiting: list[bytes] = []
+        self._busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._parser = httptools.HttpRequestParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._transport.close()
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_message_complete(self) -> None:
+        target, self._target = self._target, b""
+        self._waiting.append(target)
+        self._next()
+
+    def _next(self) -> None:
+        if self._busy or not self._waiting or self._transport.is_closing():
+            return
+        target = self._waiting.pop(0).decode("latin-1")
+        run, _, rest = target.strip("/").partition("/")
+        self._busy = True
+        try:
+            delay = min(max(float(rest.partition("/")[0] or 0), 0.0), 60.0)
+        except ValueError:
+            delay = 0.0
+        count = self._counts.setdefault(run, {"requests": 0, "now": 0, "peak": 0})
+        while len(self._counts) > _MOST_RUNS:
+            del self._counts[next(iter(self._counts))]
+        count["requests"] += 1
+        count["now"] += 1
+        count["peak"] = max(count["peak"], count["now"])
+        asyncio.get_running_loop().call_later(delay, self._due, count)
+
+    def _due(self, count: dict[str, float]) -> None:
+        count["now"] -= 1
+        self._busy = False
+        self._answer(b"x" * 100)
+        self._next()
+
+    def _answer(self, body: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+async def _serve(folder: Path) -> None:
+    import trustme
+
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    counts: dict[str, dict[str, float]] = {}
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: _Connection(counts), "127.0.0.1", 0, ssl=context, backlog=4096
+    )
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    asked = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
+    while await asked.readline():
+        sys.stdout.write(json.dumps(counts) + "\n")
+        sys.stdout.flush()
+    server.close()
+
+
+class Origin:
+    """The server, as a context; ``url`` has the places that the agent fills in, ``ca`` is a file.
+
+    Raises ProbeError when it does not start.
+    """
+
+    def __enter__(self) -> Origin:
+        with ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="diagnostics-")))
+            argv = [sys.executable, "-m", "diagnostics.origin", str(self._folder)]
+            pipe = subprocess.PIPE
+            env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+            self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
+            stack.callback(self._end)
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line:
+                assert self._process.stderr is not None
+                text = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
+                raise ProbeError(f"the TLS server of the probe did not start: {' '.join(text)}")
+            self._port = int(line)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _end(self) -> None:
+        process = self._process
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+    @property
+    def url(self) -> str:
+        """With the places ``{run}``, ``{delay}`` and ``{index}``."""
+        return f"https://localhost:{self._port}/{{run}}/{{delay}}/{{index}}"
+
+    @property
+    def ca(self) -> str:
+        """The file of the certificate that a client is to trust."""
+        return str(self._folder / "ca.pem")
+
+    def counts(self) -> dict[str, dict[str, float]]:
+        """By run: ``requests`` that came, and the ``peak`` that waited at once."""
+        asked, told = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert told is not None
+        try:
+            asked.write(b"counts\n")
+            asked.flush()
+            found: dict[str, dict[str, float]] = json.loads(told.readline())
+        except (OSError, ValueError) as error:
+            raise ProbeError(f"the TLS server of the probe is gone: {error}") from None
+        return found
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))

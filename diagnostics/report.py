@@ -1,0 +1,71 @@
+"""The answer for a person: verdict, cause by file and line, remedies with what they were measured to do."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from diagnostics.model import Diagnosis, Question
+
+__all__ = ["show"]
+
+_STYLES = {
+    "concurrent": ("OK", "bold green"),
+    "serialized": ("FAIL", "bold red"),
+    "error": ("FAIL", "bold red"),
+}
+
+
+def show(question: Question, found: Diagnosis, console: Console, fixed: bool, profile: bool) -> None:
+    """Print ``found``; ``fixed``: remedies were asked for; ``profile``: with what held the hub."""
+    console.print(_headline(found))
+    for cause in found.causes:
+        console.print(Text.assemble(("cause ", "bold"), (cause.code, "yellow"), f"  {cause.where}"))
+        for line in [cause.summary, *cause.evidence]:
+            console.print(Text(f"      {line}"))
+        for line in cause.explanation.strip().splitlines():
+            console.print(Text(f"      {line}", "dim"))
+    if found.remedies:
+        _remedies(found, console)
+    elif found.causes and fixed:
+        tried = ", ".join(f"{each.code} ({each.verdict})" for each in found.tried)
+        console.print(Text.assemble(("fix   ", "bold"), f"nothing that was tried mends it: {tried or '-'}"))
+    elif found.causes:
+        console.print(
+            Text.assemble(("fix   ", "bold"), "the same command with --fix measures the remedies")
+        )
+    if profile:
+        _profile(found, console)
+
+
+def _headline(found: Diagnosis) -> Text:
+    word, style = _STYLES[found.verdict]
+    took = f"{found.requests} × {found.delay_s:g} s took {found.wall_s:.2f} s"
+    ratio = f"(concurrency {found.concurrency:.1f} of {found.requests})"
+    text = {
+        "concurrent": f"HTTPS is concurrent: {took} {ratio}",
+        "serialized": f"HTTPS is serialized: {took} {ratio}",
+        "error": f"HTTPS does not work here: {found.error or 'no request came back'}",
+    }[found.verdict]
+    return Text.assemble((f"{word:<6}", style), text)
+
+
+def _remedies(found: Diagnosis, console: Console) -> None:
+    for number, remedy in enumerate(found.remedies, 1):
+        again = f"measured again: {remedy.wall_s:.2f} s" if remedy.wall_s is not None else ""
+        head = "fix   " if number == 1 else "      "
+        console.print(
+            Text.assemble(
+                (head, "bold"), f"{number}. ", (remedy.line, "cyan"), f"   {remedy.where}   {again}"
+            )
+        )
+
+
+def _profile(found: Diagnosis, console: Console) -> None:
+    console.print(Text.assemble(("profile ", "bold"), f"longest time without the hub {found.gap_s:.2f} s"))
+    for each in found.held:
+        console.print(f"      {each['seconds']:.2f} s held, {each['cpu_s']:.2f} s of it computing")
+        for frame in each["frames"]:
+            console.print(Text(f"          {frame}"))
+    if not found.held:
+        console.print("      nothing held the hub for longer than 30 ms")

@@ -1,0 +1,330 @@
+"""The predicates of the causes: what must be seen for each, and where it is. Pure.
+
+Each says None, or gives place and evidence. ``diagnostics.causes`` has the table and the order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from diagnostics.case import Case
+from diagnostics.places import source_line
+from downloader.core.redact import redact_url
+
+
+class Found(NamedTuple):
+    """``where``: file:line. ``evidence``: a line each, empty ones to be left out."""
+
+    where: str
+    evidence: list[str]
+
+
+def _serialized(case: Case) -> bool:
+    """Serialized; or errors on a hub that was held: a server that waits less long makes them of it."""
+    held = case.judgement.blocked > max(0.3, case.judgement.wall / 3)
+    return case.judgement.verdict == "serialized" or held
+
+
+def error_text(case: Case) -> str:
+    return case.judgement.error
+
+
+# whose fault it is not
+
+
+def serial_server(case: Case) -> Found | None:
+    control = case.observation.control
+    if control is None or case.judgement.verdict != "serialized":
+        return None
+    if control < case.judgement.wall * 0.6:
+        return None
+    many = case.question.requests
+    return Found(
+        redact_url(case.question.url),
+        [
+            f"{many} requests from plain threads of a clean process took {control:.2f} s as well",
+            f"one request takes {case.judgement.delay:.2f} s",
+        ],
+    )
+
+
+# set-ups that break
+
+
+def too_few_descriptors(case: Case) -> Found | None:
+    text = error_text(case)
+    if "Too many open files" not in text and "Errno 24" not in text:
+        return None
+    spot = case.own_frame(case.errors[0]["stack"]) if case.errors else None
+    limit = case.facts.get("descriptors")
+    return Found(case.where(spot), [text, f"this process may have {limit} files and sockets open"])
+
+
+def too_late(case: Case) -> Found | None:
+    classes = {error["class"] for error in case.errors}
+    deep = any("Recursion" in each for each in classes) or "recursion depth" in error_text(case)
+    if not deep:
+        return None
+    spot = case.first_import("ssl", "_ssl")
+    early = case.ssl_before_patch
+    return Found(
+        case.where(spot) or early,
+        [
+            f"ssl was imported by {case.where(spot) or early}",
+            f"afterwards {case.patch_line()}",
+            error_text(case),
+        ],
+    )
+
+
+def truststore(case: Case) -> Found | None:
+    calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
+    if not calls and not case.facts.get("truststore_injected"):
+        return None
+    by = case.event_at(calls[-1]) if calls else case.where(case.own_line(r"inject_into_ssl"))
+    return Found(by, [f"truststore.inject_into_ssl() was called by {by}", error_text(case)])
+
+
+def ssl_left_out(case: Case) -> Found | None:
+    if case.patched.get("ssl") or not case.patched.get("socket") or case.pyopenssl:
+        return None
+    return Found(
+        case.event_at(case.patching),
+        [f"sockets are patched, ssl is not: {case.patch_line()}", error_text(case)],
+    )
+
+
+def early_context(case: Case) -> Found | None:
+    first = min((each["at"] for each in case.seen["patches"]), default=None)
+    if first is None or case.pyopenssl:
+        return None
+    copies = [event for name, event in case.seen["imports"].items() if name.endswith(".ssl_")]
+    if any(event["at"] < first for event in copies):
+        return None  # urllib3 itself came too early: whatever context it makes is broken
+    early = [
+        each
+        for each in case.seen["contexts"]
+        if each["at"] < first and not each["cls"].startswith("OpenSSL")
+    ]
+    used = case.socket_class == "ssl.SSLSocket" or case.judgement.verdict == "error"
+    if not early or not used:
+        return None
+    spot = early[0]["user"] or early[0]["caller"]
+    evidence = [
+        f"an SSLContext was made by {case.where(spot)}, before {case.patch_line()}",
+        error_text(case),
+    ]
+    return Found(case.where(spot), evidence)
+
+
+# not patched, or not enough
+
+
+def not_patched(case: Case) -> Found | None:
+    if not case.nothing_patched or not _serialized(case):
+        return None
+    held = [case.held_line(case.blocked)] if case.blocked else []
+    spot = case.subject
+    return Found(case.where(spot), ["nothing of the standard library is gevent's", *held])
+
+
+def sockets(case: Case) -> Found | None:
+    if case.patched.get("socket") or case.nothing_patched or not _serialized(case) or not case.blocked:
+        return None
+    return Found(
+        case.event_at(case.patching),
+        [f"sockets are not patched: {case.patch_line()}", case.held_line(case.blocked)],
+    )
+
+
+def put_back(case: Case) -> Found | None:
+    """An original that is there although a call replaced it."""
+    if not case.seen["patches"]:
+        return None
+    wide = [each for each in case.seen["patches"] if each["function"] == "patch_all"]
+    left_out = {key for each in wide for key, value in each["arguments"].items() if value == "False"}
+    names = {
+        "socket": ("socket", "patch_socket"),
+        "ssl": ("ssl", "patch_ssl"),
+        "select": ("select", "patch_select"),
+        "time": ("time", "patch_time"),
+        "thread": ("thread", ""),
+    }
+    for key, (module, function) in names.items():
+        asked = wide and key not in left_out
+        asked = asked or any(each["function"] == function for each in case.seen["patches"])
+        if case.patched.get(key, True) or not asked:
+            continue
+        if not case.blocked and case.judgement.verdict != "error":
+            continue
+        seen = [each for each in case.seen["replaced"] if each["name"].startswith(module + ".")]
+        pattern = rf"\b{module}\.\w+\s*=[^=]|setattr\(\s*_?{module}\b|reload\(\s*{module}\b"
+        spot = case.own_line(pattern) or (seen[0]["user"] or seen[0]["caller"] if seen else None)
+        return Found(
+            case.where(spot),
+            [
+                f"{module} was patched ({case.patch_line()}) and is the original again",
+                case.held_line(case.blocked) if case.blocked else "",
+                error_text(case) if case.judgement.verdict == "error" else "",
+            ],
+        )
+    return None
+
+
+# pyOpenSSL
+
+
+def pyopenssl(case: Case) -> Found | None:
+    """pyOpenSSL carries the connections, and the hub is held where it waits for them."""
+    if case.pyopenssl is None or not _serialized(case) or not case.held_in_poll:
+        return None
+    injection = case.injection
+    by = f"injected by {case.event_at(injection)}" if injection else ""
+    return Found(
+        case.event_at(injection) if injection else case.where(case.context_made),
+        [
+            f"{case.pyopenssl['cls']} carries the connections  {by}".rstrip(),
+            "" if case.patched.get("select") else f"select is not patched: {case.patch_line()}",
+            case.held_line(case.held_in_poll),
+        ],
+    )
+
+
+def gevent_openssl(case: Case) -> Found | None:
+    found = pyopenssl(case)
+    if found is None or not case.facts["gevent_openssl"]:
+        return None
+    calls = [each for each in case.seen["injections"] if each["function"] == "monkey_patch"]
+    at = case.event_at(calls[-1]) if calls else found.where
+    return Found(at, [f"gevent-openssl was applied by {at}", *found.evidence])
+
+
+def own_context(case: Case) -> Found | None:
+    found = pyopenssl(case)
+    if found is None or case.copy in case.facts["injected_copies"]:
+        return None
+    at = case.where(case.context_made)
+    return Found(at, [f"a pyOpenSSL context was made by {at}, without an injection", *found.evidence])
+
+
+def vendored(case: Case) -> Found | None:
+    found = pyopenssl(case)
+    if found is None or case.copy in ("urllib3", "", "requests.packages.urllib3"):
+        return None
+    return Found(found.where, [f"the copy of urllib3 is {case.copy}", *found.evidence])
+
+
+def blocking_pyopenssl(case: Case) -> Found | None:
+    if case.pyopenssl is None or not _serialized(case) or not case.held_in_pyopenssl:
+        return None
+    return Found(
+        case.event_at(case.injection) if case.injection else case.where(case.context_made),
+        [
+            f"{case.pyopenssl['cls']} carries the connections, over sockets that block",
+            case.patch_line(),
+            case.held_line(case.held_in_pyopenssl),
+        ],
+    )
+
+
+# the application's own
+
+
+def pool_of_one(case: Case) -> Found | None:
+    parked = case.parked_in(case.in_pool)
+    if parked is None:
+        return None
+    made = case.own_line(r"pool_block\s*=\s*True|\bblock\s*=\s*True")
+    at = case.where(made or case.own_frame(parked["stack"]))
+    return Found(
+        at, [f"{parked['most']} greenlets waited at once for a connection of a pool", _at(case, parked)]
+    )
+
+
+def dns(case: Case) -> Found | None:
+    parked = case.parked_in(case.in_look_up)
+    if case.judgement.verdict == "error" and not case.judgement.problem:
+        return None
+    if case.judgement.blocked + case.judgement.busy > max(0.3, case.judgement.wall / 3):
+        return None
+    if parked is None or parked["seconds"] < 0.3 * _waited(case):
+        return None
+    size = case.facts.get("threadpool") or 10
+    return Found(
+        case.where(case.own_frame(parked["stack"])),
+        [
+            f"{parked['most']} greenlets waited at once for the look-up of a name",
+            f"gevent looks names up in {size} threads; each that gets no answer keeps one",
+        ],
+    )
+
+
+def own_lock(case: Case) -> Found | None:
+    if case.judgement.problem and case.blocked and not case.in_network(case.blocked[0]["stack"]):
+        # A real lock that a greenlet holds which cannot run any more: nothing goes on, ever.
+        spot = case.own_frame(case.blocked[0]["stack"])
+        if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", source_line(spot)):
+            return Found(case.where(spot), [case.judgement.problem, case.held_line(case.blocked)])
+    if not _serialized(case) and not case.judgement.problem:
+        return None
+    if case.judgement.blocked + case.judgement.busy > case.judgement.wall / 3:
+        return None
+    parked = case.parked_in(lambda stack: not case.in_network(stack) and not case.in_look_up(stack))
+    if parked is None:
+        return None
+    spot = case.own_frame(parked["stack"])
+    return Found(
+        case.where(spot),
+        [f"{parked['most']} greenlets waited for each other at {case.where(spot)}", _at(case, parked)],
+    )
+
+
+def blocking(case: Case) -> Found | None:
+    if not case.blocked or case.judgement.blocked < max(0.3, case.judgement.wall / 3):
+        return None
+    spot = case.own_frame(case.blocked[0]["stack"])
+    text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""
+    return Found(case.where(spot), [case.held_line(case.blocked), f"called by {text}"])
+
+
+def computing(case: Case) -> Found | None:
+    if case.judgement.verdict != "serialized" or not case.busy:
+        return None
+    if case.judgement.busy < max(case.judgement.blocked, case.judgement.wall / 3):
+        return None
+    spot = case.own_frame(case.busy[0]["stack"])
+    return Found(case.where(spot), [case.held_line(case.busy), "it used the CPU all that time"])
+
+
+def untrusted(case: Case) -> Found | None:
+    text = error_text(case)
+    if not re.search(
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|unknown ca", text, re.IGNORECASE
+    ):
+        return None
+    spot = case.own_frame(case.errors[0]["stack"]) if case.errors else None
+    return Found(case.where(spot), [text])
+
+
+def unexplained(case: Case) -> Found | None:
+    held = [case.held_line(case.held)] if case.held else []
+    parked = [_at(case, case.parked[0])] if case.parked else []
+    text = error_text(case) or case.judgement.problem
+    spot = None
+    if case.held:
+        spot = case.own_frame(case.held[0]["stack"])
+    elif case.errors:
+        spot = case.own_frame(case.errors[0]["stack"])
+    elif case.parked:
+        spot = case.own_frame(case.parked[0]["stack"])
+    return Found(case.where(spot), [text, *held, *parked])
+
+
+def _at(case: Case, parked: dict[str, list[tuple[str, int, str]]]) -> str:
+    frames = [case.where(spot) for spot in parked["stack"][:4]]
+    return "waiting at " + " < ".join(frames)
+
+
+def _waited(case: Case) -> float:
+    return float(sum(each["seconds"] for each in case.parked)) or 1.0

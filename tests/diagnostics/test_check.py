@@ -1,0 +1,196 @@
+"""Verdict, cause with its place, remedies, and the contract of the JSON, by real runs."""
+
+from __future__ import annotations
+
+import pytest
+
+CLASSIC = """
+    import grequests
+    import urllib3.contrib.pyopenssl
+
+    urllib3.contrib.pyopenssl.inject_into_urllib3()
+    import requests
+"""
+LATE = """
+    import json
+    import requests
+    from gevent import monkey
+
+    monkey.patch_all()
+"""
+
+
+@pytest.mark.parametrize("style", ["requests", "grequests", "urllib3", "downloader"])
+def test_styles_are_concurrent(run, style):
+    answer = run("check", "--style", style, "--json")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    assert answer.json["causes"] == []
+    assert answer.json["socket_class"] == "gevent.ssl.SSLSocket"
+    assert answer.json["concurrency"] == pytest.approx(10 * 0.2 / answer.json["wall_s"], rel=0.1)
+
+
+def test_check_is_the_default_and_the_style_the_downloaders(run):
+    answer = run()
+    assert answer.code == 0
+    assert answer.out.startswith("OK    HTTPS is concurrent: 10 × 0.2 s took")
+
+
+def test_the_classic_trap_with_its_remedies(run, write):
+    answer = run("--app", write("proj", CLASSIC), "--fix", "--json")
+    assert answer.code == 1
+    found = answer.json
+    assert found["verdict"] == "serialized"
+    assert found["concurrency"] < 1.5
+    assert found["socket_class"] == "urllib3.contrib.pyopenssl.WrappedSocket"
+    assert answer.cause == ("pyopenssl-unpatched-select", "proj.py:5")
+    evidence = "\n".join(found["causes"][0]["evidence"])
+    assert "injected by proj.py:5" in evidence
+    assert "grequests.py:22 calls patch_all(thread=False, select=False)" in evidence
+    assert "urllib3/util/wait.py:" in evidence
+    codes = [each["code"] for each in found["remedies"]]
+    assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select"]
+    for remedy in found["remedies"]:
+        assert remedy["verdict"] == "concurrent"
+        assert 0 < remedy["wall_s"] < found["wall_s"] / 2
+    facts = found["facts"]
+    assert facts["pyopenssl_injected"] is True
+    assert (facts["patched"]["socket"], facts["patched"]["select"]) == (True, False)
+    assert facts["ssl_imported_before_patch_by"] is None
+
+
+def test_the_answer_for_a_person(run, write):
+    answer = run("--app", write("proj", CLASSIC), "--fix", "--profile")
+    assert answer.code == 1
+    for text in (
+        "FAIL  HTTPS is serialized: 10 × 0.2 s took",
+        "cause pyopenssl-unpatched-select  proj.py:5",
+        "fix   1. from gevent import monkey; monkey.patch_all()   the first line of proj.py   measured again:",
+        "profile longest time without the hub",
+        "urllib3/util/wait.py:",
+    ):
+        assert text in answer.out
+
+
+def test_patched_too_late_names_the_first_importer(run, write):
+    answer = run("--app", write("proj", LATE), "--json", "--fix")
+    assert (answer.code, answer.json["verdict"]) == (3, "error")
+    assert answer.cause == ("patched-too-late", "proj.py:3")
+    assert "RecursionError" in answer.json["error"]
+    assert answer.json["facts"]["ssl_imported_before_patch_by"] == "proj.py:3"
+    assert [each["code"] for each in answer.json["remedies"]][0] == "patch-all-first"
+
+
+def test_a_dependency_of_a_dependency_is_named(run, write):
+    write("deep", "import urllib3.contrib.pyopenssl as p\n\n\np.inject_into_urllib3()\n")
+    write("shallow", "import deep\n")
+    answer = run("--app", write("proj", "import grequests\nimport shallow\n"), "--json")
+    assert answer.cause == ("pyopenssl-unpatched-select", "deep.py:4")
+
+
+def test_who_imports_ssl_in_a_pth_or_sitecustomize(run, write, tmp_path):
+    write("sitecustomize", "import os\nimport urllib3\n")
+    answer = run(
+        "--app",
+        write("proj", "from gevent import monkey\nmonkey.patch_all()\nimport requests\n"),
+        "--json",
+        "--fix",
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert answer.code == 3
+    assert answer.cause == ("patched-too-late", "sitecustomize.py:2")
+    # The first line of the application is too late here; that was measured, too.
+    assert [each["code"] for each in answer.json["remedies"]] == ["patch-before-everything"]
+    assert [each["code"] for each in answer.json["tried"]] == ["patch-all-first"]
+
+
+def test_a_callable_is_the_fetch(run, write):
+    text = """
+        from gevent import monkey; monkey.patch_all()
+        import threading
+        import requests
+
+        LOCK = threading.Lock()
+
+        class Client:
+            @staticmethod
+            def fetch(url):
+                with LOCK:
+                    return requests.get(url)
+    """
+    answer = run("--app", write("proj", text) + ":Client.fetch", "--json")
+    assert answer.code == 1
+    assert answer.cause == ("own-lock", "proj.py:11")
+    # Without the callable the module is only imported, and requests fetches.
+    assert run("--app", "proj", "--json").json["verdict"] == "concurrent"
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        "def app(environ, start_response): raise SystemExit('called')",
+        "class App:\n    def __call__(self, environ, start_response): raise SystemExit('called')\napp = App()",
+        "async def app(scope, receive, send): raise SystemExit('called')",
+    ],
+)
+def test_wsgi_and_asgi_applications_are_only_imported(run, write, application):
+    write("proj", f"from gevent import monkey; monkey.patch_all()\n{application}\n")
+    assert run("--app", "proj:app", "--json").json["verdict"] == "concurrent"
+
+
+def test_some_errors_are_an_error(run, write):
+    text = """
+        from gevent import monkey; monkey.patch_all()
+        import itertools
+        import requests
+
+        turn = itertools.count()
+
+        def fetch(url):
+            if next(turn) % 3 == 2:
+                raise ConnectionError("every third one")
+            return requests.get(url)
+    """
+    answer = run("--app", write("proj", text) + ":fetch", "--json")
+    assert (answer.code, answer.json["verdict"]) == (3, "error")
+    assert answer.json["error"] == "ConnectionError: every third one"
+
+
+@pytest.mark.parametrize(("expected", "code"), [("serialized", 0), ("concurrent", 1), ("error", 1)])
+def test_expect(run, write, expected, code):
+    assert run("--app", write("proj", CLASSIC), "--expect", expected).code == code
+
+
+def test_expect_of_what_is_concurrent(run):
+    assert run("--style", "requests", "--expect", "concurrent").code == 0
+    assert run("--style", "requests", "--expect", "serialized").code == 1
+
+
+def test_a_tls_context_for_each_request_is_no_serialization(run, write):
+    text = """
+        from gevent import monkey; monkey.patch_all()
+        import os
+        import ssl
+        import urllib.request
+        import certifi
+
+        def fetch(url):
+            context = ssl.create_default_context(cafile=certifi.where())
+            context.load_verify_locations(os.environ["SSL_CERT_FILE"])
+            return urllib.request.urlopen(url, context=context).read()
+    """
+    answer = run("--app", write("proj", text) + ":fetch", "--json")
+    assert answer.json["verdict"] == "concurrent", answer.json
+
+
+def test_nothing_is_called_serial_while_both_cores_are_busy(run, write):
+    import subprocess
+    import sys
+
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        verdicts = [run("--style", "requests", "--json").json["verdict"] for _ in range(5)]
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    assert verdicts == ["concurrent"] * 5

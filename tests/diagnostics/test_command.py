@@ -1,0 +1,104 @@
+"""``-- COMMAND``: probed at its first HTTPS connection, after a time, or at its end; then ended."""
+
+from __future__ import annotations
+
+import sys
+
+CLASSIC = """
+    import grequests
+    import urllib3.contrib.pyopenssl
+
+    urllib3.contrib.pyopenssl.inject_into_urllib3()
+    import requests
+"""
+
+
+def test_at_its_first_connection_with_its_own_session(run, write):
+    text = """
+        from gevent import monkey; monkey.patch_all()
+        import requests
+        from requests.adapters import HTTPAdapter
+
+        session = requests.Session()
+        session.mount("https://", HTTPAdapter(pool_connections=1, pool_maxsize=1, pool_block=True))
+        session.get("https://localhost:9/")
+        raise SystemExit("never comes here")
+    """
+    answer = run("--json", "--", sys.executable, write("app", text) + ".py")
+    assert answer.code == 1, answer
+    assert answer.cause == ("pool-of-one", "app.py:7")
+
+
+def test_after_a_time(run, write):
+    text = "from gevent import monkey; monkey.patch_all()\nimport requests, time\ntime.sleep(1000)\n"
+    answer = run("--json", "--after", "500ms", "--", sys.executable, write("app", text) + ".py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+def test_after_a_time_in_a_process_that_blocks(run, write):
+    text = CLASSIC + "\n    import time\n    time.sleep(1000)\n"
+    answer = run("--json", "--after", "1s", "--", sys.executable, write("app", text) + ".py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+
+
+def test_at_its_end_with_the_remedies(run, write):
+    answer = run("--json", "--fix", "--", sys.executable, write("app", CLASSIC) + ".py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+    codes = [each["code"] for each in answer.json["remedies"]]
+    assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select"]
+
+
+def test_in_the_worker_of_a_server_that_forks(run, write):
+    write(
+        "wsgi", "import requests\n\ndef app(environ, start):\n    start('200 OK', [])\n    return [b'']\n"
+    )
+    argv = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-w", "2", "-b", "127.0.0.1:0", "wsgi:app"]
+    answer = run("--json", "--after", "2s", "--", *argv)
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    # The arbiter patches nothing; it is the worker that was asked.
+    assert answer.json["facts"]["patched"]["socket"] is True
+
+
+def test_its_other_connections_do_not_weigh_on_the_probe(run, write):
+    text = (
+        CLASSIC
+        + """
+    import gevent
+
+    def work(number):
+        requests.get("https://localhost:9/%d" % number)
+
+    gevent.joinall([gevent.spawn(work, number) for number in range(20)])
+    """
+    )
+    answer = run("--json", "--", sys.executable, write("app", text) + ".py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+
+
+def test_its_own_sitecustomize_still_runs(run, write, tmp_path):
+    write("sitecustomize", "import builtins\nbuiltins.SEEN = 1\n")
+    text = "from gevent import monkey; monkey.patch_all()\nimport requests\nassert SEEN\n"
+    answer = run(
+        "--json", "--", sys.executable, write("app", text) + ".py", env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert answer.code == 0, answer
+
+
+def test_one_that_breaks_off(run, write):
+    answer = run("--", sys.executable, write("app", "raise ValueError('key=s3cret is wrong')\n") + ".py")
+    assert answer.code == 4
+    assert "app.py ended with ValueError" in answer.line
+    assert "s3cret" not in answer.line
+
+
+def test_one_that_is_not_python(run):
+    answer = run("--after", "200ms", "--", "sleep", "1000")
+    assert (answer.code, "no Python that heeds PYTHONPATH" in answer.line) == (4, True)
+
+
+def test_one_that_does_not_exist(run):
+    answer = run("--", "there-is-no-such-command")
+    assert (answer.code, answer.line) == (
+        2,
+        "diagnostics: there-is-no-such-command: there is no such command",
+    )

@@ -1,0 +1,95 @@
+"""``inspect()`` and ``check()`` in the process that calls, each in a fresh one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from harness import environment
+
+PATCHED = "from gevent import monkey; monkey.patch_all()\nimport requests\n"
+CLASSIC = (
+    "import grequests\nimport urllib3.contrib.pyopenssl as p\np.inject_into_urllib3()\nimport requests\n"
+)
+LATE = "import requests\nfrom gevent import monkey; monkey.patch_all()\n"
+
+
+def fresh(tmp_path, text):
+    """Run ``text`` as a script of its own; what it prints, as JSON."""
+    (tmp_path / "app.py").write_text(textwrap.dedent(text))
+    argv = [sys.executable, "-W", "ignore", "app.py"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+TOLD = "\nimport json, diagnostics\nprint(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))"
+
+
+@pytest.mark.parametrize(
+    ("setup", "causes"),
+    [
+        ("", []),
+        ("import requests", []),
+        (PATCHED, []),
+        ("import grequests", []),
+        (CLASSIC, ["pyopenssl-unpatched-select"]),
+        (LATE, ["patched-too-late"]),
+        ("import gevent, requests", ["not-patched"]),
+        ("from gevent import monkey; monkey.patch_all(ssl=False)\nimport requests", ["ssl-unpatched"]),
+    ],
+)
+def test_static_causes(tmp_path, setup, causes):
+    assert [code for code, _ in fresh(tmp_path, setup + TOLD)] == causes
+
+
+def test_a_static_cause_has_its_place(tmp_path):
+    [[_, where]] = fresh(tmp_path, CLASSIC + TOLD)
+    assert where.endswith("app.py:3")
+
+
+def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
+    text = """
+        import gevent, json, sys, socket, ssl, select, threading
+        import diagnostics
+        diagnostics.inspect()  # the modules of ours are there now
+        def state():
+            return [sorted(sys.modules), id(socket.socket), id(ssl.SSLContext), id(select.poll)]
+        before, threads = state(), threading.active_count()
+        def refuse(event, args):
+            if event.startswith(("socket.", "subprocess.", "os.fork", "os.exec")):
+                raise RuntimeError(event)
+        sys.addaudithook(refuse)
+        diagnostics.inspect()
+        print(json.dumps([before == state(), threads == threading.active_count()]))
+    """
+    assert fresh(tmp_path, text) == [True, True]
+
+
+CHECK = """
+import json, diagnostics
+found = diagnostics.check()
+print(json.dumps([found.verdict, [[c.code, c.where] for c in found.causes]]))
+"""
+
+
+def test_check_measures_in_this_process(tmp_path):
+    assert fresh(tmp_path, PATCHED + CHECK) == ["concurrent", []]
+    where = ["pyopenssl-unpatched-select", "app.py:3"]
+    assert fresh(tmp_path, CLASSIC + CHECK) == ["serialized", [where]]
+    assert fresh(tmp_path, LATE + CHECK) == ["error", [["patched-too-late", "app.py:1"]]]
+
+
+def test_check_measures_an_application_in_a_fresh_one(tmp_path):
+    (tmp_path / "proj.py").write_text(CLASSIC)
+    text = """
+        import json, diagnostics
+        found = diagnostics.check(app="proj", fix=True)
+        print(json.dumps([found.exit_code, [each.code for each in found.remedies][:1]]))
+    """
+    assert fresh(tmp_path, text) == [1, ["patch-all-first"]]

@@ -1,0 +1,53 @@
+"""--preflight probe: the diagnostics measure a process like a worker before anything is fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import serving
+
+# Found through PYTHONPATH in every process: a lane whose requests wait in the real sleep.
+BLOCKS = """
+import importlib.util, sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name != "downloader.lanes.fetch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (execute(module), change(module))
+        return spec
+
+def change(module):
+    from gevent.monkey import get_original
+
+    sleep, read = get_original("time", "sleep"), module.RequestsLane.read
+
+    def blocking(self, *args):
+        sleep(0.2)
+        return read(self, *args)
+
+    module.RequestsLane.read = blocking
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_worker_that_is_well_begins(run_downloader, tmp_path: Path) -> None:
+    with serving(files=20, size="100") as server:
+        done = run_downloader(server.url, "-o", tmp_path / "d", "--preflight", "probe")
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_worker_that_would_be_serial_is_refused(run_downloader, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKS)
+    with serving(files=20, size="100") as server:
+        argv = (server.url, "-o", tmp_path / "d", "--preflight", "probe")
+        done = run_downloader(*argv, env={"PYTHONPATH": str(tmp_path)})
+        assert done.returncode == 3
+        assert "--preflight probe: HTTPS is serialized in a worker" in done.stderr
+        assert "blocking-call sitecustomize.py:20" in done.stderr
+        assert not (tmp_path / "d").exists()
+        assert server.counters()["requests"] == 0

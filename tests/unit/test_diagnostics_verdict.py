@@ -1,0 +1,106 @@
+"""The verdict from numbers alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from diagnostics.model import Observation, Question, Target
+from diagnostics.verdict import holds, judge, least_slope
+
+ASK = Question(Target(style="requests"), requests=10, delay=0.2)
+
+
+def once(requests: int, delay: float, wall: float, **more: Any) -> dict[str, Any]:
+    """One round as the agent tells it."""
+    plain = {"cpu": 0.0, "done": requests, "errors": 0, "kinds": {}, "first": [], "run": f"r{delay}"}
+    return {"requests": requests, "delay": delay, "wall": wall, **plain, **more}
+
+
+def seen(*rounds: dict[str, Any], held: Any = (), problem: str | None = None, **more: Any) -> Observation:
+    """What came of these rounds."""
+    result = {"rounds": list(rounds), "held": list(held), "parked": [], "gap": 0.0, "problem": problem}
+    return Observation(result, {}, {}, **more)
+
+
+def test_serial_where_the_time_grows_with_the_delay_of_each():
+    found = judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 0.3), once(10, 0.2, 2.3)))
+    assert found.verdict == "serialized"
+    assert found.slope == pytest.approx(10)
+
+
+def test_not_where_a_slow_machine_takes_as_long_without_a_delay():
+    assert judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 4.0), once(10, 0.2, 4.3))).verdict == "concurrent"
+
+
+def test_the_least_of_repeated_pairs_counts():
+    pairs = [once(10, 0.0, 0.1), once(10, 0.2, 1.4), once(10, 0.0, 0.1), once(10, 0.2, 0.4)]
+    assert judge(ASK, seen(once(1, 0, 0.1), *pairs)).verdict == "concurrent"
+
+
+def test_not_where_the_server_saw_them_wait_together():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 2.1))
+    assert judge(ASK, seen(*rounds)).verdict == "serialized"
+    assert judge(ASK, seen(*rounds, served={"r0.2": {"peak": 9}})).verdict == "concurrent"
+    assert judge(ASK, seen(*rounds, served={"r0.2": {"peak": 1}})).verdict == "serialized"
+
+
+def held(seconds: float, cpu: float, ready: float, file: str = "/proj/app.py") -> dict[str, Any]:
+    """A stack that held the hub."""
+    return {"seconds": seconds, "cpu": cpu, "ready": ready, "stack": [(file, 7, "fetch")], "samples": 9}
+
+
+@pytest.mark.parametrize(
+    ("hold", "verdict"),
+    [
+        (held(2.0, 0.0, 0.0), "serialized"),  # it waited
+        (held(2.0, 1.9, 0.0), "serialized"),  # it computed
+        (held(2.0, 0.5, 1.5), "serialized"),  # it computed on a busy machine
+        (held(2.0, 0.01, 1.99), "concurrent"),  # it only had no CPU
+        (held(2.0, 1.9, 0.0, "/lib/site-packages/urllib3/util/ssl_.py"), "concurrent"),  # TLS contexts
+        (held(0.2, 0.0, 0.0), "concurrent"),
+    ],
+)
+def test_what_holds_the_hub_beside_the_waiting(hold, verdict):
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 1.1), once(10, 0.2, 1.4))
+    assert judge(ASK, seen(*rounds, held=[hold])).verdict == verdict
+
+
+def test_waits_in_many_places_are_a_busy_machine():
+    apart = [held(0.1, 0.0, 0.0, f"/proj/{number}.py") for number in range(30)]
+    assert holds(apart)[0] == pytest.approx(0.1)
+
+
+def test_errors():
+    bad = {
+        "done": 0,
+        "errors": 10,
+        "first": [{"class": "RecursionError", "text": "too\ndeep", "stack": []}],
+    }
+    found = judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 0.1, **bad), once(10, 0.2, 0.1, **bad)))
+    assert (found.verdict, found.error) == ("error", "RecursionError: too deep")
+    some = {**bad, "done": 7, "errors": 3}
+    assert judge(ASK, seen(once(10, 0.0, 0.1), once(10, 0.2, 0.3, **some))).verdict == "error"
+    # A serial process in front of an impatient server: some answers, and errors.
+    assert judge(ASK, seen(once(10, 0.0, 0.1), once(10, 0.2, 2.1, **some))).verdict == "serialized"
+
+
+def test_nothing_came():
+    assert judge(ASK, seen(problem="nothing more came within 9 s")).verdict == "error"
+
+
+def test_an_url_is_judged_by_what_one_request_waits():
+    ask = Question(Target(style="requests"), requests=10, url="https://h/")
+    single = [once(1, 0, 0.3), once(1, 0, 0.31, cpu=0.01), once(1, 0, 0.3, cpu=0.01)]
+    assert judge(ask, seen(*single, once(10, 0.2, 3.0, cpu=0.1))).verdict == "serialized"
+    assert judge(ask, seen(*single, once(10, 0.2, 0.4, cpu=0.1))).verdict == "concurrent"
+    # Too quick to tell from the time; what holds the hub tells.
+    quick = [once(1, 0, 0.01), once(1, 0, 0.01, cpu=0.01), once(1, 0, 0.01, cpu=0.01)]
+    assert judge(ask, seen(*quick, once(10, 0.2, 0.1, cpu=0.1))).verdict == "concurrent"
+    assert judge(ask, seen(*quick, once(10, 0.2, 0.1), held=[held(0.12, 0, 0)])).verdict == "serialized"
+
+
+def test_the_threshold_leaves_room():
+    assert least_slope(2) == pytest.approx(4 / 3)
+    assert least_slope(10) == 4
