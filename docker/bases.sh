@@ -25,11 +25,11 @@ bootstrap() { # SUITE DIRECTORY PACKAGES...
     rm -rf "$directory"/var/cache/apt/archives/*.deb "$directory"/var/lib/apt/lists/* "$directory"/dev/*
 }
 
-libraries() { # that the interpreter in $1 is linked with, as Debian packages
-    find "$1/bin" "$1/lib" -type f \( -name '*.so*' -o -name 'python?.?*' \) ! -name '_tkinter*' -print0 |
-        xargs -0 ldd 2> /dev/null | sed -n 's/.* => \(\/.*\) (0x.*/\1/p' | sort -u | while read -r library; do
-        dpkg -S "*/$(basename "$library")" 2> /dev/null | sed -n '1s/:.*//p'
-    done | sort -u
+libraries() { # that pyenv's interpreters are linked with, as Debian packages
+    find "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/lib -type f \
+        \( -name '*.so*' -o -name 'python?.?*' \) ! -name '_tkinter*' ! -path '*/site-packages/*' -print0 |
+        xargs -0 ldd 2> /dev/null | sed -n 's,.* => \(/usr\)\?\(/.*\) (0x.*,\2\n/usr\2,p' | sort -u |
+        xargs dpkg -S 2> /dev/null | sed 's/:.*//' | sort -u
 }
 
 pyenv_version() { # the newest in pyenv of 3.13
@@ -39,15 +39,16 @@ pyenv_version() { # the newest in pyenv of 3.13
 from_pyenv() { # IMAGE DIRECTORY
     local base=$work/base
     if [ ! -d "$base" ]; then
-        # What all of them are linked with, so that one Debian, of this release, will do.
-        bootstrap "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$base" \
-            $(for one in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*; do libraries "$one"; done | sort -u) || return 1
+        # One for all versions, of the release that they were built on.
+        bootstrap "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$base" $(libraries) || return 1
     fi
-    tar --directory="$base" -cf "$work/image.tar" .
-    tar --directory="$2" --transform='s,^,usr/local/,' --exclude='*/test' --exclude='__pycache__' \
-        -rf "$work/image.tar" bin lib include
-    docker import --change 'ENV LD_LIBRARY_PATH=/usr/local/lib' --change 'CMD ["python"]' "$work/image.tar" "$1" > /dev/null
-    rm "$work/image.tar"
+    local image=$work/image
+    rm -rf "$image"
+    cp -al "$base" "$image" &&
+        tar --directory="$2" --exclude='*/test' --exclude='__pycache__' -c bin lib include |
+        tar --directory="$image/usr/local" -x &&
+        tar --directory="$image" -c . |
+        docker import --change 'ENV LD_LIBRARY_PATH=/usr/local/lib' --change 'CMD ["python"]' - "$1" > /dev/null
 }
 
 from_debian() { # IMAGE SUITE PROGRAM PACKAGES...

@@ -105,7 +105,10 @@ def _image(cell: Cell) -> str:
 
 
 def _service(cell: Cell) -> str:
-    command = f'["{cell.name}", /results, {cell.setup}, --answers, {cell.answers}]'
+    options = [f'"{cell.name}"', "/results", cell.setup, "--answers", cell.answers]
+    if cell.pins == NEWEST and cell.diagnosis is not None:  # what the diagnostics need is installed there
+        options += ["--diagnose", *cell.diagnosed_as]
+    command = f"[{', '.join(options)}]"
     return f"  {cell.name}: {{<<: [*cell, *{_anchor(cell.environment)}], command: {command}}}\n"
 
 

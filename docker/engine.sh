@@ -50,7 +50,7 @@ provide_compose() {
     rm -rf "$source"
 }
 
-pid=
+pid= child=
 stop() {
     trap '' INT TERM
     [ -n "$pid" ] || return 0
@@ -76,8 +76,6 @@ if ! docker info > /dev/null 2>&1; then
     bridged=$(ls -d /sys/class/net/docker0 2> /dev/null || true)
     forwarding=$(cat /proc/sys/net/ipv4/ip_forward)
     trap stop EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
     export DOCKER_HOST=unix://$run/docker.sock
     # In a session of its own: Ctrl-C is for the command, which needs the engine to clean up.
     setsid dockerd --mtu 1400 --data-root "$home/data" --exec-root "$run/exec" --pidfile "$run/pid" \
@@ -91,4 +89,18 @@ if ! docker info > /dev/null 2>&1; then
     say "started, for this command"
 fi
 provide_compose
-"$@"
+# In a process group of its own, to which whatever ends this is passed on; then it is waited for: a shell
+# that waits for a command in the foreground would not heed SIGTERM.
+trap '[ -z "$child" ] || kill -INT -- "-$child"' INT
+trap '[ -z "$child" ] || kill -TERM -- "-$child"' TERM
+set -m
+"$@" < /dev/null &
+child=$!
+set +m
+code=0
+wait "$child" || code=$?
+while kill -0 "$child" 2> /dev/null; do # a signal ended the waiting
+    code=0
+    wait "$child" || code=$?
+done
+exit "$code"

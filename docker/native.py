@@ -88,7 +88,6 @@ def measure(
         made = pool.map(lambda key: make(pythons[key[0]], key[1]), wanted)
         environments = dict(zip(wanted, made, strict=True))
     results: dict[str, dict[str, Any]] = {}
-    diagnoses: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name, serving(Path(name)), ThreadPoolExecutor(turns) as pool:
         directory = Path(name)
 
@@ -97,13 +96,14 @@ def measure(
             if isinstance(python, NotInstalled):
                 results[cell.name] = {"verdict": "broken", "why": f"could not be installed: {python}"}
                 return
-            results[cell.name] = _measured(cell, python, directory, turns)
+            result = _measured(cell, python, directory, turns)
             if diagnose and cell.diagnosis is not None:
-                diagnoses[cell.name] = _diagnosed(cell, python)
-            say(f"{cell.name}: {results[cell.name]['verdict']}")
+                result["diagnosis"] = _diagnosed(cell, python)
+            results[cell.name] = result
+            say(f"{cell.name}: {result['verdict']}")
 
         list(pool.map(one, run))
-    return report.rows(cells, results, absent, diagnoses)
+    return report.rows(cells, results, absent)
 
 
 def _provided(

@@ -50,42 +50,42 @@ def rows(
     cells: Iterable[Cell],
     results: Mapping[str, Mapping[str, Any]],
     absent: Mapping[str, str] | None = None,
-    diagnoses: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Row]:
     """A row for each cell, in order.
 
-    ``results`` and ``diagnoses`` are by the name of the cell, what the stopwatch printed and what the
-    diagnostics did; ``absent`` says why a cell could not be run. A cell that is in none of
-    them has failed: it should have a result.
+    ``results``: by the name of the cell what the stopwatch printed, where the diagnostics were asked with
+    ``diagnosis``, what they said; ``absent`` says why a cell could not be run. A cell that is in
+    neither of them has failed: it should have a result.
     """
-    return [
-        _row(cell, results.get(cell.name), absent or {}, (diagnoses or {}).get(cell.name)) for cell in cells
-    ]
+    return [_row(cell, results.get(cell.name), absent or {}) for cell in cells]
 
 
-def _row(
-    cell: Cell,
-    result: Mapping[str, Any] | None,
-    absent: Mapping[str, str],
-    diagnosis: Mapping[str, Any] | None,
-) -> Row:
+def _row(cell: Cell, result: Mapping[str, Any] | None, absent: Mapping[str, str]) -> Row:
     common = (cell.name, cell.python, cell.pins.name, cell.setup, cell.expected)
     if result is None and cell.name in absent:
         return Row(*common, NOT_RUN, None, None, None, None, absent[cell.name])
     if result is None:
         return Row(*common, "no result", None, None, None, False)
+    diagnosis = result.get("diagnosis")
     said = None if diagnosis is None else str(diagnosis.get("verdict"))
-    asked = cell.diagnosis if diagnosis is not None else None
+    asked = None if diagnosis is None else cell.diagnosis
     notes = [str(result["why"])] if "why" in result else []
     errors = sorted(result.get("errors", {}).items(), key=lambda item: -item[1])
     notes += [f"{count} × {text}" for text, count in errors[:2]]
     notes += [f"and {len(errors) - 2} other errors"] if len(errors) > 2 else []
     if diagnosis is not None and said != asked:
-        notes.append(f"diagnostics: {diagnosis.get('why') or diagnosis}")
+        notes.append(f"the diagnostics say {said}, not {asked}: {_shown(diagnosis)}")
     agrees = result["verdict"] == cell.expected and said == asked
-    seconds = result.get("wall_s")
     versions = result.get("versions", {})
-    return Row(*common, result["verdict"], seconds, asked, said, agrees, "; ".join(notes), versions)
+    return Row(
+        *common, result["verdict"], result.get("wall_s"), asked, said, agrees, "; ".join(notes), versions
+    )
+
+
+def _shown(diagnosis: Mapping[str, Any]) -> str:
+    """Why, or what of the diagnosis tells most."""
+    kept = ("error", "wall_s", "concurrency", "socket_class", "causes")
+    return str(diagnosis.get("why") or {name: diagnosis[name] for name in kept if diagnosis.get(name)})
 
 
 def agree(table: Sequence[Row]) -> bool:

@@ -1,10 +1,11 @@
 """One cell, measured: waits for its turn, runs the stopwatch or the main job, writes NAME.json.
 
-    python cell.py NAME DIRECTORY SETUP [--answers delayed|unstated] [--turns N] [--linger]
+    python cell.py NAME DIRECTORY SETUP [--answers delayed|unstated] [--turns N] [--linger] [--diagnose …]
 
 Runs on the cell's own interpreter, Python 2.7 to 3.x. DIRECTORY is shared by all cells and by the
 origin, whose ``origin.json`` is waited for. At most N cells measure at one time: each holds one of N
-locks. NAME.json is what the stopwatch or the main job printed, or the verdict ``broken`` and why.
+locks. NAME.json is what the stopwatch or the main job printed, or the verdict ``broken`` and why; with
+--diagnose also what ``python -m diagnostics`` says, where this interpreter is one that it can run on.
 """
 
 import argparse
@@ -62,11 +63,12 @@ def command(servers, setup, answers):
     return argv + [setup, "--url", servers[answers] + file, "--warm-up", servers["delayed"] + "/list"]
 
 
-def measured(argv):
-    """The result that ``argv`` printed as its last line."""
+def measured(argv, codes=frozenset({0}), **variables):
+    """The record that ``argv`` printed; ``codes`` are the exit codes of one that worked."""
     environment = dict((k, v) for k, v in os.environ.items() if not any(f in k.upper() for f in _FOREIGN))
+    environment.update(variables)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(argv, stdout=out, stderr=err, env=environment)
+        process = subprocess.Popen(argv, stdout=out, stderr=err, env=environment, cwd=_HERE)
         give_up = time.time() + _PATIENCE
         try:
             while process.poll() is None and time.time() < give_up:
@@ -80,14 +82,21 @@ def measured(argv):
             return {"verdict": "broken", "why": "no end after %d s" % _PATIENCE}
         out.seek(0)
         err.seek(0)
-        lines = out.read().decode("utf-8", "replace").splitlines() or [""]
-        if process.returncode == 0:
+        said = out.read().decode("utf-8", "replace")
+        if process.returncode in codes:
             try:
-                return json.loads(lines[-1])
+                return json.loads(said)
             except ValueError:
                 pass
-        why = err.read().decode("utf-8", "replace").splitlines() or lines
-        return {"verdict": "broken", "why": "exit code %s: %s" % (process.returncode, why[-1])}
+        lines = (err.read().decode("utf-8", "replace") or said).splitlines() or [""]
+        return {"verdict": "broken", "why": "exit code %s: %s" % (process.returncode, lines[-1])}
+
+
+def diagnosis(options):
+    """What the diagnostics say of the process that the same set-up makes."""
+    argv = [sys.executable, "-B", "-m", "diagnostics", "check", "--json"] + options
+    said = measured(argv, {0, 1, 3}, PYTHONPATH=os.path.dirname(os.path.dirname(_HERE)))
+    return dict((name, said[name]) for name in ("verdict", "why", "error", "causes") if name in said)
 
 
 def main():
@@ -98,6 +107,7 @@ def main():
     parser.add_argument("--answers", choices=("delayed", "unstated"), default="delayed")
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--linger", action="store_true", help="stay until SIGTERM, as compose wants it")
+    parser.add_argument("--diagnose", nargs=argparse.REMAINDER, help="options for the diagnostics")
     given = parser.parse_args()
     # As the first process of a container nothing ends us but what we take.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -105,6 +115,8 @@ def main():
         servers = origin(given.directory)
         lock = turn(given.directory, given.turns)
         result = measured(command(servers, given.setup, given.answers))
+        if given.diagnose:
+            result["diagnosis"] = diagnosis(given.diagnose)
         lock.close()
     except Exception as error:
         result = {"verdict": "broken", "why": "%s: %s" % (type(error).__name__, error)}

@@ -27,7 +27,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(cells: Sequence[Cell]) -> list[report.Row]:
     """With this interpreter's packages: what the tests require has what these cells want."""
-    return measure(cells, turns=4, diagnose=False, provider=lambda *_: sys.executable)
+    return measure(cells, turns=2, diagnose=False, provider=lambda *_: sys.executable)
 
 
 def test_cells_of_this_interpreter_are_as_expected() -> None:

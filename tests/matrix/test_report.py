@@ -57,16 +57,16 @@ def test_nothing_run_is_red() -> None:
 
 
 def test_diagnostics_that_say_otherwise_are_red() -> None:
-    said = {TWO[0].name: {"verdict": "concurrent"}, TWO[1].name: {"verdict": "concurrent"}}
-    table = report.rows(TWO, RIGHT, {}, said)
+    said = {name: {**result, "diagnosis": {"verdict": "concurrent"}} for name, result in RIGHT.items()}
+    table = report.rows(TWO, said)
     assert [row.agrees for row in table] == [True, False]
 
 
 def test_the_main_job_is_diagnosed_as_concurrent() -> None:
     cell = BY_NAME["main-job-py3.13"]
-    result = {cell.name: {"verdict": "exact", "wall_s": 1.0}}
-    assert report.agree(report.rows([cell], result, {}, {cell.name: {"verdict": "concurrent"}}))
-    assert not report.agree(report.rows([cell], result, {}, {cell.name: {"verdict": "serialized"}}))
+    for verdict, agrees in (("concurrent", True), ("serialized", False)):
+        result = {"verdict": "exact", "wall_s": 1.0, "diagnosis": {"verdict": verdict}}
+        assert report.agree(report.rows([cell], {cell.name: result})) is agrees
 
 
 def reported(directory: Path, results: dict[str, dict[str, Any]]) -> tuple[int, dict[str, Any], str]:

@@ -1,0 +1,83 @@
+"""``python -m docker.page``: docs/matrix.md, and the README's tables, from what the last runs measured.
+
+Reads the ``matrix.json`` of the run in containers and of the native one, as far as there are any.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from docker import report
+from docker.cells import LEGACY, MODERN, ROOT
+from docker.environments import CACHE
+
+__all__ = ["compact", "insert"]
+
+_RUNS = {"compose": CACHE / "compose" / "matrix.json", "native": CACHE / "results" / "matrix.json"}
+_BEGIN, _END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+_KEY = (
+    "Seconds for ten answers of 0.5 s each: about 0.5 is concurrent, about 5 (bold) one after the other. "
+    "✗ marks what was not as expected, - what there is no cell for or was not run."
+)
+
+
+def compact(rows: Iterable[report.Row], pythons: Sequence[str]) -> str:
+    """A Markdown table: a line for what was set up, a column for each of ``pythons``."""
+    lines: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.python in pythons:
+            kind = row.cell.rpartition("-py")[0]
+            lines.setdefault(kind, {})[row.python] = _short(row)
+    table = [f"| | {' | '.join(pythons)} |", "|---|" + "---:|" * len(pythons)]
+    for kind, measured in lines.items():
+        table.append(f"| {kind} | {' | '.join(measured.get(python, '-') for python in pythons)} |")
+    return "\n".join(table)
+
+
+def _short(row: report.Row) -> str:
+    if row.agrees is None:
+        return "-"
+    seconds = "" if row.seconds is None else f"{row.seconds:.2f}"
+    text = {"concurrent": seconds, "serialized": f"**{seconds}**"}.get(row.measured, row.measured)
+    return text if row.agrees else f"✗ {row.measured} {seconds}"
+
+
+def insert(page: Path, text: str) -> None:
+    """Put ``text`` between the marks in ``page``. Raises ValueError where it has none."""
+    before, begin, rest = page.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{page}: no line {_BEGIN}, or none {_END} after it")
+    page.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")
+
+
+def main() -> None:
+    """Write both pages."""
+    runs: list[tuple[str, list[report.Row]]] = []
+    for path in _RUNS.values():
+        if path.exists():
+            record = json.loads(path.read_text())
+            runs.append((record["where"], [report.Row(**row) for row in record["rows"]]))
+    if not runs:
+        sys.exit("nothing was measured: make matrix, or make matrix-native")
+    parts = ["# The matrix\n\nWritten by `python -m docker.page` from what was measured.\n"]
+    for where, rows in runs:
+        title = f"## Measured {where}"
+        parts += [title, _KEY, compact(rows, LEGACY), compact(rows, MODERN)]
+        parts += ["### Every cell", report.as_markdown(rows, where)]
+    (ROOT / "docs" / "matrix.md").write_text("\n\n".join(parts).rstrip() + "\n")
+    where, rows = max(runs, key=lambda run: sum(row.agrees is not None for row in run[1]))
+    both = "\n\n".join(
+        [f"{report.summary(rows)} ({where}). {_KEY}", compact(rows, LEGACY), compact(rows, MODERN)]
+    )
+    try:
+        insert(ROOT / "README.md", both)
+    except ValueError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
