@@ -22,7 +22,7 @@ _TRIES = 5
 
 
 def verdict(requests, delay, wall, failed):
-    """One after the other takes at least ``requests * delay``; in half of that, two at once were under way."""
+    """One after the other takes ``requests * delay`` or more; in half of that, two were under way."""
     if failed:
         return "error"
     if wall <= 0.5 * requests * delay:
