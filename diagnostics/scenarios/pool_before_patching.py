@@ -1,11 +1,11 @@
-"""The same with urllib3, whose pool was made before patch_all() as well."""
+"""The same with urllib3, whose pool was made before patch_all() as well: it is urllib3 that came too early."""
 
 import os
-import ssl
+import ssl  # <- where
 
 import urllib3
 
-context = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])  # <- where
+context = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
 _pool = urllib3.PoolManager(maxsize=100, ssl_context=context)
 
 from gevent import monkey
@@ -18,4 +18,4 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "urllib3"]
-EXPECT = {"verdict": "error", "cause": "context-before-patching"}
+EXPECT = {"verdict": "error", "cause": "patched-too-late"}

@@ -3,11 +3,14 @@
 Run as a program with a folder it is that server: it makes a certificate there and prints its port.
 """
 
-from gevent import monkey
+import sys
 
-monkey.patch_all()
+if __name__ != "__main__":
+    from gevent import monkey
 
-import requests  # noqa: F401
+    monkey.patch_all()
+
+    import requests  # noqa: F401
 
 PACKAGES = ["gevent", "requests"]
 EXPECT = {"verdict": "serialized", "cause": "serial-server", "where": "https://localhost:*"}
@@ -18,7 +21,6 @@ def _serve(folder):
     import os
     import socket
     import ssl
-    import sys
     import time
 
     import trustme
@@ -42,6 +44,4 @@ def _serve(folder):
 
 
 if __name__ == "__main__":
-    import sys
-
     _serve(sys.argv[1])

@@ -26,11 +26,11 @@ import gevent
 import requests
 
 for _number in range(30):
-    gevent.spawn(socket.getaddrinfo, "nobody%d.invalid" % _number, 443)  # <- where
+    gevent.spawn(socket.getaddrinfo, "nobody%d.invalid" % _number, 443)
 
 
 def fetch(url):
-    requests.get(url, timeout=30).raise_for_status()
+    requests.get(url, timeout=30).raise_for_status()  # <- where
 
 
 PACKAGES = ["gevent", "requests"]

@@ -1,0 +1,151 @@
+"""Interpreters, and virtual environments with what a scenario needs in it.
+
+Environments are kept in the user's cache folder, one for each interpreter and set of requirements, and
+may be thrown away at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from diagnostics.errors import ProbeError
+
+__all__ = ["Unavailable", "cache_folder", "find", "prepare", "satisfies", "version_of"]
+
+_VIRTUALENV = "virtualenv==20.21.1"  # the last one that makes environments of Python 2.7
+_PATIENCE = 900.0
+_LOOK = """\
+import json, os, sys
+names = [n for f in sys.path if os.path.isdir(f) for n in os.listdir(f)]
+print(json.dumps([".".join(map(str, sys.version_info[:2])),
+                  [n for n in names if n.endswith((".dist-info", ".egg-info"))]]))
+"""
+
+
+class Unavailable(ProbeError):
+    """An interpreter or an environment that cannot be had; the text says why, in one line."""
+
+
+def cache_folder() -> Path:
+    """Where the environments are."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(root) / "mass-downloader" / "scenarios"
+
+
+@cache
+def _look(python: str) -> tuple[str, dict[str, str]]:
+    try:
+        done = subprocess.run([python, "-c", _LOOK], capture_output=True, timeout=30, check=True)
+        version, names = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise Unavailable(f"{python} does not run: {_last(error)}") from None
+    found = {}
+    for name in names:
+        package, _, rest = name.rpartition(".")[0].partition("-")
+        found[_canonical(package)] = rest.partition("-")[0]
+    return version, found
+
+
+def version_of(python: str) -> str:
+    """Major and minor, ``3.11``. Raises Unavailable when ``python`` does not run."""
+    return _look(python)[0]
+
+
+def satisfies(python: str, packages: Sequence[str]) -> bool:
+    """Whether ``python`` has ``packages`` installed, in the versions that are asked for."""
+    installed = _look(python)[1]
+    for requirement in packages:
+        name, _, version = requirement.partition("==")
+        have = installed.get(_canonical(re.split(r"[<>=!~\[;]", name)[0]))
+        if have is None or (version and have != version) or re.search("[<>!~]", requirement):
+            return False
+    return True
+
+
+def find(version: str) -> str | None:
+    """An interpreter of the minor ``version``: on PATH, else of pyenv, else of uv."""
+    home = Path.home()
+    pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
+    beside = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
+    beside += sorted(uv.glob(f"cpython-{version}.*/bin/python{version}"))
+    for candidate in filter(None, [shutil.which(f"python{version}"), *map(str, reversed(beside))]):
+        # A shim of pyenv is there for every version, and runs for those that are switched on.
+        with contextlib.suppress(Unavailable):
+            if version_of(candidate) == version:
+                return candidate
+    return None
+
+
+def prepare(python: str, packages: Sequence[str], said: Callable[[str], None]) -> str:
+    """The interpreter of an environment of ``python`` that has ``packages``; made when there is none.
+
+    ``said`` hears what is being done. Raises Unavailable when it cannot be made.
+    """
+    version = version_of(python)
+    told = json.dumps([os.path.realpath(python), version, sorted(packages)])
+    folder = cache_folder() / f"{version}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+    with _locked(folder):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            said(f"installing {', '.join(packages)} for Python {version}")
+            _make(python, version, folder)
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+            _run([*pip, "install", "--quiet", *packages])
+            (folder / "complete").write_text(told)
+    return str(folder / "bin" / "python")
+
+
+def _make(python: str, version: str, folder: Path) -> None:
+    if version != "2.7":
+        _run([python, "-m", "venv", str(folder)])
+        return
+    tool = folder.parent / "virtualenv"
+    with _locked(tool):
+        if not (tool / "complete").exists():
+            shutil.rmtree(tool, ignore_errors=True)
+            _run([sys.executable, "-m", "venv", str(tool)])
+            _run([str(tool / "bin" / "python"), "-m", "pip", "install", "--quiet", _VIRTUALENV])
+            (tool / "complete").touch()
+    _run([str(tool / "bin" / "python"), "-m", "virtualenv", "--quiet", "--python", python, str(folder)])
+
+
+def _run(argv: list[str]) -> None:
+    # What is set for our own interpreter is not meant for another one.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    try:
+        subprocess.run(argv, env=env, capture_output=True, timeout=_PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{' '.join(argv[1:5])} … failed: {_last(error)}") from None
+
+
+def _last(error: Exception) -> str:
+    """The line that says why: of what a program wrote, else of ``error``."""
+    told = getattr(error, "stderr", None) or b""
+    lines = told.decode(errors="replace").strip().splitlines()
+    meant = [line for line in lines if "error" in line.lower()] or lines
+    return (meant[-1] if meant else str(error))[:300]
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time makes ``folder``."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(folder.suffix + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

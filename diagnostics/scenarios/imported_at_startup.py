@@ -1,0 +1,13 @@
+"""sitecustomize imports requests, so that patch_all() on the first line is too late all the same."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+PACKAGES = ["gevent", "requests"]
+PATH = "startup_imports"
+EXPECT = {
+    "verdict": "error",
+    "cause": "patched-too-late",
+    "where": "*startup_imports/sitecustomize.py:3",
+}

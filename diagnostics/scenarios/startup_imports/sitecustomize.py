@@ -1,0 +1,3 @@
+"""An agent that reports to a server: it takes requests with it into every Python of this machine."""
+
+import requests  # noqa: F401

@@ -1,0 +1,272 @@
+"""``python -m diagnostics scenarios``: every known trap, each in a fresh process; expected, measured."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from diagnostics import environments
+from diagnostics.environments import Unavailable
+from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
+from diagnostics.examine import examine
+from diagnostics.model import Diagnosis, Question, Target
+from diagnostics.scenario import FOLDER, Expected, Scenario, chosen
+
+__all__ = ["Row", "main", "run"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What came of a scenario. ``outcome``: ``as expected``, ``differs``, ``skipped`` or ``failed`` (it
+    could not be run); ``reason``: why, for the last two. ``seconds``: how long all of it took."""
+
+    scenario: Scenario
+    outcome: str
+    python: str = ""
+    verdict: str = ""
+    cause: str = ""
+    where: str = ""
+    wall_s: float | None = None
+    error: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+
+
+Said = Callable[[str], None]
+
+
+def run(scenario: Scenario, python: str, offline: bool, said: Said) -> Row:
+    """Run ``scenario`` with the interpreter ``python``, or with one that it needs."""
+    began = time.monotonic()
+    try:
+        interpreter = _interpreter(scenario, python, offline, said)
+    except _Skipped as skipped:
+        return Row(scenario, "skipped", reason=str(skipped))
+    except Unavailable as error:
+        return Row(scenario, "failed", reason=str(error))
+    version = environments.version_of(interpreter)
+    try:
+        with _server(scenario) as (url, cacert), _surroundings(scenario):
+            target = Target(app=scenario.app, python=interpreter)
+            found = examine(Question(target, url=url, cacert=cacert), said=said)
+    except DiagnosticsError as error:
+        return Row(scenario, "failed", version, reason=str(error), seconds=time.monotonic() - began)
+    return _compared(scenario, version, found, time.monotonic() - began)
+
+
+class _Skipped(Exception):
+    """Not run, and why."""
+
+
+def _interpreter(scenario: Scenario, python: str, offline: bool, said: Said) -> str:
+    if scenario.pythons and environments.version_of(python) not in scenario.pythons:
+        found = next(filter(None, map(environments.find, scenario.pythons)), None)
+        if found is None:
+            raise _Skipped(f"needs Python {' or '.join(scenario.pythons)}, which was not found")
+        python = found
+    if environments.satisfies(python, scenario.packages):
+        return python
+    if offline:
+        raise _Skipped(f"offline; needs {', '.join(scenario.packages)}")
+    return environments.prepare(python, scenario.packages, said)
+
+
+def _compared(scenario: Scenario, version: str, found: Diagnosis, seconds: float) -> Row:
+    cause, where = (found.causes[0].code, found.causes[0].where) if found.causes else ("", "")
+    fits = _fits(scenario.expected, found.verdict, cause, where)
+    return Row(
+        scenario,
+        "as expected" if fits else "differs",
+        version,
+        verdict=found.verdict,
+        cause=cause,
+        where=where,
+        wall_s=found.wall_s,
+        error=found.error,
+        seconds=seconds,
+    )
+
+
+def _fits(expected: Expected, verdict: str, cause: str, where: str) -> bool:
+    same = (expected.verdict, expected.cause) == (verdict, cause)
+    return same and (not expected.where or fnmatchcase(where, expected.where))
+
+
+@contextlib.contextmanager
+def _surroundings(scenario: Scenario) -> Iterator[None]:
+    """The folder of the scenarios as the current directory, and what the environment is to say.
+
+    Temporary files of the process under check go away.
+    """
+    before, environment = os.getcwd(), dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="scenario-") as temporary:
+        os.chdir(FOLDER)
+        os.environ["TMPDIR"] = temporary
+        # What is set for our own interpreter is not meant for another one.
+        for name in [name for name in os.environ if name.startswith("PYTHON")]:
+            del os.environ[name]
+        if scenario.path:
+            os.environ["PYTHONPATH"] = str(FOLDER / scenario.path)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(environment)
+            os.chdir(before)
+
+
+@contextlib.contextmanager
+def _server(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """URL and certificate of the server that the scenario brings; empty when it brings none."""
+    if not scenario.server:
+        yield "", ""
+        return
+    with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
+        file = FOLDER / f"{scenario.app.partition(':')[0]}.py"
+        with subprocess.Popen([sys.executable, str(file), folder], stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                port = process.stdout.readline().decode().strip()
+                if not port:
+                    raise ProbeError(f"the server of {scenario.name} did not start")
+                yield f"https://localhost:{port}/", os.path.join(folder, "ca.pem")
+            finally:
+                process.kill()
+
+
+# the command
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table(show_lines=False)
+    for title in ("scenario", "python", "expected", "measured", "wall", ""):
+        table.add_column(title, overflow="fold", justify="right" if title == "wall" else "left")
+    marks = {
+        "as expected": ("ok", "green"),
+        "differs": ("DIFFERS", "bold red"),
+        "skipped": ("skipped", "dim"),
+        "failed": ("FAILED", "bold red"),
+    }
+    for row in rows:
+        expected = row.scenario.expected
+        ran = row.outcome in ("as expected", "differs")
+        measured = _cell(row.verdict, row.cause, row.where) if ran else Text(row.reason, "dim")
+        table.add_row(
+            row.scenario.name,
+            row.python,
+            _cell(expected.verdict, expected.cause, expected.where),
+            measured,
+            f"{row.wall_s:.2f} s" if row.wall_s is not None else "",
+            Text(*marks[row.outcome]),
+        )
+    return table
+
+
+def _cell(verdict: str, cause: str, where: str) -> Text:
+    style = {"concurrent": "green", "serialized": "red", "error": "red"}.get(verdict, "")
+    return Text("\n").join([Text(verdict, style), *(Text(each) for each in (cause, where) if each)])
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    order = ("as expected", "differs", "failed", "skipped")
+    counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in order}
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+
+
+def _json(rows: Sequence[Row]) -> str:
+    told: list[dict[str, Any]] = [
+        {
+            "name": row.scenario.name,
+            "summary": row.scenario.summary,
+            "packages": row.scenario.packages,
+            "python": row.python or None,
+            "expected": msgspec.to_builtins(row.scenario.expected),
+            "measured": {"verdict": row.verdict, "cause": row.cause, "where": row.where}
+            if row.verdict
+            else None,
+            "wall_s": row.wall_s,
+            "error": row.error,
+            "outcome": row.outcome,
+            "reason": row.reason,
+            "seconds": round(row.seconds, 2),
+        }
+        for row in rows
+    ]
+    return json.dumps({"version": 1, "scenarios": told}, indent=2)
+
+
+@click.command("scenarios", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--offline", is_flag=True, help="Install nothing: skip what needs other packages.")
+@click.option("--only", metavar="NAME", multiple=True, help="This one; may be given again.")
+@click.option("--python", metavar="PATH", default=sys.executable, help="The interpreter. [this one]")
+@click.option("--list", "only_list", is_flag=True, help="Name the scenarios and end.")
+@click.option("--json", "as_json", is_flag=True, help="The rows as JSON on stdout.")
+def _command(offline: bool, only: tuple[str, ...], python: str, only_list: bool, as_json: bool) -> int:
+    """Run every known trap, each in a fresh process; expected and measured side by side.
+
+    Exit code 1 when one differs, 4 when one could not be run.
+    """
+    wanted = chosen(only)
+    console = Console(soft_wrap=True)
+    if only_list:
+        for scenario in wanted:
+            console.print(Text.assemble((f"{scenario.name:<36}", "bold"), scenario.summary))
+        return 0
+    python = _checked(python)
+    rows = list(_running(wanted, python, offline))
+    if as_json:
+        sys.stdout.write(_json(rows) + "\n")
+    else:
+        # On a terminal its width, elsewhere what the longest place needs.
+        Console(width=None if sys.stdout.isatty() else 150).print(_table(rows))
+        console.print(_summary(rows))
+    outcomes = {row.outcome for row in rows}
+    return 1 if "differs" in outcomes else 4 if "failed" in outcomes else 0
+
+
+def _running(wanted: Sequence[Scenario], python: str, offline: bool) -> Iterator[Row]:
+    """Run one after the other; progress on stderr."""
+    stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+    for number, scenario in enumerate(wanted, 1):
+        head = f"{number}/{len(wanted)} {scenario.name}"
+        with stderr.status(head) as status:
+
+            def said(text: str, head: str = head, status: Status = status) -> None:
+                status.update(f"{head}: {text} …")
+
+            row = run(scenario, python, offline, said)
+        stderr.print(Text(f"{head}: {row.outcome}{f' ({row.reason})' if row.reason else ''}"))
+        yield row
+
+
+def _checked(python: str) -> str:
+    """The interpreter by its full path: the current directory will be another one."""
+    import shutil
+
+    found = shutil.which(python)
+    if found is None:
+        raise UsageError(f"{python}: there is no such interpreter, or it cannot be executed")
+    try:
+        environments.version_of(found)
+    except Unavailable as error:
+        raise UsageError(str(error)) from None
+    return os.path.abspath(found)
+
+
+def main(argv: list[str]) -> int:
+    """Run the command with the arguments ``argv``; returns the exit code."""
+    return int(_command.main(argv, prog_name="diagnostics scenarios", standalone_mode=False) or 0)
