@@ -2,10 +2,11 @@
 
     python -m docker.compose              write docker/compose.yaml
     python -m docker.compose --names …    the names of the cells that match, for `docker compose up`
-    python -m docker.compose --bases …    the images that they are built on
+    python -m docker.compose --builders … the services that build their images
+    python -m docker.compose --bases …    the images that those are built on
 
-A cell is a service; cells of one interpreter and the same packages share an image. The project itself
-is mounted, not copied: an image is an interpreter and packages.
+A cell is a service; cells of one interpreter and the same packages share an image, which one service
+builds. The project itself is mounted, not copied: an image is an interpreter and packages.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ x-build: &build
   context: .
   secrets: [ca]  # of a proxy that intercepts TLS, if there is one; in no image
 
-x-images:
+x-builds:
 """
 
 _SERVICES = """\
@@ -57,7 +58,7 @@ x-cell: &cell
   stop_grace_period: 1s
 
 x-ours: &ours
-  <<: *%s
+  image: "matrix:%s"
   working_dir: /project
   environment: {PYTHONDONTWRITEBYTECODE: "1"}
   volumes: ["results:/results", "..:/project:ro", "./.cache/compose:/out"]
@@ -71,6 +72,7 @@ volumes:
 services:
   origin:
     <<: *ours
+    build: *%a
     hostname: origin
     command: [python, -m, docker.origin, /results, --host, origin]
 
@@ -82,34 +84,43 @@ services:
 """
 
 
+_ORIGIN = next(cell for cell in CELLS if (cell.pins, cell.python) == (NEWEST, _OURS))  # of one kind with it
+
+
 def as_yaml() -> str:
     """The whole of compose.yaml."""
     pins = dict.fromkeys(cell.pins for cell in CELLS)
-    images = {cell.environment: cell for cell in CELLS}
-    ours = next(cell for cell in CELLS if (cell.pins, cell.python) == (NEWEST, _OURS))
-    parts = [_HEAD, *map(_packages, pins), _BUILD, *map(_image, images.values())]
-    parts += [_SERVICES.replace("%s", _anchor(ours.environment)), *map(_service, CELLS)]
-    return "".join(parts)
+    services = _SERVICES.replace("%s", _ORIGIN.environment).replace("%a", _anchor(_ORIGIN.environment))
+    parts = [_HEAD, *map(_packages, pins), _BUILD, *map(_build, _builders().values()), services]
+    return "".join([*parts, *map(_service, CELLS)])
+
+
+def _builders() -> dict[str, Cell]:
+    """The cell whose service builds each image; the origin builds its own."""
+    return {cell.environment: cell for cell in reversed(CELLS)}
 
 
 def _packages(pins: Pins) -> str:
     return f"  - &{_anchor(pins.name)} {json.dumps(' '.join(pins.packages))}\n"
 
 
-def _image(cell: Cell) -> str:
+def _build(cell: Cell) -> str:
     dockerfile = "legacy" if cell.python in LEGACY else "modern"
     tools = "<<: *tools, " if cell.python in _COMPILED else ""
     arguments = f'{{{tools}BASE: "{_base(cell.python)}", PACKAGES: *{_anchor(cell.pins.name)}}}'
-    build = f"{{<<: *build, dockerfile: {dockerfile}.Dockerfile, args: {arguments}}}"
-    return f'  - &{_anchor(cell.environment)} {{image: "matrix:{cell.environment}", build: {build}}}\n'
+    name = _anchor(cell.environment)
+    return f"  - &{name} {{<<: *build, dockerfile: {dockerfile}.Dockerfile, args: {arguments}}}\n"
 
 
 def _service(cell: Cell) -> str:
+    environment = cell.environment
+    builds = _builders()[environment] == cell and environment != _ORIGIN.environment
+    build = f", build: *{_anchor(environment)}" if builds else ""
     options = [f'"{cell.name}"', "/results", cell.setup, "--answers", cell.answers]
     if cell.pins == NEWEST and cell.diagnosis is not None:  # what the diagnostics need is installed there
         options += ["--diagnose", *cell.diagnosed_as]
     command = f"[{', '.join(options)}]"
-    return f"  {cell.name}: {{<<: [*cell, *{_anchor(cell.environment)}], command: {command}}}\n"
+    return f'  {cell.name}: {{<<: *cell, image: "matrix:{environment}"{build}, command: {command}}}\n'
 
 
 def _base(python: str) -> str:
@@ -126,16 +137,21 @@ def main() -> None:
     """Write the file, or print what the cells that match have."""
     parser = argparse.ArgumentParser(description="Makes compose.yaml from the list of cells.")
     parser.add_argument("--names", nargs="+", metavar="PATTERN", help="print the names of these cells")
-    parser.add_argument("--bases", nargs="+", metavar="PATTERN", help="print the images they are built on")
+    parser.add_argument("--builders", nargs="+", metavar="PATTERN", help="print who builds their images")
+    parser.add_argument("--bases", nargs="+", metavar="PATTERN", help="print what those are built on")
     given = parser.parse_args()
-    patterns = given.names or given.bases
+    patterns = given.names or given.builders or given.bases
     if patterns is None:
         PATH.write_text(as_yaml())
         return
     cells = [cell for cell in CELLS if any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns)]
-    lines = [cell.name if given.names else _base(cell.python) for cell in cells]
-    if given.bases:
-        lines.append(_base(_OURS))
+    if given.names:
+        lines = [cell.name for cell in cells]
+    elif given.builders:
+        others = {cell.environment for cell in cells} - {_ORIGIN.environment}
+        lines = ["origin", *(_builders()[environment].name for environment in sorted(others))]
+    else:
+        lines = [_base(_OURS), *(_base(cell.python) for cell in cells)]
     sys.stdout.write("\n".join(dict.fromkeys(lines)) + "\n")
     sys.exit(0 if cells else f"no cell matches {' '.join(patterns)}")
 

@@ -25,4 +25,5 @@ trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 docker/bases.sh $(list --bases "$@")
-compose up --build --exit-code-from report --attach report --no-log-prefix origin report $cells
+compose build --quiet $(list --builders "$@")
+compose up --exit-code-from report --attach report --no-log-prefix origin report $cells
