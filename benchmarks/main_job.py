@@ -122,7 +122,7 @@ def closing(quick: bool) -> list[dict[str, str]]:
     after 1,000: nginx with either, in turn."""
     if not nginx_installed():
         return []
-    files, rounds = (5_000, 1) if quick else (200_000, 5)
+    files, rounds = (5_000, 1) if quick else (100_000, 3)
     rows = []
     for tls in (False, True):
         rates: dict[int, list[float]] = {100: [], 1000: []}
