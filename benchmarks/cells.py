@@ -18,8 +18,8 @@ class Cell:
     """``origin``: nginx where it is installed, or dev (the dev server, also where there is no nginx).
 
     ``where``: memory, disk or null (thrown away). ``cores``: apart (the origin on one, the client on
-    another) or shared (both may use all). ``patience``: seconds after which a client counts as hung,
-    besides one for every 1,000 files.
+    another) or shared (both may use all). A client counts as hung after ``patience`` seconds and one for
+    every ``slowest`` files.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Cell:
     cores: str = "apart"
     rate: float = 0.0
     patience: float = 30.0
+    slowest: int = 1000
 
 
 _OURS: Final = (
@@ -68,7 +69,16 @@ _STRATEGIES: Final = (
     "asyncio",
     "combo",
 )
-_ALL: Final = (*_OURS, *_PEERS)
+_MAIN: Final = (
+    "downloader",
+    "downloader --pipeline off",
+    "downloader --pipeline 64",
+    "curl --parallel",
+    "aiohttp + uvloop",
+    "grequests",
+)
+_REST: Final = (*_OURS, *_PEERS)
+_FEW_TLS: Final = ("downloader", "downloader --pipeline off", "curl --parallel", "aiohttp + uvloop")
 _FEW: Final = (
     "downloader",
     "downloader --pipeline off",
@@ -76,11 +86,24 @@ _FEW: Final = (
     "pycurl multi",
     "aiohttp + uvloop",
 )
+_FASTEST: Final = ("downloader", "curl --parallel", "pycurl multi")
+_DEPTHS: Final = (
+    "downloader",
+    "downloader --pipeline off",
+    "downloader --pipeline 16",
+    "downloader --pipeline 64",
+)
 _STREAMING: Final = ("downloader", "downloader --lane requests", "curl --parallel", "wget2", "aria2")
 _PAIR: Final = ("downloader", "aiohttp + uvloop")
 _SESSIONS: Final = ("downloader", "ten sessions: requests", "ten sessions: httpx", "ten sessions: aiohttp")
 _STEADY: Final = ("downloader at a rate", "aiohttp at a rate")
 
+_MILLION: Final = Cell("", "speed", "", _FASTEST, files=1_000_000, slowest=8_000)
+_DEPTH: Final = Cell("", "depth", "", _DEPTHS, files=200_000, where="null", rounds=3)
+# At depth 1 no more is possible than connections ÷ delay: nothing to measure.
+_DEPTH_LATE: Final = replace(
+    _DEPTH, clients=tuple(name for name in _DEPTHS if "off" not in name), delay="20ms", origin="dev"
+)
 _LARGE: Final = Cell("", "speed", "", _STREAMING, size=10**9, files=1, rounds=3)
 _DELAYED: Final = Cell(
     "", "million", "", _PAIR, delay="0-3s", origin="dev", where="null", connections=1000, rounds=1
@@ -101,19 +124,31 @@ _TEN: Final = Cell(
 )
 
 CELLS: Final = (
-    Cell("http-100B", "speed", "HTTP, 100 B", _ALL, files=200_000, quick=4_000),
-    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW, tls=True, files=200_000, quick=2_000),
+    Cell("http-100B", "speed", "HTTP, 100 B", _MAIN, files=200_000, quick=4_000, rounds=3),
+    Cell("http-100B-peers", "speed", "HTTP, 100 B, all peers", _REST, files=100_000, rounds=3),
+    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW_TLS, tls=True, files=200_000, quick=2_000, rounds=3),
+    replace(_MILLION, name="http-100B-1M", title="HTTP, 100 B, a million"),
+    replace(
+        _MILLION, name="https-100B-500k", title="HTTPS, 100 B, half a million", files=500_000, tls=True
+    ),
     Cell("http-100B-disk", "speed", "HTTP, 100 B, to disk", _FEW, where="disk", files=50_000),
     Cell("http-100B-null", "speed", "HTTP, 100 B, thrown away", _FEW, where="null"),
     Cell("http-10kB", "speed", "HTTP, 10 kB", _FEW, size=10_000, files=20_000),
     Cell("https-10kB", "speed", "HTTPS, 10 kB", _FEW, size=10_000, files=20_000, tls=True),
-    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=1_000, quick=50),
-    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=1_000, tls=True),
+    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=3_000, quick=50, rounds=3),
+    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=3_000, tls=True, rounds=3),
     replace(_LARGE, name="http-1GB", title="HTTP, one file of 1 GB"),
     replace(_LARGE, name="https-1GB", title="HTTPS, one file of 1 GB", tls=True),
     Cell(
         "workers", "speed", "HTTP, 100 B, origin and client share all cores",
-        ("downloader", "downloader --workers 2"), cores="shared",
+        ("downloader", "downloader --workers 2"), cores="shared", files=200_000, rounds=3,
+    ),
+    replace(_DEPTH, name="depth-http", title="HTTP"),
+    replace(_DEPTH, name="depth-https", title="HTTPS", tls=True),
+    replace(_DEPTH_LATE, name="depth-http-20ms", title="HTTP, each answer after 20 ms", files=200_000),
+    replace(
+        _DEPTH_LATE, name="depth-https-20ms", title="HTTPS, each answer after 20 ms", files=200_000,
+        tls=True,
     ),
     Cell(
         "billion", "billion", "the strategies of the talk",

@@ -146,7 +146,7 @@ CLIENTS: Final = {
         Client("downloader --pipeline off", _ours("--pipeline", "off")),
         Client("downloader --pipeline 16", _ours("--pipeline", "16")),
         Client("downloader --pipeline 64", _ours("--pipeline", "64")),
-        Client("downloader --lane requests", _ours("--lane", "requests"), share=4),
+        Client("downloader --lane requests", _ours("--lane", "requests"), share=10),
         Client("downloader --workers 2", _ours(workers=2)),
         Client("downloader at a rate", _ours()),
         Client("curl --parallel", _curl, needs="curl"),

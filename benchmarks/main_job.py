@@ -10,16 +10,20 @@ import contextlib
 import hashlib
 import json
 import signal
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.origin import nginx, nginx_installed
+from benchmarks.origin import wrong_files as compared
 from benchmarks.rounds import scratch
 from benchmarks.running import ROOT, cores, environment, pinned, run
 
-__all__ = ["SCENARIOS", "delays", "https", "memory", "overhead", "volume"]
+__all__ = ["SCENARIOS", "closing", "delays", "https", "memory", "overhead", "volume"]
 
 
 @contextlib.contextmanager
@@ -90,17 +94,63 @@ def overhead(quick: bool) -> list[dict[str, str]]:
 def memory(quick: bool) -> list[dict[str, str]]:
     """Peak memory must not depend on the number of files."""
     rows = []
-    counts = (1_000, 10_000, 50_000) if quick else (10_000, 100_000, 1_000_000)
-    for files in counts:
-        with server("--files", str(files)) as (url, _), scratch() as where:
-            report = download(url, "-o", str(where / "out"), "--store", "null", "--workers", "1")
-        peak = report["peak_rss_mb"]
+    for store in ("null", "files"):
+        least = 0.0
+        for files in (10_000, 50_000) if quick else (100_000, 1_000_000):
+            with server("--files", str(files)) as (url, _), scratch() as where:
+                options = ["-o", str(where / "out"), "--store", store, "--workers", "1"]
+                argv = [sys.executable, "-m", "downloader", url, *options, "--json", "--progress", "none"]
+                ended = run(argv, cores("client"), timeout=60 + files / 1000)
+            if ended.exit_code != 0:
+                raise RuntimeError(f"exit code {ended.exit_code}: {ended.stderr}")
+            report = json.loads(ended.stdout)
+            peak = report["peak_rss_mb"]
+            rows.append(
+                {
+                    "what": f"{files:,} files, --store {store}: peak memory",
+                    "figure": f"{ended.memory_mb:.1f} MB, all processes (PSS)",
+                    "beside": f"RSS: supervisor {peak['supervisor']:.1f}, worker {peak['worker']:.1f} MB",
+                    "ratio": f"{ended.memory_mb / least:.2f}" if least else "",
+                }
+            )
+            least = least or ended.memory_mb
+    return rows
+
+
+def closing(quick: bool) -> list[dict[str, str]]:
+    """What a server costs that closes each connection after 100 requests, beside one that does so
+    after 1,000: nginx with either, in turn."""
+    if not nginx_installed():
+        return []
+    files, rounds = (5_000, 1) if quick else (100_000, 3)
+    rows = []
+    for tls in (False, True):
+        rates: dict[int, list[float]] = {100: [], 1000: []}
+        with contextlib.ExitStack() as stack:
+            origins = {}
+            for keepalive in rates:
+                room = stack.enter_context(scratch())
+                origins[keepalive] = stack.enter_context(
+                    nginx(files, 100, tls, room, cores("origin"), keepalive)
+                )
+            for _ in range(rounds):
+                for keepalive, origin in origins.items():
+                    with scratch() as where:
+                        options = ["-o", str(where / "out"), "--workers", "1", "--connections", "32"]
+                        options += ["--cacert", origin.cafile] if origin.cafile else []
+                        began = time.perf_counter()
+                        download(origin.url, *options)
+                        rates[keepalive].append(files / (time.perf_counter() - began))
+                        if wrong := compared(origin, where / "out", files):
+                            raise RuntimeError(f"{wrong} files are wrong")
+        often, seldom = (statistics.median(rates[keepalive]) for keepalive in (100, 1000))
         rows.append(
             {
-                "what": f"{files:,} files to null: peak memory",
-                "figure": f"supervisor {peak['supervisor']:.1f} MB, worker {peak['worker']:.1f} MB",
-                "beside": f"{report['stored']:,} stored, {report['files_per_second']:,.0f} files/s",
-                "ratio": "",
+                "what": f"{'HTTPS' if tls else 'HTTP'}, nginx closes after 100 requests, "
+                f"{files:,} files, median of {rounds}",
+                "figure": f"{often:,.0f} files/s",
+                "beside": f"after 1,000 requests: {seldom:,.0f}",
+                "ratio": f"{often / seldom:.2f}",
             }
         )
     return rows
@@ -168,6 +218,7 @@ def https(quick: bool) -> list[dict[str, str]]:
 SCENARIOS = {
     "overhead": overhead,
     "memory": memory,
+    "closing": closing,
     "volume": volume,
     "delays": delays,
     "https": https,

@@ -43,6 +43,7 @@ http {{
     access_log off;
     sendfile on;
     tcp_nopush on;
+    keepalive_requests {keepalive};
     default_type application/octet-stream;
     client_body_temp_path {room}/body;
     proxy_temp_path {room}/proxy;
@@ -90,21 +91,40 @@ def _nginx() -> str | None:
 
 def wrong_files(origin: Origin, directory: Path, files: int) -> int:
     """How many of the first ``files`` are not in ``directory``, or not what the origin has."""
-    wrong = 0
+    wrong, where = 0, str(directory)
     for index in range(files):
         name = name_of(index)
         try:
-            with open(directory / name, "rb") as file:
-                same = all(file.read(len(block)) == block for block in origin.content(name))
-                wrong += not (same and not file.read(1))
+            found = os.open(f"{where}/{name}", os.O_RDONLY)
         except OSError:
             wrong += 1
+            continue
+        try:
+            same = all(_next(found, len(block)) == block for block in origin.content(name))
+            wrong += not (same and not os.read(found, 1))
+        except OSError:
+            wrong += 1
+        finally:
+            os.close(found)
     return wrong
 
 
+def _next(file: int, size: int) -> bytes:
+    """The next ``size`` bytes of ``file``, fewer only at its end."""
+    got = os.read(file, size)
+    while len(got) < size and (more := os.read(file, size - len(got))):
+        got += more
+    return got
+
+
 @contextlib.contextmanager
-def nginx(files: int, size: int, tls: bool, room: Path, where: str) -> Iterator[Origin]:
-    """nginx with ``files`` of ``size`` bytes, all its files in ``room``, on the cores ``where``."""
+def nginx(
+    files: int, size: int, tls: bool, room: Path, where: str, keepalive: int = 1000
+) -> Iterator[Origin]:
+    """nginx with ``files`` of ``size`` bytes, all its files in ``room``, on the cores ``where``.
+
+    It closes a connection after ``keepalive`` requests.
+    """
     served = room / "get"
     served.mkdir()
     for index in range(files):
@@ -126,6 +146,7 @@ def nginx(files: int, size: int, tls: bool, room: Path, where: str) -> Iterator[
         plain=plain,
         secure=secure,
         connections=8_192,
+        keepalive=keepalive,
     )
     (room / "nginx.conf").write_text(config)
     program = _nginx()
@@ -135,7 +156,7 @@ def nginx(files: int, size: int, tls: bool, room: Path, where: str) -> Iterator[
         try:
             _await_port(process, plain, room / "error.log")
             url = f"https://127.0.0.1:{secure}" if tls else f"http://127.0.0.1:{plain}"
-            yield Origin(url, str(room / "ca.pem") if tls else None, lambda name: _read(served / name))
+            yield Origin(url, str(room / "ca.pem") if tls else None, lambda name: _read(f"{served}/{name}"))
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -169,10 +190,15 @@ def _write_pages(directory: Path, files: int) -> None:
         (directory / f"page-{number}").write_text(json.dumps(page))
 
 
-def _read(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
+def _read(path: str) -> Iterator[bytes]:
+    file = os.open(path, os.O_RDONLY)  # not open(): a million small files are compared after every run
+    try:
+        while block := os.read(file, _BLOCK):
             yield block
+            if len(block) < _BLOCK:
+                return
+    finally:
+        os.close(file)
 
 
 def _free_ports(count: int) -> list[int]:

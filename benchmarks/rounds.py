@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,7 +30,6 @@ __all__ = ["pending", "run_cell", "scratch"]
 Say = Callable[[str], None]
 
 _TRIES: Final = 3  # of a run that hangs
-_FILES_A_SECOND: Final = 1000  # who is slower than this is taken for hung
 _FEWEST: Final = 400
 _SHARED_OUT: Final = ("speed", "billion")  # groups where a slow client gets a part of the files
 _REFUSED: Final = 2  # exit code of ours for an option that it does not know
@@ -44,7 +43,8 @@ def scratch(on_disk: bool = False) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        # Of a million files it removes twice as many a second as shutil does.
+        subprocess.run(["rm", "-rf", "--", str(path)], check=False)
 
 
 def files_of(cell: Cell, client: Client, quick: bool) -> int:
@@ -125,7 +125,7 @@ def run_client(
     cell: Cell, client: Client, turn: int, files: int, origin: Origin, say: Say = print
 ) -> Run | str:
     """One run, repeated while it hangs; or why the client refuses, where it does."""
-    timeout = cell.patience + files / _FILES_A_SECOND
+    timeout = cell.patience + files / cell.slowest
     hung = 0
     while True:
         with scratch(cell.where == "disk") as where, scratch() as own:
@@ -169,7 +169,7 @@ def _touch(where: Path, size: int) -> None:
     """
     block = bytes(1 << 20)
     with open(where / "touched", "wb") as file:
-        for _ in range(min(size, 4 << 30) >> 20):
+        for _ in range(min(size, 8 << 30) >> 20):
             file.write(block)
     (where / "touched").unlink()
 

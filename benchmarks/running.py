@@ -72,6 +72,7 @@ def run(argv: list[str], where: str, timeout: float) -> Ended:
             stderr=err,
             start_new_session=True,
         )
+        _put_first(process.pid)
         try:
             ended, memory = _watch(process.pid, began + timeout)
         except BaseException:
@@ -95,6 +96,13 @@ def run(argv: list[str], where: str, timeout: float) -> Ended:
         stdout=texts[0],
         stderr=texts[1],
     )
+
+
+def _put_first(pid: int) -> None:
+    """Have the session of ``pid`` go before others on its core: what else the machine does is not to be
+    measured. Only root may, and only where the scheduler groups by sessions."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text("-19")
 
 
 def _watch(pid: int, deadline: float) -> tuple[bool, int]:

@@ -129,6 +129,23 @@ def matrix(results: Results) -> str:
     return markdown(header, rows) if rows else ""
 
 
+def depth(results: Results) -> str:
+    """The depth that adapts beside fixed ones, thrown away: files a second."""
+    cells = of_group("depth")
+    names = [name for name in cells[0].clients if name != "downloader"]
+    rows = []
+    for cell in cells:
+        own = median_rate(results, cell.name, "downloader")
+        fixed = [median_rate(results, cell.name, name) for name in names]
+        if own is None or not any(fixed):
+            continue
+        best = max(rate for rate in fixed if rate)
+        shown = [figure(rate) if rate else "—" for rate in (own, *fixed)]
+        rows.append([f"{cell.title}, {cell.files:,} files", *shown, f"{own / best:.2f}"])
+    header = ["files/s", "adapts", *(f"`{name.partition(' ')[2]}`" for name in names), "÷ best fixed"]
+    return markdown(header, rows) if rows else ""
+
+
 def million(results: Results) -> str:
     """The table of "Making 1 million requests with python-aiohttp", with ours beside it."""
     rows = []
@@ -307,6 +324,7 @@ def all_tables(results: Results) -> str:
         where = ", into memory" if cell.where == "memory" else ""
         parts.append((f"{cell.title}{where}, {cell.connections} connections", cell_table(results, cell)))
     parts += [
+        ("Depth of the pipeline", depth(results)),
         ("A billion files: the talk's strategies", billion(results)),
         ("A million requests: the article's counts", million(results)),
         ("Ten sessions, 1,000 requests", sessions(results)),
