@@ -38,9 +38,10 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One run. ``app``: as ``--app`` takes it, from ``FOLDER``. ``pythons``: minor versions, best first;
-    none: any. ``pinned``: it needs an environment of its own."""
+    """One run. ``app``: as ``--app`` takes it, from ``folder``. ``pythons``: minor versions, best first;
+    none: any. ``path``: what is on its PYTHONPATH; ``server``: it brings one."""
 
+    folder: str
     name: str
     summary: str
     app: str
@@ -49,11 +50,6 @@ class Scenario(msgspec.Struct, frozen=True):
     pythons: tuple[str, ...] = ()
     path: str = ""
     server: bool = False
-
-    @property
-    def pinned(self) -> bool:
-        """Whether it asks for a certain version of a package."""
-        return any("=" in each or "<" in each for each in self.packages)
 
 
 def read(path: Path) -> list[Scenario]:
@@ -69,7 +65,7 @@ def read(path: Path) -> list[Scenario]:
     summary = (ast.get_docstring(tree) or "").partition("\n")[0]
     runs = told.pop("RUNS", [{}])
     if not summary or not all("EXPECT" in {**told, **run} for run in runs):
-        raise ValueError(f"{path.name} needs a docstring and EXPECT")
+        raise ValueError("a docstring and EXPECT are needed")
     fetches = any(isinstance(node, ast.FunctionDef) and node.name == "fetch" for node in tree.body)
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith(_MARK)]
     return [
@@ -83,6 +79,7 @@ def _scenario(path: Path, summary: str, told: dict[str, Any], marked: list[int],
     if marked and not expected.where and expected.cause:
         expected = msgspec.structs.replace(expected, where=f"{path.name}:{marked[0]}")
     return Scenario(
+        folder=str(path.parent),
         name=f"{path.stem}/{told['name']}" if "name" in told else path.stem,
         summary=summary,
         app=app,
@@ -94,15 +91,22 @@ def _scenario(path: Path, summary: str, told: dict[str, Any], marked: list[int],
     )
 
 
-def chosen(only: tuple[str, ...] = ()) -> list[Scenario]:
-    """All scenarios, or those of the names ``only``: of a run, or of a file with all its runs.
+def chosen(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> list[Scenario]:
+    """All scenarios of ``folder``, or the ones named: a run, or a file with its runs.
 
-    Raises UsageError when there is none of a name.
+    Raises UsageError when there is none of a name, or a file does not say what it must.
     """
-    paths = sorted(path for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
-    every = [scenario for path in paths for scenario in read(path)]
+    paths = sorted(path for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    every: list[Scenario] = []
+    for path in paths:
+        try:
+            every += read(path)
+        except (OSError, SyntaxError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}: {error}") from None
+    if not every:
+        raise UsageError(f"{folder}: there are no scenarios")
     for name in only:
         if not any(name in (each.name, each.name.partition("/")[0]) for each in every):
-            raise UsageError(f"--only: there is no scenario {name}; `scenarios --list` names them")
+            raise UsageError(f"--only: there is no scenario {name}; --list names them")
     wanted = set(only)
     return [each for each in every if not only or wanted & {each.name, each.name.partition("/")[0]}]

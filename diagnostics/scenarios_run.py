@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,6 +30,8 @@ from diagnostics.model import Diagnosis, Question, Target
 from diagnostics.scenario import FOLDER, Expected, Scenario, chosen
 
 __all__ = ["Row", "main", "run"]
+
+_DELAY = 0.2
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -49,7 +53,7 @@ class Row(msgspec.Struct, frozen=True):
 Said = Callable[[str], None]
 
 
-def run(scenario: Scenario, python: str, offline: bool, said: Said) -> Row:
+def run(scenario: Scenario, python: str, offline: bool, said: Said, delay: float = _DELAY) -> Row:
     """Run ``scenario`` with the interpreter ``python``, or with one that it needs."""
     began = time.monotonic()
     try:
@@ -62,7 +66,7 @@ def run(scenario: Scenario, python: str, offline: bool, said: Said) -> Row:
     try:
         with _server(scenario) as (url, cacert), _surroundings(scenario):
             target = Target(app=scenario.app, python=interpreter)
-            found = examine(Question(target, url=url, cacert=cacert), said=said)
+            found = examine(Question(target, delay=delay, url=url, cacert=cacert), said=said)
     except DiagnosticsError as error:
         return Row(scenario, "failed", version, reason=str(error), seconds=time.monotonic() - began)
     return _compared(scenario, version, found, time.monotonic() - began)
@@ -114,13 +118,13 @@ def _surroundings(scenario: Scenario) -> Iterator[None]:
     """
     before, environment = os.getcwd(), dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="scenario-") as temporary:
-        os.chdir(FOLDER)
+        os.chdir(scenario.folder)
         os.environ["TMPDIR"] = temporary
         # What is set for our own interpreter is not meant for another one.
         for name in [name for name in os.environ if name.startswith("PYTHON")]:
             del os.environ[name]
         if scenario.path:
-            os.environ["PYTHONPATH"] = str(FOLDER / scenario.path)
+            os.environ["PYTHONPATH"] = os.path.join(scenario.folder, scenario.path)
         try:
             yield
         finally:
@@ -136,7 +140,7 @@ def _server(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "", ""
         return
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
-        file = FOLDER / f"{scenario.app.partition(':')[0]}.py"
+        file = Path(scenario.folder) / f"{scenario.app.partition(':')[0]}.py"
         with subprocess.Popen([sys.executable, str(file), folder], stdout=subprocess.PIPE) as process:
             try:
                 assert process.stdout is not None
@@ -213,14 +217,22 @@ def _json(rows: Sequence[Row]) -> str:
 @click.option("--offline", is_flag=True, help="Install nothing: skip what needs other packages.")
 @click.option("--only", metavar="NAME", multiple=True, help="This one; may be given again.")
 @click.option("--python", metavar="PATH", default=sys.executable, help="The interpreter. [this one]")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    default=FOLDER,
+    help="Scenarios of your own.",
+)
 @click.option("--list", "only_list", is_flag=True, help="Name the scenarios and end.")
 @click.option("--json", "as_json", is_flag=True, help="The rows as JSON on stdout.")
-def _command(offline: bool, only: tuple[str, ...], python: str, only_list: bool, as_json: bool) -> int:
+def _command(
+    offline: bool, only: tuple[str, ...], python: str, folder: Path, only_list: bool, as_json: bool
+) -> int:
     """Run every known trap, each in a fresh process; expected and measured side by side.
 
     Exit code 1 when one differs, 4 when one could not be run.
     """
-    wanted = chosen(only)
+    wanted = chosen(folder, only)
     console = Console(soft_wrap=True)
     if only_list:
         for scenario in wanted:
@@ -255,8 +267,6 @@ def _running(wanted: Sequence[Scenario], python: str, offline: bool) -> Iterator
 
 def _checked(python: str) -> str:
     """The interpreter by its full path: the current directory will be another one."""
-    import shutil
-
     found = shutil.which(python)
     if found is None:
         raise UsageError(f"{python}: there is no such interpreter, or it cannot be executed")
