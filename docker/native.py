@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import fnmatch
-import functools
 import json
 import os
 import shutil
@@ -24,10 +23,10 @@ from typing import Any
 import click
 from rich.console import Console
 
+from diagnostics.environments import Unavailable, cache_folder, prepare
 from docker import report
-from docker.cells import CELLS, ROOT, Cell, Pins
-from docker.environments import CACHE, NotInstalled, provide
-from docker.interpreters import Interpreter, find
+from docker.cells import CELLS, ROOT, Cell
+from docker.interpreters import find
 from docker.origin import serving
 
 __all__ = ["measure"]
@@ -58,12 +57,12 @@ def main(
     if not cells:
         raise click.UsageError("no cell has such a name")
     if fresh:
-        shutil.rmtree(CACHE, ignore_errors=True)
+        shutil.rmtree(cache_folder(), ignore_errors=True)
     talk = Console(stderr=True, highlight=False)
     asked = _diagnostics_run() if diagnose is None else diagnose
     table = measure(cells, turns, asked, lambda text: talk.print(text, style="dim"))
     report.show(table, report.console())
-    report.write(table, out or CACHE / "results", "on this machine's interpreters")
+    report.write(table, out or report.KEPT / "native", "on this machine's interpreters")
     sys.exit(0 if report.agree(table) else 1)
 
 
@@ -72,20 +71,27 @@ def measure(
     turns: int,
     diagnose: bool,
     say: Callable[[str], None] = lambda _: None,
-    provider: Callable[[Interpreter, Pins], str] = provide,
+    provider: Callable[[str, Sequence[str], Callable[[str], None]], str] = prepare,
 ) -> list[report.Row]:
     """A row of the report for each cell; ``turns`` of them measure at one time.
 
-    ``provider`` makes the environments: it gives the program of their Python, or raises NotInstalled.
+    ``provider`` makes the environments, as ``diagnostics.environments.prepare`` does.
     """
     pythons = {cell.python: find(cell.python) for cell in cells}
     absent = {cell.name: f"no interpreter {cell.python}" for cell in cells if pythons[cell.python] is None}
     run = [cell for cell in cells if cell.name not in absent]
     wanted = dict.fromkeys((cell.python, cell.pins) for cell in run)
     say(f"{len(wanted)} environments for {len(run)} cells")
+
+    def provided(python: str | None, packages: Sequence[str]) -> str | Unavailable:
+        assert python is not None
+        try:
+            return provider(python, packages, say)
+        except Unavailable as error:
+            return error
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        make = functools.partial(_provided, provider, say)
-        made = pool.map(lambda key: make(pythons[key[0]], key[1]), wanted)
+        made = pool.map(lambda key: provided(pythons[key[0]], key[1].packages), wanted)
         environments = dict(zip(wanted, made, strict=True))
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name, serving(Path(name)), ThreadPoolExecutor(turns) as pool:
@@ -93,7 +99,7 @@ def measure(
 
         def one(cell: Cell) -> None:
             python = environments[cell.python, cell.pins]
-            if isinstance(python, NotInstalled):
+            if isinstance(python, Unavailable):
                 results[cell.name] = {"verdict": "broken", "why": f"could not be installed: {python}"}
                 return
             result = _measured(cell, python, directory, turns)
@@ -104,21 +110,6 @@ def measure(
 
         list(pool.map(one, run))
     return report.rows(cells, results, absent)
-
-
-def _provided(
-    provider: Callable[[Interpreter, Pins], str],
-    say: Callable[[str], None],
-    interpreter: Interpreter | None,
-    pins: Pins,
-) -> str | NotInstalled:
-    assert interpreter is not None
-    try:
-        python = provider(interpreter, pins)
-    except NotInstalled as error:
-        return error
-    say(f"{interpreter.version}: {pins.name}")
-    return python
 
 
 def _measured(cell: Cell, python: str, directory: Path, turns: int) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from docker import report
 from docker.cells import LEGACY, MODERN, ROOT
-from docker.environments import CACHE
 
 __all__ = ["compact", "insert"]
 
-_RUNS = {"compose": CACHE / "compose" / "matrix.json", "native": CACHE / "results" / "matrix.json"}
+_RUNS = [report.KEPT / kind / "matrix.json" for kind in ("compose", "native")]
 _BEGIN, _END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 _KEY = (
     "Seconds for ten answers of 0.5 s each: about 0.5 is concurrent, about 5 (bold) one after the other. "
@@ -57,7 +56,7 @@ def insert(page: Path, text: str) -> None:
 def main() -> None:
     """Write both pages."""
     runs: list[tuple[str, list[report.Row]]] = []
-    for path in _RUNS.values():
+    for path in _RUNS:
         if path.exists():
             record = json.loads(path.read_text())
             runs.append((record["where"], [report.Row(**row) for row in record["rows"]]))

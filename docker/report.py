@@ -23,9 +23,10 @@ from rich.text import Text
 
 from docker.cells import CELLS, Cell
 
-__all__ = ["NOT_RUN", "Row", "agree", "as_markdown", "console", "rows", "show", "write"]
+__all__ = ["KEPT", "NOT_RUN", "Row", "agree", "as_markdown", "console", "rows", "show", "write"]
 
 NOT_RUN = "not run"
+KEPT = Path(__file__).resolve().parent / ".cache"  # what the last runs measured; git ignores it
 
 
 @dataclass(frozen=True)

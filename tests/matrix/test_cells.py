@@ -78,7 +78,7 @@ def test_what_runs_in_a_cell_is_understood_by_old_pythons(python: str, tmp_path:
     if interpreter is None:
         pytest.skip(f"no interpreter {python}")
     shutil.copytree(INSIDE, tmp_path / "inside")
-    argv = [interpreter.path, "-m", "compileall", "-q", str(tmp_path / "inside")]
+    argv = [interpreter, "-m", "compileall", "-q", str(tmp_path / "inside")]
     subprocess.run(argv, check=True, timeout=60)
 
 
@@ -90,7 +90,7 @@ def test_the_stopwatch_leaves_to_the_set_up_what_must_be_patched_first(python: s
     code = (
         "import sys, stopwatch; print(sorted(set(sys.modules) & {'ssl', 'socket', 'select', 'threading'}))"
     )
-    argv = [interpreter.path, "-B", "-c", code]
+    argv = [interpreter, "-B", "-c", code]
     done = subprocess.run(argv, cwd=INSIDE, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from docker import report
 from docker.cells import CELLS, REQUESTS_23, Cell, Pins
-from docker.environments import NotInstalled, provide
-from docker.interpreters import Interpreter, find
+from docker.interpreters import find
 from docker.native import measure
 
 PYTHON = "{}.{}".format(*sys.version_info)
@@ -49,9 +47,9 @@ def test_a_set_up_that_cannot_be_imported_is_red() -> None:
     assert "of_nobody" in row.note
 
 
-def test_packages_that_cannot_be_installed_are_red(tmp_path: Path) -> None:
+def test_packages_that_cannot_be_installed_are_red() -> None:
     cell = replace(OWN["grequests_only"], pins=Pins("nowhere", "./nowhere-1.0-py3-none-any.whl"))
-    (row,) = measure([cell], turns=1, diagnose=False, provider=lambda i, p: provide(i, p, tmp_path))
+    (row,) = measure([cell], turns=1, diagnose=False)
     assert (row.measured, row.agrees) == ("broken", False)
     assert "could not be installed" in row.note
 
@@ -72,15 +70,3 @@ def test_a_pin_that_brings_the_injection_back_turns_the_report_red() -> None:
     (wrong,) = measure([replace(cell, pins=REQUESTS_23)], turns=1, diagnose=False)
     assert (right.measured, wrong.measured) == ("concurrent", "serialized")
     assert (right.agrees, wrong.agrees) == (True, False)
-
-
-def test_an_environment_is_made_once_for_the_same_packages(tmp_path: Path) -> None:
-    interpreter = find(PYTHON)
-    assert isinstance(interpreter, Interpreter)
-    nothing = Pins("nothing", "pip")
-    first = provide(interpreter, nothing, tmp_path)
-    made = Path(first).stat().st_ctime_ns
-    assert provide(interpreter, nothing, tmp_path) == first
-    assert Path(first).stat().st_ctime_ns == made
-    with pytest.raises(NotInstalled):
-        provide(interpreter, Pins("nothing", "./nowhere-1.0-py3-none-any.whl"), tmp_path)
