@@ -1,0 +1,410 @@
+"""Watches the hubs of a process for as long as it lives: what holds one longer than ``max_block``?
+
+A timer of each hub sets a stamp; a real thread looks how old it is, and while it is old takes the stack of
+the hub's thread. What was seen is folded and rewritten as one file of the outbox for each process: nobody
+has to be listening, nothing can block, the disk cannot fill. After a fork the hub's next tick begins anew.
+"""
+
+import atexit
+import errno
+import json
+import os
+import signal
+import sys
+import time
+
+from . import holds, recorder
+from .sampler import clock, cpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+
+def _original(module, name):
+    # type: (str, str) -> Any
+    """The function that is not gevent's, also when a ``.pth`` file has patched already."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
+
+
+_THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
+_allocate_lock = _original(_THREAD, "allocate_lock")
+_get_ident = _original(_THREAD, "get_ident")
+_start_new_thread = _original(_THREAD, "start_new_thread")
+_sleep = _original("time", "sleep")
+_MOST = 50  # stacks that are told apart
+_IDLE = 0.0005  # seconds of CPU that one who waits may use
+_OURS = "/proc/thread-self/schedstat"
+_SEND = 0.25  # seconds between two reports at least
+
+
+class _Hub(object):
+    """What is known of one hub. Made in its thread."""
+
+    def __init__(self, hub, watch):
+        # type: (Any, Watch) -> None
+        self.over = False
+        self.hold = None  # type: Optional[holds.Hold]
+        self.stamp = self.free = 0.0
+        self.settle()
+        tick, old = watch.tick, watch.suspect
+
+        def ticks():
+            # type: () -> None
+            now = clock()
+            if now - self.stamp > old:
+                self.until = now
+            self.stamp = now
+            if os.getpid() != watch.pid:
+                self.settle()
+                watch.begin_anew(self)
+
+        timer = hub.loop.timer(tick, tick, ref=False)
+        timer.start(ticks)
+        hub._https_agent_timer = timer
+
+    def settle(self):
+        # type: () -> None
+        """Find out which thread this is."""
+        self.hold = None
+        self.ident = _get_ident()
+        self.stamp = self.until = self.looked = clock()
+        self._path = _schedstat()
+        clock_of = getattr(time, "pthread_getcpuclockid", None)
+        self._clock = clock_of(self.ident) if clock_of is not None else None
+        self.spent = self.cpu()
+        self._waited = (0.0, 0.0)
+
+    def cpu(self):
+        # type: () -> float
+        """Seconds of CPU that the thread has used; the process, where it cannot be told."""
+        if self._clock is None:
+            return cpu()
+        try:
+            return time.clock_gettime(self._clock)
+        except OSError:
+            self.over = True  # the thread is gone
+            return self.spent
+
+    def starved(self):
+        # type: () -> Tuple[float, float]
+        """Seconds since this was asked last in which the thread, and ours, was ready to run and had no CPU;
+        0 where it cannot be told."""
+        (hub, ours) = before = self._waited
+        try:
+            self._waited = hub, ours = _waited(self._path), _waited(self._path and _OURS)
+        except (IOError, OSError) as error:
+            self.over = error.errno in (errno.ENOENT, errno.ESRCH)  # the thread is gone
+        return hub - before[0], ours - before[1]
+
+
+def _schedstat():
+    # type: () -> str
+    """The file with the scheduler's account of this thread, if there is one."""
+    if not os.path.exists(_OURS):
+        return ""
+    return "/proc/%s/schedstat" % os.readlink("/proc/thread-self")
+
+
+def _waited(path):
+    # type: (str) -> float
+    if not path:
+        return 0.0
+    with open(path) as source:
+        return int(source.read().split()[1]) / 1e9
+
+
+class Watch(object):
+    """One for each process."""
+
+    def __init__(self, spec):
+        # type: (Dict[str, Any]) -> None
+        self.limit = spec["max_block"]  # type: float
+        self.tick = min(max(self.limit / 10, 0.001), 0.02)
+        self.suspect = self.tick + self.limit / 4
+        self._nap = min(self.limit / 4, 0.25)
+        self._outbox = spec["outbox"]
+        self._running = False  # whether there is a thread, or is to be one
+        self._paused = True
+        self._renew()
+
+    def _renew(self):
+        # type: () -> None
+        self.pid = os.getpid()
+        # The number of a process that ended can come again.
+        self._name = "%d-%x" % (self.pid, int(clock() * 1e6))
+        self._hubs = []  # type: List[_Hub]
+        self._folded = {}  # type: Dict[Tuple[holds.Spot, ...], holds.Folded]
+        self._dirty = True
+        self._sent = 0.0
+        self._trouble = ""
+
+    # the application's threads
+
+    def hub(self, hub):
+        # type: (Any) -> _Hub
+        """A hub runs for the first time."""
+        if self.pid != os.getpid():
+            self._renew()
+            self._running = False
+        entry = _Hub(hub, self)
+        self._hubs.append(entry)
+        if not self._running:
+            self._begin()
+        return entry
+
+    def begin_anew(self, entry):
+        # type: (_Hub) -> None
+        """This is a child: the thread has stayed with the parent, and so have the other hubs."""
+        self._renew()
+        self._hubs = [entry]
+        self._begin()
+
+    def _begin(self):
+        # type: () -> None
+        self._stop, self._gone = _allocate_lock(), _allocate_lock()
+        self._stop.acquire()
+        self._gone.acquire()
+        mask = getattr(signal, "pthread_sigmask", None)
+        # A signal must not be delivered to a thread that the application does not know.
+        before = mask(signal.SIG_BLOCK, _signals()) if mask is not None else None
+        try:
+            self._running, self._paused = True, False
+            _start_new_thread(self._watch, (self._stop, self._gone))
+        finally:
+            if mask is not None:
+                mask(signal.SIG_SETMASK, before)
+
+    def pause(self):
+        # type: () -> None
+        """Before a fork: with a thread of ours, Python 3.12 would warn of it."""
+        if self._running and not self._paused and self.pid == os.getpid():
+            self._paused = True
+            self._stop.release()
+            self._gone.acquire(True, 0.5)
+
+    def resume(self):
+        # type: () -> None
+        """After a fork, in the parent."""
+        if self._running and self._paused and self.pid == os.getpid():
+            self._begin()
+
+    def forked(self):
+        # type: () -> None
+        """After a fork, in the child."""
+        self._running = False
+
+    def ends(self):
+        # type: () -> None
+        """The interpreter ends: what was not sent yet."""
+        if self._running and self.pid == os.getpid():
+            if sys.version_info[0] > 2:
+                self.pause()
+            self._running = False
+            for entry in self._hubs:
+                self._finish(entry, clock() - entry.looked)
+            self._send()
+
+    def failed(self, error):
+        # type: (Exception) -> None
+        """What went wrong with the watching may not be seen in the application; the judge says it."""
+        self._trouble = repr(error)
+        self._send()
+
+    # our thread
+
+    def _watch(self, stop, gone):
+        # type: (Any, Any) -> None
+        try:
+            while True:
+                now = clock()
+                for entry in list(self._hubs):
+                    self._look(entry, now)
+                    if entry.over:
+                        self._finish(entry, 0.0)
+                        self._hubs.remove(entry)
+                if self._dirty and now - self._sent > _SEND:
+                    self._send()
+                if not self._running or self._sleeps(stop):
+                    break
+        except Exception as error:
+            try:
+                self.failed(error)
+            except Exception:  # at its end Python 2 takes its modules apart
+                pass
+        finally:
+            gone.release()
+
+    def _sleeps(self, stop):
+        # type: (Any) -> bool
+        """Whether this is to end; after a while."""
+        if sys.version_info[0] > 2:
+            ended = stop.acquire(True, self._nap)  # type: bool
+            return ended
+        _sleep(self._nap)
+        return False
+
+    def _look(self, entry, now):
+        # type: (_Hub, float) -> None
+        stamp, since, spent = entry.stamp, now - entry.looked, entry.cpu()
+        used = spent - entry.spent
+        # When we did not run, the interpreter was locked by one who computes, or the machine was slow, or
+        # the process was stopped. Only the first is somebody's fault.
+        most = used if since > 2 * self._nap else since
+        if entry.hold is not None and entry.hold.stamp != stamp:
+            self._finish(entry, min(entry.until - entry.looked, most))
+        if now - stamp > self.suspect and not entry.over:
+            self._sample(entry, stamp, now, most, used)
+        entry.looked, entry.spent = now, spent
+
+    def _sample(self, entry, stamp, now, most, used):
+        # type: (_Hub, float, float, float, float) -> None
+        since, (starved, ours) = now - entry.looked, entry.starved()
+        frame = sys._current_frames().get(entry.ident)
+        stack, root, known = holds.walk(frame)
+        del frame  # or what the application drops is destroyed in this thread
+        hold = entry.hold
+        if (
+            hold is not None
+            and stack
+            and known
+            and root == hold.root
+            and stack[0][0] is hold.samples[0][0][0][0]
+        ):
+            if used > _IDLE:
+                # It also waited for the interpreter's lock as long as that was ours and we had no CPU.
+                starved += ours
+            hold.lasts(since, max(used, since - starved), used)
+            hold.seen(stack)
+            self._dirty = self._dirty or hold.own >= self.limit
+            return
+        if hold is not None:
+            self._finish(entry, 0.0)
+            entry.free = now
+        if stack:
+            # It has had the hub since the tick failed to come; or, if that was not its fault, since now.
+            seconds = max(0.0, now - max(stamp + self.tick, entry.free))
+            if most < since:
+                seconds = min(seconds, most)
+            entry.hold = holds.Hold(stamp, root, stack, seconds, min(used, seconds))
+        else:
+            entry.free = now
+
+    def _finish(self, entry, seconds):
+        # type: (_Hub, float) -> None
+        """The hold of ``entry`` is over, ``seconds`` after it was seen last."""
+        hold, entry.hold = entry.hold, None
+        if hold is None:
+            return
+        hold.lasts(seconds, seconds, 0.0)
+        if hold.own >= self.limit:
+            stack, lines = hold.place()
+            place = holds.spots(stack, len(lines) > 1)
+            if place not in self._folded and len(self._folded) >= _MOST:
+                place, lines = (), {}
+            self._folded.setdefault(place, holds.Folded()).add(hold, lines)
+            self._dirty = True
+
+    def _send(self):
+        # type: () -> None
+        """Put down all there is to tell."""
+        self._dirty, self._sent = False, clock()
+        lasting = []
+        for entry in self._hubs:
+            hold = entry.hold
+            if hold is not None and hold.own >= self.limit:
+                stack, lines = hold.place()
+                folded = holds.Folded()
+                folded.add(hold, lines)
+                lasting.append(folded.told(holds.spots(stack, len(lines) > 1)))
+        report = {
+            "pid": self.pid,
+            "held": [folded.told(key) for key, folded in list(self._folded.items())],
+            "lasting": lasting,
+            "trouble": self._trouble,
+        }
+        _put(os.path.join(self._outbox, self._name), json.dumps(report).encode("utf-8"))
+
+
+def _put(path, text):
+    # type: (str, bytes) -> None
+    """Write a file whole or not at all: the judge may be gone, the disk full."""
+    try:
+        out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            whole = os.write(out, text) == len(text)
+        finally:
+            os.close(out)
+        if whole:
+            os.rename(path + ".part", path + ".json")
+    except (IOError, OSError):
+        pass
+
+
+def _signals():
+    # type: () -> Any
+    valid = getattr(signal, "valid_signals", None)
+    return valid() if valid is not None else [n for n in range(1, signal.NSIG) if n not in (32, 33)]
+
+
+class _Finder(object):
+    """In front of ``sys.meta_path``: finds nothing itself, see ``recorder``."""
+
+    def __init__(self, change):
+        # type: (Callable[[ModuleType], None]) -> None
+        self._change = change
+        self._within = False
+
+    def find_spec(self, name, path=None, target=None):
+        # type: (str, Any, Any) -> Any
+        if name != "gevent.hub" or self._within:
+            return None
+        self._within = True
+        try:
+            return recorder._then(self, name, path, target, self._change)
+        finally:
+            self._within = False
+
+    if sys.version_info[0] == 2:
+
+        def find_module(self, name, path=None):
+            # type: (str, Any) -> Any
+            return recorder._Loader.of(name, path, self._change) if name == "gevent.hub" else None
+
+
+def begin(spec):
+    # type: (Dict[str, Any]) -> None
+    """Watch each hub that will run in this process and in those that it forks."""
+    watch = Watch(spec)
+    _put(os.path.join(spec["outbox"], "python"), b"")
+
+    def change(module):
+        # type: (Any) -> None
+        original = module.Hub.run
+
+        def run(self):
+            # type: (Any) -> Any
+            entry = None
+            try:
+                entry = watch.hub(self)
+            except Exception as error:
+                watch.failed(error)
+            try:
+                return original(self)
+            finally:
+                if entry is not None:
+                    entry.over = True
+
+        run.__doc__ = original.__doc__
+        module.Hub.run = run
+
+    atexit.register(watch.ends)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=watch.pause, after_in_parent=watch.resume, after_in_child=watch.forked)
+    loaded = sys.modules.get("gevent.hub")
+    if loaded is not None:
+        change(loaded)
+    else:
+        sys.meta_path.insert(0, _Finder(change))
