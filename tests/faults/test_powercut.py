@@ -16,6 +16,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import tempfile
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -117,9 +118,15 @@ def after_reboot(directory: Path, *args: object) -> subprocess.CompletedProcess[
 
 def counted(dest: Path) -> set[str]:
     """The files that the journal counts as stored: of batches that are done."""
-    path = dest / HOME / "journal.sqlite"
-    if not path.exists() or not path.stat().st_size:
-        return set()
+    with tempfile.TemporaryDirectory() as copy:
+        # In a copy: SQLite would mend what the next run must find as it is.
+        for path in (dest / HOME).glob("journal.sqlite*"):
+            if not path.name.endswith("-shm"):
+                shutil.copy(path, copy)
+        return _counted(Path(copy) / "journal.sqlite")
+
+
+def _counted(path: Path) -> set[str]:
     names: set[str] = set()
     database = sqlite3.connect(path)
     try:
