@@ -31,6 +31,24 @@ ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
 
 
+# For a sitecustomize, to be dedented: when MODULE has been imported, `change(module)` is called.
+AFTER_IMPORT = """
+    import importlib.util, os, sys
+
+    class Finder:
+        def find_spec(self, name, path, target=None):
+            if name != MODULE:
+                return None
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), change(module))
+            return spec
+
+    sys.meta_path.insert(0, Finder())
+"""
+
+
 def environment(**extra: str) -> dict[str, str]:
     """The environment without what would change a run; our own tree comes first on the path."""
     kept = {k: v for k, v in os.environ.items() if not any(f in k.upper() for f in FOREIGN)}

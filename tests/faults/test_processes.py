@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from checker import Truth, check, in_flight
-from harness import DevServer, Job, command, environment
+from harness import AFTER_IMPORT, DevServer, Job, command, environment
 
 Serve = Callable[..., DevServer]
 Start = Callable[..., Job]
@@ -241,21 +241,6 @@ def test_a_supervisor_that_was_stopped_blames_nobody(
         job.close()
 
 
-AFTER_IMPORT = """
-    import importlib.util, os, sys
-
-    class Finder:
-        def find_spec(self, name, path, target=None):
-            if name != MODULE:
-                return None
-            sys.meta_path.remove(self)
-            spec = importlib.util.find_spec(name)
-            execute = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (execute(module), change(module))
-            return spec
-
-    sys.meta_path.insert(0, Finder())
-"""
 POISON = (
     AFTER_IMPORT
     + """

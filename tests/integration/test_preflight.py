@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
-from harness import serving
+from harness import AFTER_IMPORT, serving
 
 # Found through PYTHONPATH in every process: a lane whose requests wait in the real sleep.
-BLOCKS = """
-import importlib.util, sys
+BLOCKS = (
+    AFTER_IMPORT
+    + """
+    MODULE = "downloader.lanes.fetch"
 
-class Finder:
-    def find_spec(self, name, path, target=None):
-        if name != "downloader.lanes.fetch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (execute(module), change(module))
-        return spec
+    def change(module):
+        from gevent.monkey import get_original
 
-def change(module):
-    from gevent.monkey import get_original
+        sleep, read = get_original("time", "sleep"), module.RequestsLane.read
 
-    sleep, read = get_original("time", "sleep"), module.RequestsLane.read
+        def blocking(self, *args):
+            sleep(0.2)
+            return read(self, *args)
 
-    def blocking(self, *args):
-        sleep(0.2)
-        return read(self, *args)
-
-    module.RequestsLane.read = blocking
-
-sys.meta_path.insert(0, Finder())
+        module.RequestsLane.read = blocking
 """
+)
 
 
 def test_a_worker_that_is_well_begins(run_downloader, tmp_path: Path) -> None:
@@ -42,12 +34,14 @@ def test_a_worker_that_is_well_begins(run_downloader, tmp_path: Path) -> None:
 
 
 def test_a_worker_that_would_be_serial_is_refused(run_downloader, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(BLOCKS)
+    text = textwrap.dedent(BLOCKS)
+    (tmp_path / "sitecustomize.py").write_text(text)
+    line = 1 + text[: text.index("sleep(0.2)")].count("\n")
     with serving(files=20, size="100") as server:
         argv = (server.url, "-o", tmp_path / "d", "--preflight", "probe")
         done = run_downloader(*argv, env={"PYTHONPATH": str(tmp_path)})
         assert done.returncode == 3
         assert "--preflight probe: HTTPS is serialized in a worker" in done.stderr
-        assert "blocking-call sitecustomize.py:20" in done.stderr
+        assert f"blocking-call sitecustomize.py:{line}" in done.stderr
         assert not (tmp_path / "d").exists()
-        assert server.counters()["requests"] == 0
+        assert server.stats()["requests"] == 0
