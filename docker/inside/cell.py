@@ -1,6 +1,6 @@
 """One cell, measured: waits for its turn, runs the stopwatch or the main job, writes NAME.json.
 
-    python cell.py NAME DIRECTORY SETUP [--answers delayed|unstated] [--turns N] [--linger] [--diagnose …]
+    python cell.py NAME DIRECTORY SETUP [--answers delayed|unstated] [--turns N] [--linger] [--diagnose ...]
 
 Runs on the cell's own interpreter, Python 2.7 to 3.x. DIRECTORY is shared by all cells and by the
 origin, whose ``origin.json`` is waited for. At most N cells measure at one time: each holds one of N

@@ -9,6 +9,7 @@ what the origin serves and imports nothing of the downloader.
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -36,8 +37,9 @@ def main():
         argv = [sys.executable, "-m", "downloader", given.url, "-o", str(destination)]
         argv += ["--cacert", given.cacert, "--workers", str(WORKERS), "--json", "--progress", "none"]
         began = time.monotonic()
+        environment = dict(os.environ, PYTHONPATH=str(ROOT))
         ended = subprocess.run(
-            argv, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=100
+            argv, env=environment, capture_output=True, text=True, check=False, timeout=100
         )
         wall = time.monotonic() - began
         if ended.returncode:
