@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checker import agree
+
 ROOT = Path(__file__).resolve().parents[2]
 _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 
@@ -40,7 +42,7 @@ def download(
     timeout: float = 60,
 ) -> Result:
     """Run ``python -m downloader source -o dest options``, in an environment with nothing surprising
-    in it but ``env``. The HOME is ``dest``'s neighbour ``home``, unless told."""
+    in it but ``env``. The HOME is ``dest``'s neighbour ``home``, unless told. Ends with the checker."""
     home = dest.parent / "home"
     home.mkdir(exist_ok=True)
     failures = dest.parent / f"{dest.name}.failures.jsonl"
@@ -58,11 +60,13 @@ def download(
         cwd=home,
         check=False,
     )
+    report = json.loads(done.stdout) if done.stdout.strip() else {}
+    agree(dest, done.returncode, report)
     lines = failures.read_text().splitlines() if failures.exists() else []
     records = [json.loads(line) for line in lines]
     return Result(
         exit=done.returncode,
-        report=json.loads(done.stdout) if done.stdout.strip() else {},
+        report=report,
         failures={record["name"]: record for record in records},
         files=_files(dest),
         stderr=done.stderr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import warnings
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
@@ -29,13 +30,13 @@ class Certificates:
         self.ca = directory / "ca.pem"
         self._ca.cert_pem.write_to_path(str(self.ca))
 
-    def context(self, kind: Tls = Tls.GOOD) -> ssl.SSLContext:
-        """For a server at 127.0.0.1."""
+    def context(self, kind: Tls = Tls.GOOD, hosts: Iterable[str] = ("127.0.0.1",)) -> ssl.SSLContext:
+        """For a server at ``hosts``."""
         ca = trustme.CA() if kind is Tls.UNKNOWN_CA else self._ca
-        host = "elsewhere.example" if kind is Tls.WRONG_HOST else "127.0.0.1"
+        named = ("elsewhere.example",) if kind is Tls.WRONG_HOST else hosts
         until = datetime.now(timezone.utc) - timedelta(days=1) if kind is Tls.EXPIRED else None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        ca.issue_cert(host, not_after=until).configure_cert(context)
+        ca.issue_cert(*named, not_after=until).configure_cert(context)
         if kind is Tls.OLD:
             with warnings.catch_warnings():
                 # The ssl module says that one should not; that is the point.

@@ -19,9 +19,9 @@ class Slope(NamedTuple):
     per_hour: float
     margin: float
 
-    def flat(self, tolerance: float) -> bool:
-        """Zero is within the interval, or the growth is below what ``tolerance`` an hour is."""
-        return abs(self.per_hour) <= max(self.margin, tolerance)
+    def grows(self, tolerance: float) -> bool:
+        """It rises, surely, and by more than ``tolerance`` an hour."""
+        return self.per_hour > max(self.margin, tolerance)
 
 
 def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:

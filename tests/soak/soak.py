@@ -117,7 +117,7 @@ def judge(samples: list[Sample]) -> bool:
         for what, tolerance in TOLERANCE.items():
             values = [float(getattr(each, what)) for each in late]
             found = slope([each.seconds for each in late], values)
-            level = found.flat(tolerance)
+            level = not found.grows(tolerance)
             flat &= level
             sys.stdout.write(
                 f"{role:10} {pid} {what:11} {min(values):9.0f} to {max(values):9.0f}, slope "

@@ -1,0 +1,140 @@
+"""HOSTILE.md's answers, a row in a line or two: what is sent, what it must come to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from servers.answers import (
+    CLOSE,
+    HANG,
+    RESET,
+    Answer,
+    Forever,
+    Nth,
+    Pause,
+    ok,
+    redirect,
+    status,
+)
+
+
+class Case(NamedTuple):
+    """``ends``: the bytes that are stored, or the failure's code (or one of several). ``requests``: how
+    many the server must see for the file itself."""
+
+    answer: Answer
+    ends: bytes | str
+    requests: int
+    verified: bool = True
+
+
+def head(*lines: str) -> bytes:
+    return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode("latin-1")
+
+
+CHUNKED = head("Transfer-Encoding: chunked")
+BODY = b"hello"
+
+CASES: dict[str, Case] = {
+    "good": Case(ok(BODY), BODY, 1),
+    "empty": Case(ok(b""), b"", 1),
+    "large": Case(ok(b"x" * 3_000_000), b"x" * 3_000_000, 1),
+    # A byte now and then: requests' read timeout never fires.
+    "drip-body": Case([head("Content-Length: 1000"), Forever(b"x", 0.1)], "timeout", 2),
+    "drip-chunks": Case([CHUNKED, Forever(b"1\r\nx\r\n", 0.1)], "timeout", 2),
+    "drip-headers": Case([b"HTTP/1.1 200 OK\r\n", Forever(b"X: y\r\n", 0.1)], "timeout", 2),
+    "drip-one-header": Case([b"HTTP/1.1 200 OK\r\nX: ", Forever(b"y", 0.1)], "timeout", 2),
+    "drip-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.1)], "timeout", 2),
+    "drip-trailers": Case([CHUNKED, b"0\r\n", Forever(b"X: y\r\n", 0.1)], "timeout", 2),
+    "flood-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n" * 50)], "protocol timeout", 2),
+    "silent": Case([HANG], "read-timeout", 2),
+    "silent-in-body": Case([head("Content-Length: 10"), b"abc", HANG], "read-timeout", 2),
+    # Less than was promised.
+    "short": Case([head("Content-Length: 10"), b"abc", CLOSE], "truncated", 2),
+    "short-large": Case([head("Content-Length: 900000"), b"x" * 300_000, CLOSE], "truncated", 2),
+    "reset": Case([RESET], "reset", 2),
+    "reset-in-body": Case([head("Content-Length: 10"), b"abc", Pause(0.1), RESET], "reset", 2),
+    "closed": Case([CLOSE], "reset", 2),
+    "cut-in-headers": Case([b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Le", CLOSE], "truncated", 2),
+    "cut-after-status": Case([b"HTTP/1.1 200 OK\r\n", CLOSE], "truncated", 2),
+    "recovers": Case(Nth([RESET], ok(BODY)), BODY, 2),
+    # Chunks.
+    "chunked": Case([CHUNKED, b"3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\nX: y\r\n\r\n"], BODY, 1),
+    "chunk-nonsense": Case([CHUNKED, b"zz\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-negative": Case([CHUNKED, b"-5\r\n", Forever(b"x" * 65536)], "protocol", 2),
+    "chunk-underscore": Case([CHUNKED, b"0_5\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-prefixed": Case([CHUNKED, b"0x5\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-empty-size": Case([CHUNKED, b"\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-too-long": Case([CHUNKED, b"3\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
+    "chunk-endless-size": Case([CHUNKED, Forever(b"1" * 65536)], "protocol", 2),
+    "chunk-immense": Case([CHUNKED, b"FFFFFFFFFFFFFFF\r\nabc", CLOSE], "truncated", 2),
+    "chunks-stop": Case([CHUNKED, b"5\r\nhello\r\n", CLOSE], "truncated", 2),
+    "chunks-stop-in-size": Case([CHUNKED, b"5\r\nhello\r\n1", CLOSE], "truncated", 2),
+    "chunks-stop-in-chunk": Case([CHUNKED, b"9\r\nhello", CLOSE], "truncated", 2),
+    "chunks-hang": Case([CHUNKED, b"5\r\nhello\r\n", HANG], "read-timeout", 2),
+    # Lengths.
+    "no-length": Case([head("Connection: close"), BODY, CLOSE], BODY, 1, verified=False),
+    "no-length-http10": Case([b"HTTP/1.0 200 OK\r\n\r\nhello", CLOSE], BODY, 1, verified=False),
+    "length-abc": Case([head("Content-Length: abc"), BODY, CLOSE], "protocol", 2),
+    "length-negative": Case([head("Content-Length: -5"), BODY, CLOSE], "protocol", 2),
+    "length-plus": Case([head("Content-Length: +5"), BODY, CLOSE], "protocol", 2),
+    "length-underscore": Case([head("Content-Length: 0_5"), BODY, CLOSE], "protocol", 2),
+    "length-empty": Case([head("Content-Length:"), BODY, CLOSE], "protocol", 2),
+    "length-5000-digits": Case([head("Content-Length: " + "9" * 5000), BODY, CLOSE], "protocol", 2),
+    "length-exabyte": Case([head("Content-Length: 999999999999999999"), BODY, CLOSE], "truncated", 2),
+    "length-two": Case([head("Content-Length: 5", "Content-Length: 6"), BODY, CLOSE], "protocol", 2),
+    "length-twice": Case([head("Content-Length: 5", "Content-Length: 5"), BODY], BODY, 1),
+    "length-and-chunked": Case([head("Transfer-Encoding: chunked", "Content-Length: 3"),
+                                b"5\r\nhello\r\n0\r\n\r\n", CLOSE], BODY, 1),
+    "coding-unknown": Case([head("Transfer-Encoding: gzip, chunked"),
+                            b"5\r\nhello\r\n0\r\n\r\n", CLOSE], "protocol", 2),
+    # Statuses.
+    "continue-first": Case([b"HTTP/1.1 100 Continue\r\n\r\n", *ok(BODY)], BODY, 1),
+    "hints-first": Case([b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n", Pause(0.1), *ok(BODY)], BODY, 1),
+    "206": Case(status(206, "Content-Range: bytes 0-4/10", body=BODY), "unexpected-status", 1),
+    "204": Case([b"HTTP/1.1 204 No Content\r\n\r\n"], "unexpected-status", 1),
+    "304": Case([b"HTTP/1.1 304 Not Modified\r\n\r\n"], "unexpected-status", 1),
+    "204-and-more": Case([b"HTTP/1.1 204 No\r\n\r\n", Pause(0.05), *ok(b"wrong")],
+                         "unexpected-status", 1),
+    "101": Case([b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", HANG], "unexpected-status", 1),
+    "404": Case(status(404, body=b"no"), "http-404", 1),
+    "404-endless": Case([b"HTTP/1.1 404 No\r\n\r\n", Forever(b"x" * 65536)], "http-404", 1),
+    "410": Case(status(410), "http-410", 1),
+    "401": Case(status(401, 'WWW-Authenticate: Basic realm="x"'), "http-401", 1),
+    "403": Case(status(403), "http-403", 1),
+    "500": Case(status(500), "http-500", 2),
+    "999": Case(status(999), "http-999", 1),
+    "not-http": Case([b"SSH-2.0-OpenSSH_9.6\r\n", HANG], "protocol", 2),
+    "binary": Case([bytes(range(256)), CLOSE], "protocol", 2),
+    # Heads.
+    "header-of-70k": Case([head("X: " + "y" * 70_000, "Content-Length: 5"), BODY], "protocol", 2),
+    "headers-of-120k": Case([head(*[f"X-{n}: " + "y" * 4000 for n in range(30)], "Content-Length: 5"),
+                             BODY], "protocol", 2),
+    "headers-1000": Case([head(*[f"X-{n}: y" for n in range(1000)], "Content-Length: 5"),
+                          BODY], "protocol", 2),
+    "header-without-colon": Case([head("nonsense", "Content-Length: 5"), BODY, CLOSE], "protocol", 2),
+    "status-line-of-1M": Case([b"HTTP/1.1 200 " + b"x" * (1 << 20) + b"\r\n\r\n", CLOSE], "protocol", 2),
+    "endless-status-line": Case([Forever(b"HTTP/1.1 200 " + b"x" * 65536)], "protocol", 2),
+    # Redirects.
+    "hop-1": Case(redirect("/target"), BODY, 1),
+    "hop-relative": Case(redirect("../target"), BODY, 1),
+    "hop-5": Case(redirect("/hop/4"), BODY, 1),
+    "hop-6": Case(redirect("/hop/5"), "redirect-loop", 1),
+    "hop-loop": Case(redirect("/get/hop-loop"), "redirect-loop", 6),
+    "hop-file": Case(redirect("file:///etc/passwd"), "redirect-refused", 1),
+    "hop-ftp": Case(redirect("ftp://127.0.0.1/x"), "redirect-refused", 1),
+    "hop-nonsense": Case(redirect("http://[::1/x"), "redirect-refused", 1),
+    "hop-no-host": Case(redirect("https://:443/x"), "redirect-refused", 1),
+    "hop-without-location": Case(status(302), "unexpected-status", 1),
+    "hop-endless-body": Case([b"HTTP/1.1 302 Found\r\nLocation: /target\r\n\r\n",
+                              Forever(b"x" * 65536)], BODY, 1),
+    "hop-endless-chunks": Case([b"HTTP/1.1 302 Found\r\nLocation: /target\r\n"
+                                b"Transfer-Encoding: chunked\r\n\r\n",
+                                Forever(b"5\r\nxxxxx\r\n", 0.05)], BODY, 1),
+    "hop-to-404": Case(redirect("/nothing"), "http-404", 1),
+}  # fmt: skip
+
+HOPS: dict[str, Answer] = {
+    "/target": ok(BODY),
+    **{f"/hop/{n}": redirect(f"/hop/{n - 1}" if n > 1 else "/target") for n in range(1, 6)},
+}
