@@ -261,8 +261,15 @@ def _running(wanted: Sequence[Scenario], python: str, offline: bool) -> Iterator
                 status.update(f"{head}: {text} …")
 
             row = run(scenario, python, offline, said)
-        stderr.print(Text(f"{head}: {row.outcome}{f' ({row.reason})' if row.reason else ''}"))
+        stderr.print(Text(f"{head}: {row.outcome}{_why(row)}"))
         yield row
+
+
+def _why(row: Row) -> str:
+    """What is to be known of a row that is not as expected, in brackets."""
+    if row.outcome == "differs":
+        return f" ({' '.join(filter(None, (row.verdict, row.cause, row.where)))})"
+    return f" ({row.reason})" if row.reason else ""
 
 
 def _checked(python: str) -> str:

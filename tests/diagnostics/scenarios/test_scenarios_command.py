@@ -33,7 +33,7 @@ def test_a_difference_is_exit_1_and_shown(tmp_path: Path, run: Run) -> None:
     assert "1 as expected, 1 differs" in done.out
     # Progress while it runs, one line for each.
     assert "1/2 right: as expected" in done.err
-    assert "2/2 wrong: differs" in done.err
+    assert "2/2 wrong: differs (concurrent)" in done.err
 
 
 def test_offline_skips_what_must_be_installed_and_says_so(tmp_path: Path, run: Run) -> None:
