@@ -79,7 +79,7 @@ services:
   report:
     <<: *ours
     depends_on: [origin]
-    command: [python, -m, docker.report, /results, --out, /out, --wait, "300", --cells, "${CELLS:-}"]
+    command: [python, -m, docker.report, /results, --out, /out, --wait, "900", --cells, "${CELLS:-}"]
 
 """
 
