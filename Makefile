@@ -4,14 +4,20 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak audit clean
 
 help:
 	@echo "make demo    set up, then download 20,000 files from a TLS server on loopback"
 	@echo "make test    set up, then run the tests (SLOW=1: the long ones too)"
 	@echo "make lint    set up, then check formatting, lint and types"
 	@echo "make bench   set up, then measure this and others side by side (QUICK=1: three minutes; FRESH=1: anew)"
-	@echo "make clean   remove all that the others made"
+	@echo "make matrix-native   HTTPS on every Python of this machine, old and new packages (CELLS='stage-*')"
+	@echo "make matrix          the same in containers; gets an engine where there is none and one can be had"
+	@echo "make mutants         put known bugs back, one at a time, and see that a test catches each"
+	@echo "make fuzz            five minutes of it; make chaos N=1000: kills; make powercut N=50: cuts"
+	@echo "make soak            an hour at a constant rate with 1 % faults (MINUTES=60)"
+	@echo "make audit           known vulnerabilities of what is installed"
+	@echo "make clean           remove all that the others made"
 
 $(STAMP): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -26,8 +32,9 @@ $(STAMP): setup.cfg pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m downloader demo
 
+# The tests wait more than they compute; JOBS=0 runs them in one process.
 test: $(STAMP)
-	$(BIN)/python -m pytest $(if $(SLOW),,-m 'not slow')
+	$(BIN)/python -m pytest -n $(or $(JOBS),3) $(if $(SLOW),,-m 'not slow')
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -37,6 +44,31 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
+
+matrix: $(STAMP)
+	PYTHON=$(BIN)/python docker/matrix.sh $(CELLS)
+
+matrix-native: $(STAMP)
+	$(BIN)/python -m docker.native $(CELLS)
+
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants/run.py $(if $(ONLY),--only $(ONLY))
+
+fuzz: $(STAMP)
+	FUZZ_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -n 0 --timeout 900 tests/fuzz
+
+chaos: $(STAMP)
+	CHAOS=$(or $(N),1000) $(BIN)/python -m pytest -n 0 -rP tests/faults/test_kill.py
+
+powercut: $(STAMP)
+	POWERCUTS=$(or $(N),50) $(BIN)/python -m pytest -n 0 -rP tests/faults/test_powercut.py
+
+soak: $(STAMP)
+	$(BIN)/python tests/soak/soak.py --minutes $(or $(MINUTES),60)
+
+audit: $(STAMP)
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --skip-editable || { echo "if its database could not be reached, nothing was audited"; exit 1; }
 
 clean:
 	rm -rf $(VENV) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files
