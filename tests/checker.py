@@ -10,7 +10,9 @@ code of its own, and raises ``Wrong`` with all that disagrees.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import json
 import re
 import shutil
 import sqlite3
@@ -18,7 +20,7 @@ import struct
 import sys
 import tempfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,16 +137,95 @@ def check(
         inspection.expect(found == set(beside), f"beside the destination: {sorted(found)}")
     has_journal = (dest / HOME / "journal.sqlite").exists()
     if has_journal or not interrupted:
-        with tempfile.TemporaryDirectory() as copy:
-            # Read in a copy: SQLite may not write here, and a write-ahead log is part of it.
-            for path in (dest / HOME).glob("journal.sqlite*"):
-                shutil.copy(path, copy)
-            inspection.journal(Path(copy) / "journal.sqlite", interrupted)
+        with _copied(dest) as database:
+            inspection.journal(database, interrupted)
     if not interrupted:
         inspection.complete(dict(failed or {}), limited)
     if inspection.wrong:
         raise Wrong("\n".join([f"{dest}:", *inspection.wrong[:40]]))
     return inspection.checked()
+
+
+def agree(dest: Path, status: int, report: Mapping[str, Any] | None = None) -> None:
+    """Raise ``Wrong`` unless disk, journal, exit status and ``report`` of a run that has just ended say the
+    same, whatever the source was and whichever the layout."""
+    wrong: list[str] = []
+
+    def expect(holds: bool, text: str) -> None:
+        if not holds:
+            wrong.append(text)
+
+    journal = dest / HOME / "journal.sqlite"
+    if status in (2, 3) or not journal.exists():
+        expect(status != 0 or not dest.exists(), "exit 0, and no journal")
+    else:
+        with _copied(dest) as database:
+            _agree(dest, database, status, report, expect)
+    if wrong:
+        raise Wrong("\n".join([f"{dest}, exit {status}:", *wrong[:40]]))
+
+
+@contextlib.contextmanager
+def _copied(dest: Path) -> Iterator[sqlite3.Connection]:
+    # SQLite may not write where it looks, and a write-ahead log is part of it.
+    with tempfile.TemporaryDirectory() as copy:
+        for path in (dest / HOME).glob("journal.sqlite*"):
+            shutil.copy(path, copy)
+        with contextlib.closing(sqlite3.connect(Path(copy) / "journal.sqlite")) as database:
+            database.row_factory = sqlite3.Row
+            yield database
+
+
+def _agree(
+    dest: Path,
+    database: sqlite3.Connection,
+    status: int,
+    report: Mapping[str, Any] | None,
+    expect: Callable[[bool, str], None],
+) -> None:
+    keys = dict(database.execute("SELECT key, value FROM job").fetchall())
+    job = json.loads(keys["job"])
+    listed = published = failed = still_open = 0
+    for row in database.execute("SELECT * FROM batch ORDER BY seq"):
+        names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
+        raw = zlib.decompress(row["marks"]) if row["marks"] else b""
+        marks = Marks.of(raw, row["count"]).published if raw else {}
+        rows = database.execute("SELECT idx FROM failure WHERE seq = ?", (row["seq"],))
+        failures = [index for (index,) in rows]
+        listed, published, failed = listed + len(names), published + len(marks), failed + len(failures)
+        still_open += not row["done"]
+        if row["done"]:
+            ends = sorted([*marks, *failures])
+            expect(ends == list(range(len(names))), f"batch {row['seq']}: {len(ends)} ends of {len(names)}")
+        for index, mark in marks.items() if job["store"] == "files" else ():
+            found = _file(dest / _place(names[index], job["layout"]))
+            expect(found == mark, f"{names[index]!r}: the journal has {mark}, the disk {found}")
+    if status in (0, 1):
+        expect("ended" in keys and not still_open, f"ended, with {still_open} open batches")
+        expect(status == int(failed > 0), f"{failed} failed")
+        left = [path.name for path in dest.rglob(".downloader-*")]
+        expect(not left, f"left behind: {left}")
+    if report:
+        said = {key: report[key] for key in ("listed", "failed", "exit_code")}
+        expect(
+            said == {"listed": listed, "failed": failed, "exit_code": status},
+            f"the report says {said}; {listed} listed, {failed} failed",
+        )
+        if status in (0, 1):
+            stored = report["stored"] + report["skipped"]
+            expect(stored == published, f"the report says {stored} stored, the journal {published}")
+
+
+def _place(name: str, layout: str) -> str:
+    digest = hashlib.blake2b(name.encode(), digest_size=2).hexdigest()
+    return f"{digest[:2]}/{digest[2:]}/{name}" if layout == "hashed" else name
+
+
+def _file(path: Path) -> Stored | None:
+    if path.is_symlink() or not path.is_file():
+        return None
+    content = path.read_bytes()
+    return Stored(len(content), zlib.crc32(content))
 
 
 class _Inspection:
@@ -183,25 +264,20 @@ class _Inspection:
                 self.wrong.append(f"{name}: {kind}, {len(content)} of {len(right)} bytes")
             self.on_disk[name] = Stored(len(content), zlib.crc32(content))
 
-    def journal(self, path: Path, interrupted: bool) -> None:
-        database = sqlite3.connect(path)
-        database.row_factory = sqlite3.Row
-        try:
-            integrity = database.execute("PRAGMA integrity_check").fetchone()[0]
-            self.expect(integrity == "ok", f"journal: {integrity}")
-            tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
-            if interrupted and "batch" not in tables:
-                return
-            keys = dict(database.execute("SELECT key, value FROM job").fetchall())
-            self.ended = keys.get("ended") == "1"
-            for number, row in enumerate(database.execute("SELECT * FROM batch ORDER BY seq")):
-                self.expect(row["seq"] == number, f"batch {row['seq']} where {number} was due")
-                rows = database.execute("SELECT * FROM failure WHERE seq = ?", (row["seq"],))
-                self.batch(row, rows.fetchall())
-            orphans = "SELECT count(*) FROM failure WHERE seq NOT IN (SELECT seq FROM batch)"
-            self.expect(not database.execute(orphans).fetchone()[0], "failures of no batch")
-        finally:
-            database.close()
+    def journal(self, database: sqlite3.Connection, interrupted: bool) -> None:
+        integrity = database.execute("PRAGMA integrity_check").fetchone()[0]
+        self.expect(integrity == "ok", f"journal: {integrity}")
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+        if interrupted and "batch" not in tables:
+            return
+        keys = dict(database.execute("SELECT key, value FROM job").fetchall())
+        self.ended = keys.get("ended") == "1"
+        for number, row in enumerate(database.execute("SELECT * FROM batch ORDER BY seq")):
+            self.expect(row["seq"] == number, f"batch {row['seq']} where {number} was due")
+            rows = database.execute("SELECT * FROM failure WHERE seq = ?", (row["seq"],))
+            self.batch(row, rows.fetchall())
+        orphans = "SELECT count(*) FROM failure WHERE seq NOT IN (SELECT seq FROM batch)"
+        self.expect(not database.execute(orphans).fetchone()[0], "failures of no batch")
 
     def batch(self, row: Any, failures: list[Any]) -> None:
         seq, count, done = row["seq"], row["count"], row["done"]
