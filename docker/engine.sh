@@ -54,6 +54,9 @@ pid= child=
 stop() {
     trap '' INT TERM
     [ -n "$pid" ] || return 0
+    # Whatever the command has left, a container would outlive the daemon.
+    docker ps --all --quiet | xargs -r docker rm --force --volumes > /dev/null 2>&1 || true
+    docker network prune --force > /dev/null 2>&1 || true
     kill "$pid" 2> /dev/null || true
     wait "$pid" 2> /dev/null || true
     # What a daemon leaves in the kernel when it ends.

@@ -19,7 +19,9 @@ export TEST_CA_FILE=${TEST_CA_FILE:-${PIP_CERT:-/dev/null}}
 compose() { docker compose --progress quiet --file docker/compose.yaml "$@"; }
 leave() {
     trap '' INT TERM
-    compose down --volumes --remove-orphans --rmi all --timeout 1
+    # Twice: what is interrupted while it starts may have containers that begin only now.
+    compose down --volumes --remove-orphans --timeout 1 || compose down --volumes --remove-orphans --timeout 1
+    compose down --rmi all
 }
 trap leave EXIT
 trap 'exit 130' INT
