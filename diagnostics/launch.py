@@ -30,7 +30,8 @@ __all__ = ["observe"]
 AGENT = Path(__file__).parent / "agent"
 _POLL = 0.01
 _GRACE = 2.0
-_AFTER_CONNECTING = 1.0  # seconds more than a probe may take
+_SET_UP = 60.0  # seconds that imports may take on a busy machine
+_AFTER_CONNECTING = 20.0  # seconds more than a probe may take
 
 
 def observe(question: Question, origin: Origin | None, remedies: Sequence[str] = ()) -> Observation:
@@ -161,7 +162,7 @@ class _Watch:
         self._processes: dict[int, dict[str, Any]] = {}
         self._read: set[str] = set()
         self._probing = False
-        self._ends = time.monotonic() + question.limit * 2 + question.after
+        self._ends = time.monotonic() + self._patience()
         self._signal_at = time.monotonic() + question.after if question.target.command else float("inf")
 
     def wait(self) -> dict[str, Any]:
@@ -184,7 +185,7 @@ class _Watch:
             time.sleep(_POLL)
 
     def _patience(self) -> float:
-        return self._question.limit * 2 + self._question.after
+        return self._question.limit * 2 + self._question.after + _SET_UP
 
     def _news(self) -> Iterator[dict[str, Any]]:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):

@@ -19,7 +19,7 @@ __all__ = ["KNOWN", "measure_again"]
 
 class Known(NamedTuple):
     """``where``: ``first`` line of the application, ``call``: at the call that is the cause, ``before`` the
-    first request, ``process``: outside of the program."""
+    first request, ``process``: outside of the program, ``site``: in front of all of it."""
 
     summary: str
     line: str
@@ -33,9 +33,9 @@ KNOWN = {
         "first",
     ),
     "patch-before-everything": Known(
-        "patch everything before site-packages' .pth files and sitecustomize run",
-        "python -m gevent.monkey YOUR_SCRIPT, or the same line at the top of sitecustomize.py",
-        "process",
+        "patch everything before sitecustomize imports anything",
+        "from gevent import monkey; monkey.patch_all()",
+        "site",
     ),
     "patch-select": Known(
         "patch select, too, before the first request", "gevent.monkey.patch_select()", "before"
@@ -83,6 +83,7 @@ def measure_again(
             "call": f"at {cause_at}",
             "before": "after the imports, before the first request",
             "process": "where the process is started",
+            "site": "the first line of sitecustomize.py",
         }[known.where]
         if code in ("no-truststore",):
             where = f"remove it at {cause_at}"

@@ -67,7 +67,7 @@ def judge(question: Question, seen: Observation) -> Judgement:
         return give("error")
     if not done:
         return give("error")
-    if slope >= least_slope(many) and not _overlapped(question, seen, measured):
+    if slope >= least_slope(many) and not _overlapped(question, seen, measured, slope):
         return give("serialized")
     share = many / max(1, sum(each["requests"] for each in rounds))
     if max(blocked, busy) * share > _HELD * delay and not question.url:
@@ -108,10 +108,13 @@ def _growth(
     return single["wall"], slope, best["wall"]
 
 
-def _overlapped(question: Question, seen: Observation, measured: list[dict[str, Any]]) -> bool:
-    """Whether our server saw half of them wait at once: then the time went elsewhere."""
+def _overlapped(
+    question: Question, seen: Observation, measured: list[dict[str, Any]], slope: float
+) -> bool:
+    """Whether our server saw more of them wait at once than can be with that slope: the time went
+    elsewhere. Twice as many and one are left as room."""
     peaks = [seen.served.get(each["run"], {}).get("peak", 0) for each in measured]
-    return max(peaks, default=0) >= max(2, question.requests / 2)
+    return max(peaks, default=0) > min(question.requests / 2, 1 + 2 * question.requests / slope)
 
 
 def holds(held: list[dict[str, Any]]) -> tuple[float, float]:

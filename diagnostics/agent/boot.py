@@ -45,7 +45,17 @@ def _main():
     import site
 
     if sys.version_info[0] > 2:
+        customize = site.execsitecustomize
+
+        def execsitecustomize():
+            # type: () -> None
+            life.before_sitecustomize(spec)
+            customize()
+
+        site.execsitecustomize = execsitecustomize
         site.main()
+    else:
+        life.before_sitecustomize(spec)
     # As with `python -m`: the current directory comes first.
     sys.path.insert(0, os.getcwd())
     sys.argv[:] = [""]

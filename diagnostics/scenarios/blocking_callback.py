@@ -4,13 +4,10 @@ import os
 import subprocess
 import sys
 
-_OTHER = (
-    "import os, time\n"
-    "while os.read(0, 1):\n"
-    "    time.sleep(0.2)\n"
-    "    os.write(1, b'.')\n"
+_OTHER = "import os, time\nwhile os.read(0, 1):\n    time.sleep(0.2)\n    os.write(1, b'.')\n"
+_other = subprocess.Popen(
+    [sys.executable, "-S", "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
 )
-_other = subprocess.Popen([sys.executable, "-S", "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 from gevent import monkey
 

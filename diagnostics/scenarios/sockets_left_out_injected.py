@@ -12,6 +12,7 @@ from urllib3.contrib import pyopenssl
 
 pyopenssl.inject_into_urllib3()  # <- where
 
+
 def fetch(url):
     requests.get(url).raise_for_status()
 

@@ -64,7 +64,7 @@ def test_the_answer_for_a_person(run, write):
     for text in (
         "FAIL  HTTPS is serialized: 10 × 0.2 s took",
         "cause pyopenssl-unpatched-select  proj.py:5",
-        "fix   1. from gevent import monkey; monkey.patch_all()   the first line of proj.py   measured again:",
+        "1. from gevent import monkey; monkey.patch_all()   the first line of proj.py   measured again:",
         "profile longest time without the hub",
         "urllib3/util/wait.py:",
     ):
@@ -77,7 +77,7 @@ def test_patched_too_late_names_the_first_importer(run, write):
     assert answer.cause == ("patched-too-late", "proj.py:3")
     assert "RecursionError" in answer.json["error"]
     assert answer.json["facts"]["ssl_imported_before_patch_by"] == "proj.py:3"
-    assert [each["code"] for each in answer.json["remedies"]][0] == "patch-all-first"
+    assert answer.json["remedies"][0]["code"] == "patch-all-first"
 
 
 def test_a_dependency_of_a_dependency_is_named(run, write):
@@ -128,7 +128,7 @@ def test_a_callable_is_the_fetch(run, write):
     "application",
     [
         "def app(environ, start_response): raise SystemExit('called')",
-        "class App:\n    def __call__(self, environ, start_response): raise SystemExit('called')\napp = App()",
+        "class App:\n    def __call__(self, environ, start): raise SystemExit('called')\napp = App()",
         "async def app(scope, receive, send): raise SystemExit('called')",
     ],
 )

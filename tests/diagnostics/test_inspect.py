@@ -28,7 +28,10 @@ def fresh(tmp_path, text):
     return json.loads(done.stdout)
 
 
-TOLD = "\nimport json, diagnostics\nprint(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))"
+TOLD = """
+import json, diagnostics
+print(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))
+"""
 
 
 @pytest.mark.parametrize(

@@ -262,5 +262,10 @@ def begin(spec):
     recorder.record.disarmed = ()
     remedies.refuse_calls(spec["remedies"], recorder.record)
     recorder.install()
-    remedies.apply(spec["remedies"], remedies.EARLIEST)
     return Agent(spec)
+
+
+def before_sitecustomize(spec):
+    # type: (Dict[str, Any]) -> None
+    """The moment in which packages can be imported and no ``sitecustomize`` has run."""
+    remedies.apply(spec["remedies"], remedies.EARLIEST)

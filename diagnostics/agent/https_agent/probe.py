@@ -90,7 +90,8 @@ class Probe(object):
             grown = last["wall"] - (0.0 if self._spec["fixed"] else rounds[-2]["wall"])
             single = min([each["wall"] for each in rounds[1:3]]) if self._spec["fixed"] else delay
             slope = grown / max(single, 1e-6)
-            if slope < 1.5 or slope > 0.7 * count or last["errors"]:
+            # Nothing serial takes longer than one at a time does: beyond that it is a busy machine.
+            if slope < 1.5 or 0.7 * count < slope < 1.4 * count or last["errors"]:
                 break
 
     def _round(self, run, count, delay):

@@ -184,6 +184,8 @@ def _change(name):
         return _note_contexts
     if name in ("gevent.ssl", "gevent._ssl3", "gevent._sslgte279"):
         return _note_wrapping
+    if name in ("http.client", "httplib") or name.endswith(".connection"):
+        return _note_connecting
     if name == "OpenSSL.SSL":
         return _note_pyopenssl
     last = name.rpartition(".")[2].lower()
@@ -276,6 +278,20 @@ def _note_wrapping(module):
     context = getattr(module, "SSLContext", None)
     if context is not None and "wrap_socket" in vars(context):
         _wrap(context, "wrap_socket", lambda frame, args, kwargs: _connecting(frame, module, kwargs))
+
+
+def _note_connecting(module):
+    # type: (ModuleType) -> None
+    """The first HTTPS connection that is tried, whether or not anybody answers."""
+    for name, kind in list(vars(module).items()):
+        if isinstance(kind, type) and "HTTPS" in name and "connect" in vars(kind):
+
+            def before(frame, args, kwargs):
+                # type: (FrameType, Any, Any) -> None
+                if record.on_connection is not None:
+                    record.on_connection(frame)
+
+            _wrap(kind, "connect", before)
 
 
 def _note_pyopenssl(module):

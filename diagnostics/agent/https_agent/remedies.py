@@ -74,7 +74,7 @@ def _more_resolver_threads():
     gevent.get_hub().threadpool.maxsize = 200
 
 
-# At the start of the interpreter, in front of all else; where the application begins; when it has set
+# In front of sitecustomize; where the application begins; when it has set
 # itself up and is about to fetch.
 EARLIEST = {"patch-before-everything": _patch_all}  # type: Dict[str, Callable[[], None]]
 FIRST = {"patch-all-first": _patch_all}  # type: Dict[str, Callable[[], None]]

@@ -20,7 +20,7 @@ OFFLINE = [
     if not each.pythons and satisfies(sys.executable, each.packages) and each.name not in HANG
 ]
 SLOW = [each for each in chosen() if each not in OFFLINE]
-DELAY = 0.1
+DELAY = 0.2
 
 
 def told(text: str) -> None:
