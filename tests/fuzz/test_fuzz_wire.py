@@ -1,0 +1,28 @@
+"""What is fuzzed in a patched process: each file ``wire_*.py`` is run by pytest in one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from budget import SECONDS
+from harness import environment
+
+HERE = Path(__file__).parent
+RUN = """
+from downloader import patching
+patching.apply()
+import sys, pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.timeout(120 + 10 * SECONDS)
+@pytest.mark.parametrize("name", ["reader", "pipeline"])
+def test_fuzz(name: str) -> None:
+    options = ["-q", "--no-header", "-p", "no:cacheprovider", "-o", f"timeout={100 + 2 * SECONDS}"]
+    command = [sys.executable, "-c", RUN, *options, str(HERE / f"wire_{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]

@@ -1,0 +1,314 @@
+"""The wire lane against a server whose every connection misbehaves as drawn, over real sockets: no file
+under another's name, each ends exactly once, nothing hangs, nothing raises but what is typed."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gevent
+from budget import bounded, rounds
+from gevent import socket
+from gevent.event import Event
+from gevent.server import StreamServer
+from hypothesis import event, example, given
+from hypothesis import strategies as st
+
+from downloader.config import Config
+from downloader.core.schedule import Host
+from downloader.errors import FetchError
+from downloader.lanes.session import LaneSession, Origin
+from downloader.lanes.wire import WireLane
+from downloader.ledger import Ledger
+from downloader.model import Item, Lease
+from downloader.openbatch import Job, OpenBatch
+from downloader.sinks import open_sink
+
+COUNT = 40
+ATTEMPTS = 60
+LONGEST = 20.0  # seconds until an example counts as hung
+IDLE = 0.01  # seconds without a request after which the server closes
+
+
+def name(index: int) -> str:
+    return f"file-{index}"
+
+
+def body(index: int) -> bytes:
+    """Of every file another length, too; some come in several pieces."""
+    return (b"<%d>" % index) * (1 + index * index % 97)
+
+
+def answer(index: int, *lines: bytes, status: bytes = b"200 OK") -> bytes:
+    content = body(index)
+    return b"\r\n".join([b"HTTP/1.1 " + status, b"Content-Length: %d" % len(content), *lines, b"", content])
+
+
+def in_chunks(index: int) -> bytes:
+    content = body(index)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"2\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (content[:2], len(content) - 2, content[2:])
+
+
+# What a connection does in answer to one request. Those of SURPLUS make one answer too many, those of
+# MISSING one too few: both on one connection and nobody could tell.
+FAIR = (
+    "right",
+    "right",
+    "right",
+    "chunked",
+    "interim",
+    "hints",
+    "last",
+    "404",
+    "503",
+    "moved",
+    "gzip",
+    "cookie",
+)
+ENDS = ("close", "reset", "half", "half-reset", "no-length", "rubbish-only")
+SURPLUS = ("twice", "and-404", "and-rubbish")
+MISSING = ("nothing",)
+
+
+def steps(*kinds: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    """Some that are right, then one of ``kinds``, and so on: so that there is something to be shifted."""
+    groups = st.tuples(st.integers(0, 6), st.sampled_from(sum(kinds, ())))
+    return st.lists(groups, max_size=4).map(
+        lambda drawn: [step for count, odd in drawn for step in (*["right"] * count, odd)]
+    )
+
+
+# Surplus three times, since so few of the drawn are.
+CONNECTION = st.tuples(
+    steps(FAIR, ENDS, SURPLUS, SURPLUS, SURPLUS) | steps(FAIR, ENDS, MISSING),
+    st.sampled_from([0, 0, 1, 7, 100]),  # bytes at a time; 0: all at once
+)
+
+
+@dataclass
+class Script:
+    """What the server does, a connection after the other; ``asked``: how often each file."""
+
+    connections: list[tuple[list[str], int]]
+    asked: Counter[int] = field(default_factory=Counter)
+    opened: int = 0
+
+    def __call__(self, sock: Any, _: object) -> None:
+        number, self.opened = self.opened, self.opened + 1
+        # When all are used up the rest goes well: every example has an end.
+        drawn, size = self.connections[number] if number < len(self.connections) else ([], 0)
+        todo = iter(drawn)
+        try:
+            for index in requests(sock):
+                self.asked[index] += 1
+                step = next(todo, "right")
+                reply, ends = carry_out(step, index)
+                # One answer too many comes with the one before, or at depth 1 nobody could tell.
+                for piece in cut(reply, 0 if step in SURPLUS else size):
+                    sock.sendall(piece)
+                    gevent.sleep(0)
+                if ends:
+                    if ends == "reset":
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    return
+        except OSError:
+            pass  # the client left
+        finally:
+            sock.close()
+
+
+def requests(sock: Any) -> Iterator[int]:
+    """The files that are asked for."""
+    data = b""
+    while True:
+        sock.settimeout(IDLE)
+        try:
+            got = sock.recv(65536)
+        except TimeoutError:
+            return
+        if not got:
+            return
+        data += got
+        *whole, data = data.split(b"\r\n\r\n")
+        for head in whole:
+            yield int(head.split(b" ")[1].rpartition(b"-")[2])
+
+
+def carry_out(step: str, index: int) -> tuple[bytes, str]:
+    """What is sent, and how the connection ends with it ("": it does not)."""
+    right = answer(index)
+    return {
+        "right": (right, ""),
+        "chunked": (in_chunks(index), ""),
+        "interim": (b"HTTP/1.1 100 Continue\r\n\r\n" + right, ""),
+        "hints": (b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n" * 2 + right, ""),
+        "last": (answer(index, b"Connection: close"), "close"),
+        "404": (answer(index, status=b"404 No"), ""),
+        "503": (answer(index, b"Retry-After: 0", status=b"503 No"), ""),
+        "moved": (answer(index, b"Location: /x", status=b"302 Found"), ""),
+        "gzip": (answer(index, b"Content-Encoding: gzip"), ""),
+        "cookie": (answer(index, b"Set-Cookie: a=b"), ""),
+        "close": (b"", "close"),
+        "reset": (b"", "reset"),
+        "half": (right[: -len(right) // 3], "close"),
+        "half-reset": (right[: -len(right) // 3], "reset"),
+        "no-length": (b"HTTP/1.1 200 OK\r\n\r\n" + body(index), "close"),
+        "rubbish-only": (b"rubbish\r\n", "close"),
+        "twice": (right * 2, ""),
+        "and-404": (right + answer(index, status=b"404 No"), ""),
+        "and-rubbish": (right + b"rubbish", ""),
+        "nothing": (b"", ""),
+    }[step]
+
+
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    for start in range(0, len(data), size or len(data) or 1):
+        yield data[start : start + (size or len(data))]
+
+
+class Owner:
+    """A worker reduced to what the lane asks of it: jobs, slots, and what became of each job."""
+
+    def __init__(self, jobs: list[Job], most: int) -> None:
+        self.queue = deque(jobs)
+        self.most = most
+        self.active = 0
+        self.failures: list[tuple[Job, FetchError]] = []
+        self.handed: list[Job] = []
+        self.defect: BaseException | None = None
+        self.lane: Any = None
+        self.over = Event()
+
+    def dispatch(self) -> None:
+        while self.queue and self.active < self.most:
+            self.active += 1
+            self.lane.begin(self.queue.popleft())
+        if not self.queue and not self.active:
+            self.over.set()
+
+    def soon(self) -> None:
+        gevent.get_hub().loop.run_callback(self.dispatch)
+
+    def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
+        return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
+
+    def finished(self, batch: OpenBatch) -> None:
+        assert not batch.left
+
+    def failed(self, job: Job, error: FetchError, began: float) -> None:
+        job.attempts += 1
+        if job.attempts < ATTEMPTS and error.code != "http-404":
+            self.again([job])
+        else:
+            self.failures.append((job, error))
+
+    def hand_over(self, job: Job) -> None:
+        self.handed.append(job)
+
+    def again(self, jobs: list[Job]) -> None:
+        self.queue.extendleft(reversed(jobs))
+        self.soon()
+
+    def release(self, host: Host) -> None:
+        self.active -= 1
+        assert self.active >= 0
+        self.soon()
+
+    def answered(self, host: Host) -> None:
+        pass
+
+    def lost(self, error: Exception) -> None:
+        self.defect = self.defect or error
+        self.over.set()
+
+
+@contextmanager
+def serving(script: Script) -> Iterator[str]:
+    server = StreamServer(("127.0.0.1", 0), script)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.stop(timeout=0)
+
+
+def run(script: Script, depth: int, connections: int, place: Path) -> tuple[Owner, dict[str, bytes]]:
+    """Fetch all there is; what became of it."""
+    output, ledger = place / "d", place / "ledger"
+    output.mkdir()
+    with serving(script) as url:
+        config = Config(
+            source=url, output=str(output), connections=connections, pipeline=depth, read_timeout=5.0
+        )
+        session, sink = LaneSession(config), open_sink(config, 0)
+        slot = Ledger(ledger, 1).open(0, COUNT)
+        batch = OpenBatch(Lease(0, COUNT, b""), slot)
+        origin = session.origin(url)
+        host = Host(origin.key, connections, connections)
+        jobs = [
+            Job(batch, n, Item(each), each, -1, "", b"/get/" + each.encode(), origin, host, False, origin)
+            for n, each in enumerate(map(name, range(COUNT)))
+        ]
+        owner = Owner(jobs, connections)
+        owner.lane = lane = WireLane(config, session, sink, owner)
+        sweeper = gevent.spawn(lane.sweep)
+        try:
+            owner.dispatch()
+            assert owner.over.wait(LONGEST), f"it hangs: {owner.active} active, {len(owner.queue)} wait"
+            lane.flush()
+            if owner.queue:  # what the last flush gave back
+                owner.over.clear()
+                owner.dispatch()
+                assert owner.over.wait(LONGEST)
+        finally:
+            sweeper.kill()
+            lane.abandon()
+            for route in lane._routes.values():
+                for pipe in list(route.idle):
+                    pipe.close()
+            sink.close()
+        assert session.census.open == 0, "a connection was not closed"
+        settle(owner, batch, jobs)
+        slot.free()
+    files = {path.name: path.read_bytes() for path in output.iterdir()}
+    return owner, files
+
+
+def settle(owner: Owner, batch: OpenBatch, jobs: list[Job]) -> None:
+    """Each job has come to one end."""
+    assert owner.defect is None, repr(owner.defect)
+    stored = [index for index, state in enumerate(batch.states) if state >= 2]
+    others = [job.index for job in owner.handed] + [job.index for job, _ in owner.failures]
+    assert sorted(stored + others) == list(range(COUNT)), (stored, others)
+    assert batch.left == COUNT - len(stored)
+    assert all(isinstance(error, FetchError) for _, error in owner.failures)
+
+
+@bounded(20)
+@example([([*["right"] * 3, "twice", *["right"] * 5], 0)] * 8, 4, 1)
+@example([([*["right"] * 3, "nothing", *["right"] * 5], 7)] * 4, 64, 2)
+@given(st.lists(CONNECTION, max_size=8), st.sampled_from([0, 1, 2, 4, 64]), st.integers(1, 3))
+def any_server(connections: list[tuple[list[str], int]], depth: int, many: int) -> None:
+    script = Script(connections)
+    with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
+        owner, files = run(script, depth, many, Path(place))
+    drawn = {step for each, _ in connections for step in each}
+    for stored, content in files.items():
+        index = int(stored.rpartition("-")[2])
+        assert content == body(index), f"{stored} holds {content[:20]!r}"
+    handed, failed = {job.index for job in owner.handed}, {job.index for job, _ in owner.failures}
+    assert set(files) == {name(n) for n in range(COUNT)} - {name(n) for n in handed | failed}
+    assert not owner.failures or "404" in drawn or "and-404" in drawn
+    assert all(script.asked[n] for n in range(COUNT))
+    event(f"{script.opened} connections")
+
+
+def test_any_server() -> None:
+    rounds(any_server)

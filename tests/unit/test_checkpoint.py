@@ -1,0 +1,57 @@
+"""The disk before the journal: what could not be synced is not counted as stored."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from downloader import destination as destinations
+from downloader.checkpoint import Checkpoint
+from downloader.config import Config
+from downloader.core.leases import LeaseBook
+from downloader.core.marks import Marks
+from downloader.destination import Destination
+from downloader.errors import DestinationError
+from downloader.journal import encode_names
+from downloader.model import Batch, BatchDone, Lease, Tally
+from downloader.outcome import Run
+
+
+def test_nothing_is_counted_that_could_not_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = Destination(Config(source="http://h", output=str(tmp_path), fsync=True))
+    book, run = LeaseBook(), Run()
+    try:
+        destination.journal.open_batch(Batch(0, 1, b"cursor", encode_names(["a"]), b"", b""))
+        book.add(Lease(0, 1, b""))
+        book.hired(0)
+        book.grant(0, 1)
+        assert [lease.seq for _, lease in book.assign()] == [0]
+        marks = Marks(1)
+        marks.publish(0, 100, 1)
+        checkpoint = Checkpoint(destination, book, run)
+        checkpoint.add(0, BatchDone(0, Tally(1, 0, 0, 100, 0), 1, 1, 0, {}, {}, marks.packed(), []))
+
+        def fails(fd: int) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        # In the place of the system call: the kernel says it once.
+        monkeypatch.setattr(destinations, "syncfs", fails)
+        with pytest.raises(DestinationError, match="cannot be synced"):
+            checkpoint.write()
+        monkeypatch.undo()
+        assert destination.journal.open_count() == 1
+        assert destination.journal.tally() == Tally()
+        assert destination.journal.marks(0) == b""
+        assert run.tally == Tally()
+        assert set(book.held_by(0)) == {0}
+        # Asked again, the kernel says that all is well; that is not believed.
+        checkpoint.add(0, BatchDone(0, Tally(1, 0, 0, 100, 0), 1, 1, 0, {}, {}, marks.packed(), []))
+        with pytest.raises(DestinationError):
+            checkpoint.write()
+        assert destination.journal.tally() == Tally()
+    finally:
+        destination.close()
