@@ -85,7 +85,9 @@ def test_its_own_sitecustomize_still_runs(run, write, tmp_path):
 
 
 def test_one_that_breaks_off(run, write):
-    answer = run("--", sys.executable, write("app", "raise ValueError('https://h/?token=s3cret is wrong')\n") + ".py")
+    answer = run(
+        "--", sys.executable, write("app", "raise ValueError('https://h/?token=s3cret is wrong')\n") + ".py"
+    )
     assert answer.code == 4
     assert "app.py ended with ValueError" in answer.line
     assert "s3cret" not in answer.line
