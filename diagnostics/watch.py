@@ -54,6 +54,7 @@ def watch(command: Sequence[str], max_block: float, python: str = "", verbose: b
         if os.geteuid() == 0:
             os.chmod(name, 0o711)
             os.chmod(outbox, 0o1733)
+            os.chmod(spec, 0o644)
         env = {**os.environ, VARIABLE: str(spec)}
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(AGENT), env.get("PYTHONPATH")]))
         with relay.started(argv, env) as running:

@@ -12,6 +12,7 @@ import fnmatch
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,8 @@ def main(
     patterns: tuple[str, ...], out: Path | None, turns: int, fresh: bool, diagnose: bool | None
 ) -> None:
     """Measure the cells whose names match a CELL (such as 'stage-0*' or '*-py3.13'; default all)."""
+    # Whatever ends this ends the origin.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     cells = [cell for cell in CELLS if not patterns or any(fnmatch.fnmatch(cell.name, p) for p in patterns)]
     if not cells:
         raise click.UsageError("no cell has such a name")

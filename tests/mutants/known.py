@@ -10,8 +10,9 @@ __all__ = ["KNOWN", "Mutant"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """``old``, which stands exactly once in ``path``, becomes ``new``; all of ``tests`` together must
-    notice. ``seconds``: what one test may take (a run that hangs is noticed by that)."""
+    """``old``, which stands exactly once in ``path``, becomes ``new`` (and so with ``more``); all of
+    ``tests`` together must notice. ``seconds``: what one test may take (a run that hangs is noticed by
+    that)."""
 
     name: str
     harm: str
@@ -20,6 +21,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
     seconds: int = 60
+    more: tuple[tuple[str, str], ...] = ()
 
 
 PIPELINING = "tests/faults/test_pipelining.py::"
@@ -86,8 +88,8 @@ KNOWN = (
         "a file that is there is trusted",
         "what lay there before, old or damaged, is taken for the download",
         "downloader/sinks/files.py",
-        "        if file_matches(self._leaf, self._directory, self.size, self.crc):\n",
-        "        if True:\n",
+        "not self._replace and file_matches(self._leaf, self._directory, self.size, self.crc)",
+        "True",
         (f"{HOST}test_what_was_there_before_is_never_trusted",),
     ),
     # Names
@@ -153,10 +155,24 @@ KNOWN = (
     Mutant(
         "what a drain gives back is forgotten",
         "after Ctrl-C the next run fetches all of the open batches again",
-        "downloader/supervisor.py",
-        "        self._journal.keep_marks({outcome.seq: outcome.marks})\n",
-        "",
+        "downloader/checkpoint.py",
+        "                self._destination.keep({outcome.seq: outcome.marks})\n",
+        "                pass\n",
         (f"{PROCESSES}test_one_signal_drains[15-16]",),
+    ),
+    Mutant(
+        "sync after the journal",
+        "after a power cut the journal says stored of files that are empty",
+        "downloader/checkpoint.py",
+        "        if came:\n            self._destination.sync()\n        done = False\n",
+        "        done = False\n",
+        ("tests/unit/test_checkpoint.py::test_nothing_is_counted_that_could_not_be_synced",),
+        more=(
+            (
+                "        return done\n",
+                "        if came:\n            self._destination.sync()\n        return done\n",
+            ),
+        ),
     ),
     Mutant(
         "failed files never tried again",

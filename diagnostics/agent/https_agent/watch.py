@@ -63,7 +63,7 @@ class _Hub(object):
 
         timer = hub.loop.timer(tick, tick, ref=False)
         timer.start(ticks)
-        hub._https_agent_timer = timer
+        hub._https_agent = (self, timer)
 
     def settle(self):
         # type: () -> None
@@ -144,16 +144,14 @@ class Watch(object):
     # the application's threads
 
     def hub(self, hub):
-        # type: (Any) -> _Hub
+        # type: (Any) -> None
         """A hub runs for the first time."""
         if self.pid != os.getpid():
             self._renew()
             self._running = False
-        entry = _Hub(hub, self)
-        self._hubs.append(entry)
+        self._hubs.append(_Hub(hub, self))
         if not self._running:
             self._begin()
-        return entry
 
     def begin_anew(self, entry):
         # type: (_Hub) -> None
@@ -382,23 +380,28 @@ def begin(spec):
 
     def change(module):
         # type: (Any) -> None
-        original = module.Hub.run
+        original_run, original_destroy = module.Hub.run, module.Hub.destroy
 
         def run(self):
             # type: (Any) -> Any
-            entry = None
             try:
-                entry = watch.hub(self)
+                watch.hub(self)
             except Exception as error:
                 watch.failed(error)
-            try:
-                return original(self)
-            finally:
-                if entry is not None:
-                    entry.over = True
+            return original_run(self)
 
-        run.__doc__ = original.__doc__
-        module.Hub.run = run
+        def destroy(self, *args, **kwargs):
+            # type: (Any, *Any, **Any) -> Any
+            known = getattr(self, "_https_agent", None)
+            if known is not None:
+                entry, timer = known
+                entry.over = True
+                if entry.ident == _get_ident():
+                    timer.stop()
+            return original_destroy(self, *args, **kwargs)
+
+        run.__doc__, destroy.__doc__ = original_run.__doc__, original_destroy.__doc__
+        module.Hub.run, module.Hub.destroy = run, destroy
 
     atexit.register(watch.ends)
     if hasattr(os, "register_at_fork"):
