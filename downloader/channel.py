@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from downloader.core.frames import FrameError, Unpacker, pack
+from downloader.core.frames import Unpacker, pack
 from downloader.model import FromChild, Message, ToChild
 
 __all__ = ["ChildLink", "Link"]
@@ -30,6 +30,7 @@ class Link:
         sock.setblocking(False)
         self._sock = sock
         self._unpacker = Unpacker()
+        self._broken = False
         self.outgoing = bytearray()
 
     def fileno(self) -> int:
@@ -58,6 +59,8 @@ class Link:
         A child that is killed may leave half a frame; it is dropped with the link.
         """
         messages: list[FromChild] = []
+        if self._broken:
+            return messages, False  # where the next frame would begin is not known
         # Bounded, so that one busy child cannot keep the others waiting.
         for _ in range(16):
             try:
@@ -70,7 +73,8 @@ class Link:
                 return messages, False
             try:
                 messages += [_from_child.decode(frame) for frame in self._unpacker.feed(data)]
-            except (FrameError, msgspec.DecodeError):
+            except (ValueError, msgspec.DecodeError):
+                self._broken = True
                 return messages, False
         return messages, True
 

@@ -4,14 +4,12 @@ supervisor alone.
 One row for each batch, one for each failed file. A batch's row is there, with the cursor behind it,
 before the batch is leased, and says ``done`` only after its files are published: the cursor is never
 ahead of the journal, the journal never ahead of the data (without --fsync: as the running kernel
-sees it). The tables: ``schema``.
+sees it). The tables: ``schema``. A journal that was damaged since is told by its sums and counts
+(``rows``), and then nothing that it says is believed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,15 +20,15 @@ import msgspec
 from downloader.core.marks import Mark, merge, published, summed, without
 from downloader.errors import JournalError
 from downloader.model import Batch, BatchDone, Failure, Tally
-from downloader.schema import FORMAT, SCHEMA
+from downloader.rows import Rows
 
 __all__ = ["BatchRow", "Holds", "Job", "Journal", "decode_names", "encode_names", "exists"]
 
 Holds = Callable[[str, Mark], bool]
 """Whether the file of that name is as the mark says."""
 
-_END, _LIMIT = "1", "limit"
-_UNFINISHED = "(done = 0 OR failed > 0)"  # as the index has it
+_KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
+_UNFINISHED = "(done = 0 OR failed > 0)"
 
 
 def encode_names(names: Sequence[str]) -> bytes:
@@ -42,7 +40,7 @@ def decode_names(blob: bytes) -> list[str]:
     """The names of a batch again; JournalError when the blob is damaged."""
     try:
         return msgspec.msgpack.decode(zlib.decompress(blob), type=list[str])
-    except (zlib.error, msgspec.DecodeError) as error:
+    except (zlib.error, ValueError, msgspec.DecodeError) as error:
         raise JournalError(f"the journal is damaged ({error}); --restart begins anew") from error
 
 
@@ -58,7 +56,6 @@ class Job(msgspec.Struct, frozen=True):
     store: str
     layout: str
     foreign_before_ns: int
-    format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,92 +75,81 @@ def exists(home: Path) -> bool:
     return (home / "journal.sqlite").exists()
 
 
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise JournalError(f"{path}: {error}; free space or mend the disk, then resume") from error
-    except sqlite3.DatabaseError as error:
-        raise JournalError(f"{path} is damaged ({error}); --restart begins anew") from error
-
-
 class Journal:
-    """An open journal. Every method raises JournalError when SQLite does.
+    """An open journal. Every method raises JournalError when SQLite does, or when it is damaged.
 
     ``durable``: what is written is on the disk when the method returns.
     """
 
     def __init__(self, home: Path, *, read_only: bool = False, durable: bool = False) -> None:
-        self.path = home / "journal.sqlite"
-        with _translated(self.path):
-            mode = "ro" if read_only else "rwc"
-            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-            if not read_only:
-                _make_private(self.path)
-            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
-            try:
-                self._prepare(read_only, durable)
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self, read_only: bool, durable: bool) -> None:
-        if not read_only:
-            # A commit in WAL mode without a sync costs tens of microseconds. A power cut may
-            # take the last commits with it, never the consistency of the rest.
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._synchronous = "FULL" if durable else "NORMAL"
-            self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
-            self._db.execute("PRAGMA secure_delete = ON")
-            if not self._has_schema():
-                self._db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
-        elif not self._has_schema():
-            raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
-
-    def _has_schema(self) -> bool:
-        row = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'batch'").fetchone()
-        return bool(row[0])
+        self._rows = Rows(home / "journal.sqlite", read_only=read_only, durable=durable)
+        self.path = self._rows.path
 
     def close(self) -> None:
         """Close, folding the write-ahead log into the file."""
-        with _translated(self.path):
-            self._db.close()
+        self._rows.close()
 
     # the job
 
     def job(self) -> Job | None:
-        """What this journal belongs to; None when it is new."""
+        """What this journal belongs to; None when it is new. Looks whether it is whole."""
         text = self._get("job")
-        if text is None:
+        if not text:
+            if self._rows.figures("SELECT count(*) FROM batch") != (0,):
+                raise self._rows.damaged("it does not say whose it is")
             return None
         try:
             job = msgspec.json.decode(text, type=Job)
         except msgspec.DecodeError as error:
-            raise JournalError(f"{self.path} is damaged ({error}); --restart begins anew") from error
-        if job.format != FORMAT:
-            raise JournalError(
-                f"{self.path} has format {job.format}, this version reads {FORMAT}; --restart begins anew"
-            )
+            raise self._rows.damaged(error) from error
+        self._inspect()
         return job
+
+    def _inspect(self) -> None:
+        """No row that tells what is done may be missing, or be another than was written."""
+        rows = self._rows
+        for table in ("job", "batch", "failure"):
+            rows.inspect(table)
+        batches, first, last, failed, wrong = rows.figures(
+            "SELECT count(*), min(seq), max(seq), sum(failed), sum(sum != "
+            "row_sum(seq, count, done, stored, failed, bytes, unverified)) FROM batch"
+        )
+        failures, strange = rows.figures(
+            "SELECT count(*), sum(sum != row_sum(seq, idx, name, url, code, detail, attempts)) FROM failure"
+        )
+        if wrong or strange:
+            raise rows.damaged(f"{wrong + strange} rows are not what was written")
+        if batches and (first, last) != (0, batches - 1):
+            raise rows.damaged("batches are missing")
+        if failures != failed:
+            raise rows.damaged(f"{failed} failures were written down, {failures} are there")
+        _, _, ended = (self._get("ended") or "").partition(" ")
+        if ended and ended != str(batches):
+            raise rows.damaged(f"{ended} batches were listed, {batches} are there")
+        if any(self._get(key) is None for key in _KEYS):
+            raise rows.damaged("what is known of the job is missing")
 
     def begin(self, job: Job) -> None:
         """This journal belongs to ``job`` from now on."""
-        self._put("job", msgspec.json.encode(job).decode())
+        with self._rows.transaction():
+            self._put("job", msgspec.json.encode(job).decode())
+            for key in _KEYS[1:]:
+                if self._get(key) is None:
+                    self._put(key, "")
 
     @property
     def ended(self) -> bool:
         """Whether the source was read to its end."""
-        return self._get("ended") == _END
+        return (self._get("ended") or "").startswith("end ")
 
     @property
     def read(self) -> bool:
         """Whether the source was read as far as the last run wanted: to its end, or to --limit."""
-        return self._get("ended") is not None
+        return bool(self._get("ended"))
 
     def end(self, *, limited: bool = False) -> None:
         """The source was read to its end, or to --limit, and every batch of it has a row."""
-        self._put("ended", _LIMIT if limited else _END)
+        self._put("ended", f"{'limit' if limited else 'end'} {self.position()[1]}")
 
     @property
     def running(self) -> str:
@@ -173,59 +159,59 @@ class Journal:
     def run(self, boot: str) -> None:
         """A run is at work from now on, in ``boot``; "": no more. On the disk in any case: after a power
         cut all that follows may be missing, but this not."""
-        with _translated(self.path):
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._put("running", boot)
-            self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        self._rows.put_synced("job", "running", boot)
 
     @property
     def unsynced(self) -> bool:
         """Whether files of batches that are not done may be in memory alone, whatever they look like."""
-        return self._get("unsynced") is not None
+        return bool(self._get("unsynced"))
 
     def distrust(self) -> None:
         """A sync failed: nothing is published of batches that are not done."""
-        with _translated(self.path), self._transaction():
-            self._db.execute("UPDATE batch SET marks = x'' WHERE done = 0")
-            self._db.execute("INSERT OR REPLACE INTO job VALUES ('unsynced', '1')")
+        with self._rows.transaction():
+            self._rows.delete("published", "seq IN (SELECT seq FROM batch WHERE done = 0)")
+            self._put("unsynced", "1")
 
     def trust(self) -> None:
         """Every file was written again since, and synced."""
-        with _translated(self.path):
-            self._db.execute("DELETE FROM job WHERE key = 'unsynced'")
+        self._put("unsynced", "")
 
     def _get(self, key: str) -> str | None:
-        with _translated(self.path):
-            row = self._db.execute("SELECT value FROM job WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+        row = self._rows.find("job", "WHERE key = ?", key)
+        return None if row is None else str(row[1])
 
     def _put(self, key: str, value: str) -> None:
-        with _translated(self.path):
-            self._db.execute("INSERT OR REPLACE INTO job VALUES (?, ?)", (key, value))
+        self._rows.put("job", key, value)
 
     # batches
 
     def position(self) -> tuple[bytes, int, int]:
         """Cursor behind the last batch, number of the next one, items listed so far."""
-        with _translated(self.path):
-            row = self._db.execute("SELECT cursor, seq + 1 FROM batch ORDER BY seq DESC LIMIT 1").fetchone()
-            listed = self._db.execute("SELECT coalesce(sum(count), 0) FROM batch").fetchone()[0]
-        return (b"", 0, 0) if row is None else (row[0], row[1], listed)
+        (listed,) = self._rows.figures("SELECT sum(count) FROM batch")
+        last = self._rows.find("batch", "ORDER BY seq DESC LIMIT 1")
+        if last is None:
+            return b"", 0, 0
+        return self._listing(last[0])[0], last[0] + 1, listed
+
+    def _listing(self, seq: int) -> tuple[bytes, bytes, bytes]:
+        """Cursor, names and origin of a batch."""
+        row = self._rows.find("listing", "WHERE seq = ?", seq)
+        if row is None:
+            raise self._rows.damaged(f"what is in batch {seq} is missing")
+        return row[1], row[2], row[3]
 
     def open_batch(self, batch: Batch) -> None:
         """Write down a batch before it is leased. A source that had ended has grown."""
-        with _translated(self.path), self._transaction():
-            self._db.execute(
-                "INSERT INTO batch (seq, count, cursor, names, origin) VALUES (?, ?, ?, ?, ?)",
-                (batch.seq, batch.count, batch.cursor, batch.names, batch.origin),
-            )
-            self._db.execute("DELETE FROM job WHERE key = 'ended'")
+        with self._rows.transaction():
+            self._rows.add("batch", batch.seq, batch.count, 0, 0, 0, 0, 0)
+            self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            if self.read:
+                self._put("ended", "")
 
     def marks(self, seq: int) -> bytes:
         """What is published of batch ``seq``, as it was last written down."""
-        with _translated(self.path):
-            row = self._db.execute("SELECT marks FROM batch WHERE seq = ?", (seq,)).fetchone()
-        return b"" if row is None else bytes(row[0])
+        row = self._rows.find("published", "WHERE seq = ?", seq)
+        return b"" if row is None else bytes(row[1])
 
     def keep_marks(self, marks: dict[int, bytes], holds: Holds) -> None:
         """Also published of batches whose outcome is not known (after a drain or a death).
@@ -237,48 +223,44 @@ class Journal:
         """
         if not marks:
             return
-        with _translated(self.path), self._transaction():
+        with self._rows.transaction():
             for seq, newer in marks.items():
-                row = self._db.execute(
-                    "SELECT count, marks, done, names FROM batch WHERE seq = ?", (seq,)
-                ).fetchone()
-                if row is not None:
-                    self._keep(seq, newer, holds, *row)
+                row = self._rows.find("batch", "WHERE seq = ?", seq)
+                if row is None:
+                    continue
+                try:
+                    self._keep(seq, newer, holds, row[1], bool(row[2]))
+                except (IndexError, ValueError) as error:
+                    raise JournalError(
+                        f"{self.path} or a ledger beside it is damaged (batch {seq}: {error}); "
+                        "--restart begins anew"
+                    ) from error
 
-    def _keep(
-        self, seq: int, newer: bytes, holds: Holds, count: int, older: bytes, done: int, names: bytes
-    ) -> None:
-        try:
-            if not done:
-                merged = merge(older, newer, count)
-                self._db.execute("UPDATE batch SET marks = ? WHERE seq = ?", (merged, seq))
-                return
-            query = "SELECT idx FROM failure WHERE seq = ? AND code != 'damaged'"
-            failed = {index for (index,) in self._db.execute(query, (seq,))}
-            listed = decode_names(names)
-            mended = {
-                mark.index
-                for mark in published(newer)
-                if mark.index in failed and holds(listed[mark.index], mark)
-            }
-            if mended:
-                merged = merge(older, without(newer, count, set(range(count)) - mended), count)
-                self._db.executemany(
-                    "DELETE FROM failure WHERE seq = ? AND idx = ?", [(seq, index) for index in mended]
-                )
-                self._recount(seq, merged)
-        except (IndexError, ValueError) as error:
-            raise JournalError(
-                f"{self.path} or a ledger beside it is damaged (batch {seq}: {error}); "
-                "--restart begins anew"
-            ) from error
+    def _keep(self, seq: int, newer: bytes, holds: Holds, count: int, done: bool) -> None:
+        older = self.marks(seq)
+        if not done:
+            self._rows.put("published", seq, merge(older, newer, count))
+            return
+        failed = {each.index for each in self.failures(seq) if each.code != "damaged"}
+        listed = decode_names(self._listing(seq)[1])
+        mended = {
+            mark.index
+            for mark in published(newer)
+            if mark.index in failed and holds(listed[mark.index], mark)
+        }
+        if mended:
+            merged = merge(older, without(newer, count, set(range(count)) - mended), count)
+            for index in mended:
+                self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
+            self._recount(seq, merged)
 
     def _recount(self, seq: int, marks: bytes) -> None:
-        self._db.execute(
-            "UPDATE batch SET stored = ?, bytes = ?, marks = ?,"
-            " failed = (SELECT count(*) FROM failure WHERE seq = batch.seq) WHERE seq = ?",
-            (*summed(marks), marks, seq),
-        )
+        row = self._rows.find("batch", "WHERE seq = ?", seq)
+        if row is not None:
+            (failed,) = self._rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
+            stored, size = summed(marks)
+            self._rows.put("batch", seq, row[1], row[2], stored, failed, size, row[6])
+            self._rows.put("published", seq, marks)
 
     def settle(self, outcome: BatchDone, marks: bytes, *, merged: bool = True) -> None:
         """A batch is done: its row and its failures, in one transaction.
@@ -287,105 +269,75 @@ class Journal:
         ``marks`` are the ``merged`` ones. Where they are those of ``outcome`` alone and nothing was
         skipped, its tally says what they come to, and they need not be unpacked.
         """
-        tally = outcome.tally
+        seq, tally, rows = outcome.seq, outcome.tally, self._rows
         stored, size = summed(marks) if merged or tally.skipped else (tally.stored, tally.bytes)
-        with _translated(self.path), self._transaction():
-            self._db.execute("DELETE FROM failure WHERE seq = ?", (outcome.seq,))
-            self._db.executemany(
-                "INSERT INTO failure VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (outcome.seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
-                    for f in outcome.failures
-                ],
-            )
-            self._db.execute(
-                "UPDATE batch SET done = 1, stored = ?, failed = ?, bytes = ?,"
-                " unverified = unverified + ?, marks = ? WHERE seq = ?",
-                (stored, len(outcome.failures), size, tally.unverified, marks, outcome.seq),
-            )
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            # SQLite may have rolled back by itself (disk full); then this fails and says nothing.
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
+        with rows.transaction():
+            before = rows.find("batch", "WHERE seq = ?", seq)
+            if before is None:
+                raise rows.damaged(f"batch {seq} is missing")
+            rows.delete("failure", "seq = ?", seq)
+            for f in outcome.failures:
+                rows.add("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            unverified = before[6] + tally.unverified
+            rows.put("batch", seq, before[1], 1, stored, len(outcome.failures), size, unverified)
+            rows.put("published", seq, marks)
 
     def tally(self) -> Tally:
         """The whole job so far: items of batches that are done, and what is published of open ones."""
-        with _translated(self.path):
-            row = self._db.execute(
-                "SELECT coalesce(sum(stored), 0), 0, coalesce(sum(failed), 0),"
-                " coalesce(sum(bytes), 0), coalesce(sum(unverified), 0) FROM batch WHERE done = 1"
-            ).fetchone()
-        return Tally(*row)
+        stored, failed, size, unverified = self._rows.figures(
+            "SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch WHERE done = 1"
+        )
+        return Tally(stored, 0, failed, size, unverified)
 
     def unfinished(self, *, failed_only: bool) -> Iterator[BatchRow]:
         """Batches that are open or have failures, in ascending order; rows may be settled meanwhile."""
-        return self._rows(f"{_UNFINISHED} AND done = 1" if failed_only else _UNFINISHED)
+        return self._batches(f"{_UNFINISHED} AND done = 1" if failed_only else _UNFINISHED)
 
-    def _rows(self, condition: str) -> Iterator[BatchRow]:
+    def _batches(self, condition: str) -> Iterator[BatchRow]:
         # Row by row, each by its own query: no long read keeps the write-ahead log from being folded.
         after = -1
         while True:
-            with _translated(self.path):
-                row = self._db.execute(
-                    "SELECT seq, count, names, origin, done, marks FROM batch"
-                    f" WHERE seq > ? AND {condition} ORDER BY seq LIMIT 1",
-                    (after,),
-                ).fetchone()
+            query = f"WHERE seq > ? AND {condition} ORDER BY seq LIMIT 1"
+            row = self._rows.find("batch", query, after)
             if row is None:
                 return
-            after = row[0]
-            yield BatchRow(row[0], row[1], row[2], row[3], bool(row[4]), row[5])
+            seq, count, done, stored, _, size, _ = row
+            if seq <= after:
+                raise self._rows.damaged("batches are not in order")
+            after = seq
+            _, names, origin = self._listing(seq)
+            marks = self.marks(seq)
+            try:
+                if done and summed(marks) != (stored, size):
+                    raise ValueError("its files are not those that were stored")
+            except ValueError as error:
+                raise self._rows.damaged(f"batch {seq}: {error}") from error
+            yield BatchRow(seq, count, names, origin, bool(done), marks)
 
     def batches(self) -> Iterator[BatchRow]:
         """All batches, in ascending order; rows may be changed meanwhile."""
-        return self._rows("1")
+        return self._batches("1")
 
     def open_count(self) -> int:
         """Batches that are not done."""
-        with _translated(self.path):
-            row = self._db.execute(
-                f"SELECT count(*) FROM batch WHERE {_UNFINISHED} AND done = 0"
-            ).fetchone()
-        return int(row[0])
+        return self._rows.figures("SELECT count(*) FROM batch WHERE done = 0")[0]
 
     # failures
 
     def failures(self, seq: int | None = None) -> Iterator[Failure]:
         """The failed files, of one batch or of all, one at a time."""
-        with _translated(self.path):
-            rows = self._db.execute(
-                "SELECT idx, name, url, code, detail, attempts FROM failure"
-                + ("" if seq is None else " WHERE seq = ?")
-                + " ORDER BY seq, idx",
-                () if seq is None else (seq,),
-            )
-            for row in rows:
-                yield Failure(*row)
+        where = () if seq is None else (seq,)
+        query = ("WHERE seq = ? " if where else "") + "ORDER BY seq, idx"
+        for row in self._rows.select("failure", query, *where):
+            yield Failure(*row[1:])
 
     def failures_by_code(self) -> dict[str, int]:
         """How many failed with each code."""
-        with _translated(self.path):
-            rows = self._db.execute("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
-            return {code: count for code, count in rows}
+        return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
 
     def mark_damaged(self, seq: int, damaged: list[Failure], marks: bytes) -> None:
         """``verify`` found these files of a batch that is done changed or missing."""
-        with _translated(self.path), self._transaction():
-            self._db.executemany(
-                "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(seq, f.index, f.name, f.url, f.code, f.detail, f.attempts) for f in damaged],
-            )
+        with self._rows.transaction():
+            for f in damaged:
+                self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
             self._recount(seq, marks)
-
-
-def _make_private(path: Path) -> None:
-    """The journal names every file: readable by its owner only."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

@@ -144,7 +144,7 @@ class _Large:
         self.body = bytearray()
         self.size = self.crc = 0
 
-    def write(self, chunk: bytes | bytearray) -> None:
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
         self.body += chunk
         self.size += len(chunk)
 

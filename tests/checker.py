@@ -29,6 +29,10 @@ import msgspec
 
 HOME = ".downloader"
 SLOT_ITEMS = 1000  # room in one slot of a ledger
+BATCHES = (
+    "SELECT seq, count, done, stored, failed, bytes, unverified, cursor, names, origin, marks"
+    " FROM batch JOIN listing USING (seq) LEFT JOIN published USING (seq) ORDER BY seq"
+)
 OWN_FILES = {"lock", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"}
 
 
@@ -186,7 +190,7 @@ def _agree(
     keys = dict(database.execute("SELECT key, value FROM job").fetchall())
     job = json.loads(keys["job"])
     listed = published = failed = still_open = 0
-    for row in database.execute("SELECT * FROM batch ORDER BY seq"):
+    for row in database.execute(BATCHES):
         names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
         raw = zlib.decompress(row["marks"]) if row["marks"] else b""
         marks = Marks.of(raw, row["count"]).published if raw else {}
@@ -201,7 +205,7 @@ def _agree(
             found = _file(dest / _place(names[index], job["layout"]))
             expect(found == mark, f"{names[index]!r}: the journal has {mark}, the disk {found}")
     if status in (0, 1):
-        expect("ended" in keys and not still_open, f"ended, with {still_open} open batches")
+        expect(bool(keys["ended"]) and not still_open, f"ended, with {still_open} open batches")
         expect(status == int(failed > 0), f"{failed} failed")
         left = [path.name for path in dest.rglob(".downloader-*")]
         expect(not left, f"left behind: {left}")
@@ -271,8 +275,8 @@ class _Inspection:
         if interrupted and "batch" not in tables:
             return
         keys = dict(database.execute("SELECT key, value FROM job").fetchall())
-        self.ended = keys.get("ended") == "1"
-        for number, row in enumerate(database.execute("SELECT * FROM batch ORDER BY seq")):
+        self.ended = keys.get("ended", "").startswith("end ")
+        for number, row in enumerate(database.execute(BATCHES)):
             self.expect(row["seq"] == number, f"batch {row['seq']} where {number} was due")
             rows = database.execute("SELECT * FROM failure WHERE seq = ?", (row["seq"],))
             self.batch(row, rows.fetchall())

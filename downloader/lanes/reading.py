@@ -6,6 +6,9 @@ nearly every answer.
 
 An answer ends as an entry in ``held``: the job it answers, and either its body, a writer that has the
 body, or the exception that says why it is not a file.
+
+The bytes of a large body do not pass the parser once its length is known: they go from the buffer that
+they were received in to the writer, without the copy that llhttp's callback needs.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
 _LINES = 100  # of a head; http.client has the same limit
 _SHAPES = 256
+_WORN = -1  # the parser has not seen the end of its last body: the next answer needs a new one
 _NONE = b""  # no piece of the body is here; told apart by identity
 
 
@@ -75,9 +79,12 @@ class Reader:
     """
 
     __slots__ = (
+        "_before",
         "_big",
         "_fields",
         "_head",
+        "_idle",
+        "_left",
         "_received",
         "_status",
         "answered",
@@ -104,6 +111,8 @@ class Reader:
         self.problem: Exception | None = None
         self.body: Body = _NONE
         self._status = self._head = self._received = 0
+        self._before = self._idle = 0
+        self._left = 0  # of a body that does not pass the parser
         self.most = min(limits.max_size, _WHOLE) if limits.max_size else _WHOLE
         self._fields: dict[bytes, bytes] = {}
         # Of several fields of one name the first stays; see `_judge` for the one where that matters.
@@ -112,12 +121,25 @@ class Reader:
 
     def feed(self, data: memoryview) -> None:
         """Take what has arrived."""
-        if len(data) > _SLICE and not self.answered:
-            # So that the length of a head is known, though nobody counts it field by field.
-            for start in range(0, len(data), _SLICE):
-                self._feed(data[start : start + _SLICE])
-        else:
+        if not self._left and (self.answered or len(data) <= _SLICE):
             self._feed(data)
+            return
+        while data and self.problem is None:
+            if self._left > 0:
+                piece = data[: self._left]
+                self._more(piece)
+                self._left -= len(piece)
+                if not self._left and self.problem is None:
+                    self.on_message_complete()
+                    self._left = _WORN
+            else:
+                if self._left:
+                    self.parser = httptools.HttpResponseParser(self)
+                    self._left = 0
+                # In slices, so that the length of a head is known, though nobody counts it field by field.
+                piece = data if self.answered else data[:_SLICE]
+                self._feed(piece)
+            data = data[len(piece) :]
 
     def _feed(self, data: memoryview) -> None:
         inside = self.mid and not self.answered
@@ -139,8 +161,27 @@ class Reader:
             return
         if not self.mid or self.answered:
             self._head = 0
+            if self.answered:
+                self._inside(len(data))
         elif self._head > LONGEST_HEAD:
             self.problem = FetchError("protocol", "the headers are too long")
+
+    def _inside(self, size: int) -> None:
+        """More of the body is to come. That needs no parser, if its length is known; and where it is not,
+        something must come of the ``size`` bytes: there are trailers without end."""
+        if isinstance(self.body, Exception):
+            return
+        shape = self.shapes.get(tuple(self._fields))  # none where the fields of a trailer have come
+        if shape is not None and shape.length and not shape.chunked:
+            length = int(self._fields[shape.length])
+            self._left = length - self.progress
+            if length > self.most:
+                self._more(b"", length)
+            return
+        self._idle = self._idle + size if self.progress == self._before else 0
+        self._before = self.progress
+        if self._idle > LONGEST_HEAD:
+            self.problem = FetchError("protocol", "the body does not end, and nothing of it comes")
 
     # callbacks of the parser; what they raise it would wrap, so they note it
 
@@ -215,8 +256,9 @@ class Reader:
             chunk = b""
         self._more(chunk)
 
-    def _more(self, chunk: bytes) -> None:
-        """Another piece, or one that is too long to be kept in memory."""
+    def _more(self, chunk: bytes | memoryview, length: int = 0) -> None:
+        """Another piece of a body, or one that is too long to be kept in memory: of ``length``, if that
+        is known."""
         body = self.body
         if isinstance(body, Exception):
             self._received += len(chunk)
@@ -225,7 +267,7 @@ class Reader:
             return
         try:
             if isinstance(body, (bytes, bytearray)):
-                if len(body) + len(chunk) <= self.most:
+                if max(len(body) + len(chunk), length) <= self.most:
                     self.body = bytearray(body) if isinstance(body, bytes) else body
                     self.body += chunk
                     return

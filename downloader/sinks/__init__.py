@@ -19,7 +19,7 @@ class Writer(Protocol):
     size: int
     crc: int
 
-    def write(self, chunk: bytes | bytearray) -> None:
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append ``chunk``. Raises DestinationError when the destination fails."""
 
     def publish(self) -> bool:

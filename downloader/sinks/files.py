@@ -143,7 +143,7 @@ class FilesWriter:
         self.size = 0
         self.crc = 0
 
-    def write(self, chunk: bytes | bytearray) -> None:
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append ``chunk``, whatever portions the system takes it in."""
         try:
             written = os.write(self._fd, chunk)

@@ -16,7 +16,7 @@ class NullWriter:
         self.size = 0
         self.crc = 0
 
-    def write(self, chunk: bytes | bytearray) -> None:
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Count ``chunk``."""
         self.size += len(chunk)
         self.crc = zlib.crc32(chunk, self.crc)

@@ -218,7 +218,7 @@ def test_journal_of_another_source(dev_server: Serve, run_downloader: Run, store
 def test_journal_of_another_version(server: DevServer, run_downloader: Run, stored: Path) -> None:
     database = sqlite3.connect(stored / ".downloader/journal.sqlite")
     with database:
-        database.execute("UPDATE job SET value = replace(value, '\"format\":1', '\"format\":99')")
+        database.execute("PRAGMA user_version = 99")
     database.close()
     done = run_downloader(server.url, "-o", stored)
     assert done.returncode == 4

@@ -131,7 +131,10 @@ def _counted(path: Path) -> set[str]:
     database = sqlite3.connect(path)
     try:
         if database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'batch'").fetchone()[0]:
-            rows = database.execute("SELECT count, names, marks FROM batch WHERE done = 1").fetchall()
+            rows = database.execute(
+                "SELECT count, names, marks FROM batch JOIN listing USING (seq)"
+                " JOIN published USING (seq) WHERE done = 1"
+            ).fetchall()
             for count, packed, marks in rows:
                 listed = msgspec.msgpack.decode(zlib.decompress(packed), type=list[str])
                 names |= {listed[index] for index in Marks.of(zlib.decompress(marks), count).published}

@@ -37,7 +37,7 @@ def left(root: Path) -> bytes:
             found.append(path.read_bytes())
         if path.name == "journal.sqlite":
             database = sqlite3.connect(path)
-            for names, origin in database.execute("SELECT names, origin FROM batch"):
+            for names, origin in database.execute("SELECT names, origin FROM listing"):
                 found += [zlib.decompress(names), origin]
             database.close()
     return b"\n".join(found)

@@ -132,7 +132,9 @@ def journal_of(dest: Path) -> tuple[int, bool]:
     database = sqlite3.connect(dest / HOME / "journal.sqlite")
     try:
         stored = database.execute("SELECT coalesce(sum(stored), 0) FROM batch WHERE done = 1").fetchone()[0]
-        return stored, bool(database.execute("SELECT 1 FROM job WHERE key = 'unsynced'").fetchone())
+        return stored, bool(
+            database.execute("SELECT 1 FROM job WHERE key = 'unsynced' AND value = '1'").fetchone()
+        )
     finally:
         database.close()
 

@@ -192,10 +192,6 @@ def any_damage(damages: list[tuple[str, int, int]], read_only: bool) -> None:
     fuzz(damages, read_only)
 
 
-UNMENDED = "rows have no checksum, and what cannot be unpacked is not told as damage"
-
-
-@pytest.mark.xfail(reason=UNMENDED)
 def test_any_damage() -> None:
     rounds(any_damage)
 
@@ -208,20 +204,27 @@ def change(home: Path, statement: str) -> None:
     database.close()
 
 
-@pytest.mark.xfail(strict=True, reason=UNMENDED)
 @pytest.mark.parametrize(
     "statement",
     [
         "UPDATE batch SET done = 1 WHERE seq = 2",  # never fetched, and nobody would know
-        "UPDATE batch SET cursor = x'00' WHERE seq = 23",
+        "UPDATE listing SET cursor = x'00' WHERE seq = 23",
         "UPDATE batch SET count = count - 1 WHERE seq = 5",
-        "UPDATE batch SET marks = x'00' WHERE seq = 2",
+        "UPDATE published SET marks = x'00' WHERE seq = 2",
         "UPDATE batch SET failed = 0 WHERE seq = 1",  # what failed is never tried again
         "UPDATE failure SET idx = 3 WHERE idx = 38",
         "UPDATE failure SET code = 'http-4x4'",
         "DELETE FROM batch WHERE seq = 7",
         "DELETE FROM failure WHERE seq = 1",
         "DELETE FROM job",
+        "DELETE FROM job WHERE key = 'running'",  # after a power cut, what was not synced would be believed
+        "DELETE FROM batch WHERE seq = 23",
+        "DELETE FROM batch",
+        "DELETE FROM listing WHERE seq = 4",
+        "DELETE FROM published WHERE seq = 0",
+        "UPDATE job SET value = 'end 23' WHERE key = 'ended'",
+        "UPDATE job SET value = '' WHERE key = 'ended'",
+        "UPDATE batch SET stored = stored + 1 WHERE seq = 3",
     ],
 )
 def test_what_was_never_written_is_not_believed(statement: str, tmp_path: Path) -> None:

@@ -105,15 +105,23 @@ class Script:
         # When all are used up the rest goes well: every example has an end.
         drawn, size = self.connections[number] if number < len(self.connections) else ([], 0)
         todo = iter(drawn)
+        late = b""
         try:
-            for index in requests(sock):
+            for index, is_last in requests(sock):
                 self.asked[index] += 1
                 step = next(todo, "right")
                 reply, ends = carry_out(step, index)
-                # One answer too many comes with the one before, or at depth 1 nobody could tell.
-                for piece in cut(reply, 0 if step in SURPLUS else size):
-                    sock.sendall(piece)
-                    gevent.sleep(0)
+                # One answer too many comes with the one before, or at depth 1 nobody could tell; and
+                # what is behind it without a pause, or at no depth: a connection does not rest for ever.
+                if late or step in SURPLUS:
+                    late += reply
+                    if is_last or ends:
+                        sock.sendall(late)
+                        late = b""
+                else:
+                    for piece in cut(reply, size):
+                        sock.sendall(piece)
+                        gevent.sleep(0)
                 if ends:
                     if ends == "reset":
                         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -124,8 +132,8 @@ class Script:
             sock.close()
 
 
-def requests(sock: Any) -> Iterator[int]:
-    """The files that are asked for."""
+def requests(sock: Any) -> Iterator[tuple[int, bool]]:
+    """The files that are asked for, and whether each is the last of those that have arrived."""
     data = b""
     while True:
         sock.settimeout(IDLE)
@@ -137,8 +145,8 @@ def requests(sock: Any) -> Iterator[int]:
             return
         data += got
         *whole, data = data.split(b"\r\n\r\n")
-        for head in whole:
-            yield int(head.split(b" ")[1].rpartition(b"-")[2])
+        for place, head in enumerate(whole, 1):
+            yield int(head.split(b" ")[1].rpartition(b"-")[2]), place == len(whole)
 
 
 def carry_out(step: str, index: int) -> tuple[bytes, str]:

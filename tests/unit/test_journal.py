@@ -210,8 +210,8 @@ def test_a_transaction_is_whole_or_not_at_all(journal: Journal) -> None:
 
 
 def test_a_full_disk_is_named_and_the_journal_goes_on_afterwards(journal: Journal) -> None:
-    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    pages = journal._rows._db.execute("PRAGMA page_count").fetchone()[0]
+    journal._rows._db.execute(f"PRAGMA max_page_count = {pages}")
 
     def fill() -> None:
         for seq in range(1000):
@@ -222,7 +222,7 @@ def test_a_full_disk_is_named_and_the_journal_goes_on_afterwards(journal: Journa
     failures = [failure(index) for index in range(2000)]
     with pytest.raises(JournalError, match=r"full.*free space"):
         journal.settle(done(0, failures, 0), b"")
-    journal._db.execute("PRAGMA max_page_count = 100000")
+    journal._rows._db.execute("PRAGMA max_page_count = 100000")
     seq = journal.position()[1]
     journal.open_batch(batch(seq))
     journal.settle(done(seq, [], COUNT), marks(0, 1, 2, 3, 4))
