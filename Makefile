@@ -34,7 +34,7 @@ demo: $(STAMP)
 
 # The tests wait more than they compute; JOBS=0 runs them in one process.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) $(if $(SLOW),,-m 'not slow')
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --durations=12 $(if $(SLOW),,-m 'not slow')
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

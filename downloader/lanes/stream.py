@@ -21,7 +21,7 @@ import gevent  # noqa: E402
 
 __all__ = ["BUFFER", "Blocked", "Stream"]
 
-BUFFER = 256 << 10
+BUFFER = 512 << 10
 _READ, _WRITE = 1, 2
 _RECORD = 16 << 10  # the most that one record of TLS holds
 _FULL = _RECORD // 2

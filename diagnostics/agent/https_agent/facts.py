@@ -105,6 +105,7 @@ def collect():
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "implementation": getattr(getattr(sys, "implementation", None), "name", "cpython"),
         "executable": sys.executable,
+        "library": os.path.dirname(os.path.abspath(os.__file__)),
         "prefix": sys.prefix,
         "packages": packages(),
         "gevent": getattr(gevent, "__version__", None),
