@@ -259,8 +259,8 @@ class Watch(object):
 
     def _sample(self, entry, stamp, now, most, used):
         # type: (_Hub, float, float, float, float) -> None
-        # First of all, before anything that gives the interpreter's lock away: one who had it locked goes on
-        # then, and would be somewhere else.
+        # First of all, before anything that gives the interpreter's lock away: one who had it locked goes
+        # on then, and would be somewhere else.
         frame = sys._current_frames().get(entry.ident)
         stack, root, known = holds.walk(frame)
         del frame  # or what the application drops is destroyed in this thread
