@@ -64,7 +64,7 @@ def too_few_descriptors(case: Case) -> Found | None:
 def too_late(case: Case) -> Found | None:
     classes = {error["class"] for error in case.errors}
     deep = any("Recursion" in each for each in classes) or "recursion depth" in error_text(case)
-    if not deep:
+    if not deep or not case.ssl_before_patch:
         return None
     spot = case.first_import("ssl", "_ssl")
     early = case.ssl_before_patch
@@ -81,7 +81,11 @@ def too_late(case: Case) -> Found | None:
 def truststore(case: Case) -> Found | None:
     calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
     if not calls and not case.facts.get("truststore_injected"):
-        return None
+        made = [each for each in case.seen["contexts"] if each["cls"].startswith("truststore.")]
+        if not made or case.judgement.verdict != "error":
+            return None
+        at = case.event_at(made[0])
+        return Found(at, [f"{made[0]['cls']} was made by {at}", error_text(case)])
     by = case.event_at(calls[-1]) if calls else case.where(case.own_line(r"inject_into_ssl"))
     return Found(by, [f"truststore.inject_into_ssl() was called by {by}", error_text(case)])
 

@@ -17,7 +17,7 @@ RUNS = [
             "pyOpenSSL",
             "setuptools<70",
             "zope.event<5",
-            "zope.interface<6",
+            "zope.interface<6.3",
         ],
     },
     {

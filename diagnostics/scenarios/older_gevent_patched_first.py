@@ -17,5 +17,5 @@ PACKAGES = [
     "pyOpenSSL",
     "setuptools<70",
     "zope.event<5",
-    "zope.interface<6",
+    "zope.interface<6.3",
 ]

@@ -6,7 +6,7 @@ PYTHONS = ["3.11", "3.10", "3.9", "3.8"]
 RUNS = [
     {
         "name": "requests 2.23.0",
-        "PACKAGES": ["requests==2.23.0", "grequests==0.7.0", "pyOpenSSL==23.3.0", "cryptography==41.0.7"],
+        "PACKAGES": ["requests==2.23.0", "grequests==0.7.0", "pyOpenSSL==21.0.0", "cryptography==3.4.8"],
         "EXPECT": {
             "verdict": "serialized",
             "cause": "pyopenssl-unpatched-select",
@@ -15,7 +15,7 @@ RUNS = [
     },
     {
         "name": "requests 2.24.0",
-        "PACKAGES": ["requests==2.24.0", "grequests==0.7.0", "pyOpenSSL==23.3.0", "cryptography==41.0.7"],
+        "PACKAGES": ["requests==2.24.0", "grequests==0.7.0", "pyOpenSSL==21.0.0", "cryptography==3.4.8"],
         "EXPECT": {"verdict": "concurrent"},
     },
 ]

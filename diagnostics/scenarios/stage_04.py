@@ -14,7 +14,7 @@ class Connection(SSL.Connection):
     def recv_into(self, *args, **kwargs):
         while True:
             try:
-                return super(Connection, self).recv_into(*args, **kwargs)
+                return self._connection.recv_into(*args, **kwargs)
             except SSL.WantReadError:
                 gevent.socket.wait_read(self.fileno())
 
