@@ -83,7 +83,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "truststore",
         "truststore's SSLContext does not work with gevent's ssl",
-        "truststore's context, made by hand or put in the place of ssl.SSLContext by inject_into_ssl(), hands\n"
+        "truststore's context, made by hand or put in the place of ssl.SSLContext by an injection, hands\n"
         "gevent's sockets to methods that do not know them.",
         ("no-truststore", "extract-truststore"),
         signs.truststore,
