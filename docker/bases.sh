@@ -20,7 +20,10 @@ bootstrap() { # SUITE DIRECTORY PACKAGES...
     local script=/usr/share/debootstrap/scripts/$suite
     [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # a suite younger than this debootstrap
     local include=ca-certificates,netbase,tzdata$(printf ',%s' "$@")
-    debootstrap --variant=minbase --include="$include" "$suite" "$directory" http://deb.debian.org/debian "$script" \
+    # From where this machine has its own packages; the archive of security fixes has no whole release.
+    local mirror
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort -u | head -n 1)
+    debootstrap --variant=minbase --include="$include" "$suite" "$directory" "$mirror" "$script" \
         > "$work/log" 2>&1 || { tail -n 3 "$work/log" >&2; return 1; }
     rm -rf "$directory"/var/cache/apt/archives/*.deb "$directory"/var/lib/apt/lists/* "$directory"/dev/*
 }
