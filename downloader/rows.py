@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from downloader.errors import JournalError
 from downloader.schema import FORMAT, SCHEMA, row_sum
@@ -30,7 +31,8 @@ class Rows:
         self.path = path
         with self._translated():
             mode = "ro" if read_only else "rwc"
-            uri = f"{path.absolute().as_uri()}?mode={mode}"
+            # Not as_uri(): from Python 3.14 on that imports urllib.request, so ssl, before any patching.
+            uri = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
             if not read_only:
                 _make_private(path)
             self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
