@@ -74,11 +74,11 @@ _MAIN: Final = (
     "downloader --pipeline off",
     "downloader --pipeline 64",
     "curl --parallel",
+    "pycurl multi",
     "aiohttp + uvloop",
     "grequests",
 )
 _REST: Final = (*_OURS, *_PEERS)
-_FEW_TLS: Final = ("downloader", "downloader --pipeline off", "curl --parallel", "aiohttp + uvloop")
 _FEW: Final = (
     "downloader",
     "downloader --pipeline off",
@@ -124,9 +124,9 @@ _TEN: Final = Cell(
 )
 
 CELLS: Final = (
-    Cell("http-100B", "speed", "HTTP, 100 B", _MAIN, files=200_000, quick=4_000, rounds=3),
+    Cell("http-100B", "speed", "HTTP, 100 B", _MAIN, files=200_000, quick=4_000),
     Cell("http-100B-peers", "speed", "HTTP, 100 B, all peers", _REST, files=100_000, rounds=3),
-    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW_TLS, tls=True, files=200_000, quick=2_000, rounds=3),
+    Cell("https-100B", "speed", "HTTPS, 100 B", _FEW, tls=True, files=200_000, quick=2_000),
     replace(_MILLION, name="http-100B-1M", title="HTTP, 100 B, a million"),
     replace(
         _MILLION, name="https-100B-500k", title="HTTPS, 100 B, half a million", files=500_000, tls=True
@@ -135,8 +135,8 @@ CELLS: Final = (
     Cell("http-100B-null", "speed", "HTTP, 100 B, thrown away", _FEW, where="null"),
     Cell("http-10kB", "speed", "HTTP, 10 kB", _FEW, size=10_000, files=20_000),
     Cell("https-10kB", "speed", "HTTPS, 10 kB", _FEW, size=10_000, files=20_000, tls=True),
-    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=3_000, quick=50, rounds=3),
-    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=3_000, tls=True, rounds=3),
+    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=6_000, quick=50, rounds=3),
+    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=6_000, tls=True, rounds=3),
     replace(_LARGE, name="http-1GB", title="HTTP, one file of 1 GB"),
     replace(_LARGE, name="https-1GB", title="HTTPS, one file of 1 GB", tls=True),
     Cell(

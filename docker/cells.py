@@ -81,6 +81,8 @@ STAGE_03 = Pins("story-gevent-openssl", *STAGE_02.packages, "gevent-openssl==1.2
 _PATCHED = "gevent-openssl==1.2 grequests>=0.7 pyOpenSSL"
 NEWEST = Pins("newest", _own(), _PATCHED)
 _2022 = "requests==2.28.2 urllib3==1.26.20 grequests==0.7.0 pyOpenSSL"
+# msgspec, which the downloader and the diagnostics need, has no PyPy: there neither can run.
+NEWEST_PYPY = Pins("newest-pypy", "gevent requests urllib3", _PATCHED)
 GEVENT_22 = Pins(
     "gevent-22.10", "gevent==22.10.2 greenlet<3.1 zope.interface<6 zope.event<5 setuptools<70", _2022
 )
@@ -104,7 +106,15 @@ def _on(
         yield Cell(f"{name}-py{python.removeprefix('py')}", python, pins, setup, expected, answers)
 
 
-_MODERN = " ".join(MODERN)
+_CPYTHON = " ".join(python for python in MODERN if not python.startswith("pypy"))
+_PYPY = " ".join(python for python in MODERN if python.startswith("pypy"))
+
+
+def _modern(name: str, setup: str, expected: str) -> Iterator[Cell]:
+    """With today's packages."""
+    yield from _on(_CPYTHON, name, NEWEST, setup, expected)
+    yield from _on(_PYPY, name, NEWEST_PYPY, setup, expected)
+
 
 CELLS: tuple[Cell, ...] = (
     # The story: https://github.com/saurabh-hirani/grequests-https-python-27-37-tests
@@ -135,12 +145,12 @@ CELLS: tuple[Cell, ...] = (
     *_on("3.10", "gevent-24.11-injected", GEVENT_24, "grequests_injected", SERIALIZED),
     *_on("3.10", "gevent-24.11-patch-all", GEVENT_24, "patch_all_injected", CONCURRENT),
     # Today's packages.
-    *_on(_MODERN, "a-grequests", NEWEST, "grequests_only", CONCURRENT),
-    *_on(_MODERN, "b-injected", NEWEST, "grequests_injected", SERIALIZED),
-    *_on(_MODERN, "c-patch-all", NEWEST, "patch_all_injected", CONCURRENT),
-    *_on(_MODERN, "d-gevent-openssl", NEWEST, "gevent_openssl_grequests_injected", SERIALIZED),
-    *_on(_MODERN, "d-gevent-openssl-patch-all", NEWEST, "gevent_openssl_patch_all_injected", CONCURRENT),
-    *_on(_MODERN, "d-ours", NEWEST, "waiting_openssl_grequests_injected", CONCURRENT),
-    *_on(_MODERN, "e-requests-first", NEWEST, "requests_first", ERROR),
-    *_on(_MODERN, "main-job", NEWEST, MAIN_JOB, EXACT),
+    *_modern("a-grequests", "grequests_only", CONCURRENT),
+    *_modern("b-injected", "grequests_injected", SERIALIZED),
+    *_modern("c-patch-all", "patch_all_injected", CONCURRENT),
+    *_modern("d-gevent-openssl", "gevent_openssl_grequests_injected", SERIALIZED),
+    *_modern("d-gevent-openssl-patch-all", "gevent_openssl_patch_all_injected", CONCURRENT),
+    *_modern("d-ours", "waiting_openssl_grequests_injected", CONCURRENT),
+    *_modern("e-requests-first", "requests_first", ERROR),
+    *_on(_CPYTHON, "main-job", NEWEST, MAIN_JOB, EXACT),
 )

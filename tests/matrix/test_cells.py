@@ -53,11 +53,13 @@ def test_the_story_is_expected_to_go_as_it_went() -> None:
 
 def test_every_modern_python_has_the_same_cells() -> None:
     cells = {
-        python: Counter(c.setup for c in CELLS if c.pins.name == "newest" and c.python == python)
+        python: Counter(c.setup for c in CELLS if c.pins.name.startswith("newest") and c.python == python)
         for python in MODERN
     }
-    assert all(each == cells["3.13"] for each in cells.values())
     assert cells["3.13"][MAIN_JOB] == 1
+    for python, each in cells.items():
+        # PyPy has no msgspec, which the main job needs.
+        assert each == cells["3.13"] - Counter({MAIN_JOB: int(python.startswith("pypy"))})
 
 
 def test_the_compose_file_is_up_to_date() -> None:
