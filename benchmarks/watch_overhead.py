@@ -19,11 +19,16 @@ _SERVER = """
 from gevent import monkey
 monkey.patch_all()
 import sys
-from gevent.pywsgi import WSGIServer
-def application(environ, start):
-    start("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
-    return [b"hello"]
-server = WSGIServer(("127.0.0.1", 0), application, log=None)
+from gevent.server import StreamServer
+# One piece: with two, Nagle's algorithm and a late acknowledgement would be what is measured.
+ANSWER = b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\nContent-Length: 5\\r\\n\\r\\nhello"
+def answer(connection, _):
+    rest = b""
+    while data := connection.recv(65536):
+        *requests, rest = (rest + data).split(b"\\r\\n\\r\\n")
+        for _ in requests:
+            connection.sendall(ANSWER)
+server = StreamServer(("127.0.0.1", 0), answer)
 server.start()
 sys.stdout.write(f"{server.server_port}\\n")
 sys.stdout.flush()
