@@ -238,6 +238,7 @@ class Reader:
             # to the end of the connection where chunked is not the last coding.
             if fields[shape.chunked].lower() != b"chunked" or not self.parser.should_keep_alive():
                 raise HandOver
+            self._before = self._idle = 0
             return
         if not shape.length:
             raise HandOver

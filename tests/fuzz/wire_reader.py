@@ -351,6 +351,20 @@ def test_trailers_without_end(unit: bytes) -> None:
     flooded(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", many, 16_000)
 
 
+@pytest.mark.parametrize("first", [1000, 4096, 12_000])
+def test_bodies_in_chunks_that_come_alike_are_not_one_without_end(first: int) -> None:
+    """Each in two pieces, the first always as long: as a server flushes them."""
+    reader = Reader(Connection(), {})
+    jobs: list[Any] = list(range(100))
+    reader.outstanding.extend(jobs)
+    for _ in jobs:
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        reader.feed(memoryview(head + b"%x\r\n%b\r\n" % (first, b"a" * first)))
+        reader.feed(memoryview(b"3\r\nabc\r\n0\r\n\r\n"))
+        assert reader.problem is None
+    assert [end(body) for _, body in reader.held] == [End("file", b"a" * first + b"abc")] * len(jobs)
+
+
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_the_reference_knows_what_is_right(cut: int) -> None:
     right = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
