@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 __all__ = ["SECONDS", "bounded", "rounds"]
 
-TARGETS = 8
+TARGETS = 9
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0")) / TARGETS
 """For each target; 0 where it is part of the tests."""
 _EXAMPLES = 1000  # in a round

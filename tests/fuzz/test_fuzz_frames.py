@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from itertools import pairwise
 from typing import get_args
 
 import msgspec
 from budget import bounded, rounds
+from harm import cut_up, harmed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,18 +52,6 @@ HARM = st.lists(
 CUTS = st.lists(st.floats(0, 1), max_size=8)
 
 
-def harmed(stream: bytes, harm: list[tuple[float, bytes, int]]) -> bytes:
-    for where, put, instead in harm:
-        at = int(where * len(stream))
-        stream = stream[:at] + put + stream[at + instead :]
-    return stream
-
-
-def pieces(stream: bytes, cuts: list[float]) -> list[bytes]:
-    edges = [0, *sorted(int(cut * len(stream)) for cut in cuts), len(stream)]
-    return [stream[start:stop] for start, stop in pairwise(edges)]
-
-
 def reference(stream: bytes) -> tuple[list[bytes], bool]:
     """The frames at the start of ``stream``, and whether what follows can never be one."""
     frames = []
@@ -84,7 +72,7 @@ def any_bytes(payloads: list[bytes], harm: list[tuple[float, bytes, int]], cuts:
     stream = harmed(b"".join(map(pack, payloads)), harm)
     expected, breaks = reference(stream)
     unpacker, found, broken = Unpacker(), [], False
-    for piece in pieces(stream, cuts):
+    for piece in cut_up(stream, cuts):
         try:
             found += unpacker.feed(piece)
         except FrameError:
@@ -111,7 +99,7 @@ def any_messages(
     ours, theirs = socket.socketpair()
     link, found, gave_up = Link(ours), [], False
     try:
-        for piece in pieces(stream, cuts):
+        for piece in cut_up(stream, cuts):
             theirs.sendall(piece)
             received, is_open = link.receive()
             assert all(isinstance(message, KINDS) for message in received)

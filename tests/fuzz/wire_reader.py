@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from itertools import cycle, pairwise
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import pytest
 from budget import bounded, rounds
+from harm import cut_up, harmed
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -207,18 +208,6 @@ HARM = st.lists(st.tuples(st.floats(0, 1), PUT | st.binary(max_size=3), st.integ
 CUTS = st.lists(st.floats(0, 1), max_size=10)
 
 
-def harmed(stream: bytes, harm: list[tuple[float, bytes, int]]) -> bytes:
-    for where, put, instead in harm:
-        at = int(where * len(stream))
-        stream = stream[:at] + put + stream[at + instead :]
-    return stream
-
-
-def pieces_of(stream: bytes, cuts: list[float]) -> list[bytes]:
-    edges = [0, *sorted(int(cut * len(stream)) for cut in cuts), len(stream)]
-    return [stream[start:stop] for start, stop in pairwise(edges)]
-
-
 @bounded(200)
 @given(ANSWERS, HARM, CUTS)
 def any_answers(answers: list[bytes], harm: list[tuple[float, bytes, int]], cuts: list[float]) -> None:
@@ -231,7 +220,7 @@ def any_answers(answers: list[bytes], harm: list[tuple[float, bytes, int]], cuts
             assert each.body == right[number], f"answer {number}: {each}, {right[number]!r}"
     event(f"{sum(each.kind == 'file' for each in whole)} files")
     # Where it was cut decides how much is read before something is wrong, and nothing else.
-    for pieces in (pieces_of(stream, cuts), [bytes([byte]) for byte in stream]):
+    for pieces in (cut_up(stream, cuts), [bytes([byte]) for byte in stream]):
         other = drive(pieces)
         for one, two in zip(whole, other, strict=False):
             assert one == two, (one, two)
@@ -369,5 +358,5 @@ def test_bodies_in_chunks_that_come_alike_are_not_one_without_end(first: int) ->
 def test_the_reference_knows_what_is_right(cut: int) -> None:
     right = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
     assert reference(right * 2) == [b"abc", b"abc"]
-    assert drive(pieces_of(right * JOBS, [cut / 60])) == [End("file", b"abc")] * JOBS
+    assert drive(cut_up(right * JOBS, [cut / 60])) == [End("file", b"abc")] * JOBS
     assert reference(right[:-1]) == []

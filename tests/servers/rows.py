@@ -1,4 +1,4 @@
-"""HOSTILE.md's answers, a row in a line or two: what is sent, what it must come to."""
+"""Answers that servers give, a row in a line or two: what is sent, what it must come to."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def assert_safe(name: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "name"),
     [
-        # HOSTILE.md, Names
+        # tests/faults/README.md, Names
         ("..", "%2E."),
         (".", "%2E"),
         ("a/../../b", "a%2F..%2F..%2Fb"),
