@@ -26,7 +26,7 @@ from downloader.core.schedule import Host  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.reading import Body, Reader, let_go  # noqa: E402
 from downloader.lanes.route import Route  # noqa: E402
-from downloader.lanes.stream import Blocked, Stream  # noqa: E402
+from downloader.lanes.stream import LEAST_REST, Blocked, Stream  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
@@ -38,8 +38,8 @@ __all__ = ["Pipeline"]
 
 # So many times the depth are asked for before a connection rests, and so many at least.
 _WINDOW, _LEAST = 8, 256
-# How long a connection rests, at least and at most, before its window counts as in step.
-_LEAST_REST, _LONGEST_REST = 0.002, 5.0
+# How long a connection rests at most before its window counts as in step.
+_LONGEST_REST = 5.0
 
 
 class Pipeline:
@@ -233,7 +233,8 @@ class Pipeline:
         spent = bool(route.limit) and self.sent >= route.limit
         if self.reader.held or (spent and not route.single):
             if self._rest is None:
-                rest = min(max(self._slowest, _LEAST_REST), _LONGEST_REST)
+                self._stream.acknowledge()
+                rest = min(max(self._slowest, LEAST_REST), _LONGEST_REST)
                 self._rest = self._stream.timer(rest, self._rested)
         elif spent:
             self.end()

@@ -300,6 +300,7 @@ def settle(owner: Owner, batch: OpenBatch, jobs: list[Job]) -> None:
 
 
 @bounded(20)
+@example([(["right", "right", "twice"], 0)], 2, 1)  # its kernel keeps the last answer until we acknowledge
 @example([([*["right"] * 3, "twice", *["right"] * 5], 0)] * 8, 4, 1)
 @example([([*["right"] * 3, "nothing", *["right"] * 5], 7)] * 4, 64, 2)
 @given(st.lists(CONNECTION, max_size=8), st.sampled_from([0, 1, 2, 4, 64]), st.integers(1, 3))

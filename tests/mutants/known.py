@@ -294,6 +294,14 @@ KNOWN = (
         "        self._confirm()\n        self.abandon()\n",
         (f"{PIPELINING}test_one_answer_too_many_is_nobodys_file[64-7-0.02]",),
     ),
+    Mutant(
+        "rests without an acknowledgement",
+        "the same, where the server's kernel keeps the last answer until we have acknowledged the others",
+        "downloader/lanes/pipeline.py",
+        "                self._stream.acknowledge()\n",
+        "",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+    ),
     # Retries and hosts
     Mutant(
         "Retry-After unbounded",
