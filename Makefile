@@ -71,5 +71,5 @@ audit: $(STAMP)
 	$(BIN)/pip-audit --skip-editable || { echo "if its database could not be reached, nothing was audited"; exit 1; }
 
 clean:
-	rm -rf $(VENV) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files
+	rm -rf $(VENV) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

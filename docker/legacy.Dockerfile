@@ -2,6 +2,6 @@
 ARG BASE
 FROM ${BASE}
 ARG PACKAGES
-RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    python -m pip install --quiet --disable-pip-version-check $PACKAGES
+    python -m pip install --quiet --disable-pip-version-check --cache-dir /var/cache/pip $PACKAGES

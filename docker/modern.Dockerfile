@@ -7,6 +7,6 @@ RUN if [ -n "$TOOLS" ] && ! command -v g++ > /dev/null; then \
 RUN "$(command -v python || command -v pypy3)" -m venv /venv
 ENV PATH=/venv/bin:$PATH
 ARG PACKAGES
-RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    pip install --quiet --disable-pip-version-check $PACKAGES
+    pip install --quiet --disable-pip-version-check --cache-dir /var/cache/pip $PACKAGES

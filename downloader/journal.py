@@ -149,7 +149,8 @@ class Journal:
 
     def end(self, *, limited: bool = False) -> None:
         """The source was read to its end, or to --limit, and every batch of it has a row."""
-        self._put("ended", f"{'limit' if limited else 'end'} {self.position()[1]}")
+        (batches,) = self._rows.figures("SELECT count(*) FROM batch")
+        self._put("ended", f"{'limit' if limited else 'end'} {batches}")
 
     @property
     def running(self) -> str:

@@ -12,10 +12,9 @@ listing    seq, cursor          the position behind the batch
 published  seq, marks           sizes and checksums of what is published (core.marks)
 failure    seq, idx, name, url, code, detail, attempts
 
-``batch`` has nothing large, so that adding up a million of its rows, or looking
-for those that are open, reads few pages; names and marks are
-each written once. ``sum``, of every row: the CRC-32 of the others of its values (``row_sum``). SQLite
-itself does not notice a bit that has turned round.
+``batch`` has nothing large, so that adding up a million of its rows, or looking for those that are open,
+reads few pages; names and marks are each written once. ``sum``, of every row: the CRC-32 of the others of
+its values (``row_sum``). SQLite itself does not notice a bit that has turned round.
 """
 
 from __future__ import annotations

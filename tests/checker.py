@@ -191,9 +191,7 @@ def _agree(
     job = json.loads(keys["job"])
     listed = published = failed = still_open = 0
     for row in database.execute(BATCHES):
-        names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
-        raw = zlib.decompress(row["marks"]) if row["marks"] else b""
-        marks = Marks.of(raw, row["count"]).published if raw else {}
+        names, marks = _contents(row)
         rows = database.execute("SELECT idx FROM failure WHERE seq = ?", (row["seq"],))
         failures = [index for (index,) in rows]
         listed, published, failed = listed + len(names), published + len(marks), failed + len(failures)
@@ -218,6 +216,13 @@ def _agree(
         if status in (0, 1):
             stored = report["stored"] + report["skipped"]
             expect(stored == published, f"the report says {stored} stored, the journal {published}")
+
+
+def _contents(row: Any) -> tuple[list[str], dict[int, Stored]]:
+    """A batch's names, and what is published of it by index."""
+    names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
+    raw = zlib.decompress(row["marks"]) if row["marks"] else b""
+    return names, Marks.of(raw, row["count"]).published if raw else {}
 
 
 def _place(name: str, layout: str) -> str:
@@ -285,7 +290,7 @@ class _Inspection:
 
     def batch(self, row: Any, failures: list[Any]) -> None:
         seq, count, done = row["seq"], row["count"], row["done"]
-        names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
+        names, marks = _contents(row)
         self.expect(len(names) == count, f"batch {seq}: {len(names)} names, count {count}")
         due = [self.truth.name(len(self.listed) + i) for i in range(count)]
         self.expect(names == due, f"batch {seq}: not the names that follow those before it")
@@ -295,14 +300,12 @@ class _Inspection:
         self.expect(
             behind == len(self.listed), f"batch {seq}: its cursor is {behind}, listed {len(self.listed)}"
         )
-        raw = zlib.decompress(row["marks"]) if row["marks"] else b""
-        marks = Marks.of(raw, count) if raw else Marks()
-        for index, mark in marks.published.items():
+        for index, mark in marks.items():
             found = self.on_disk.get(names[index])
             self.expect(
                 found == mark, f"batch {seq}: the journal has {names[index]} as {mark}, disk: {found}"
             )
-        self.published |= {names[index] for index in marks.published}
+        self.published |= {names[index] for index in marks}
         indices = [failure["idx"] for failure in failures]
         self.failures |= {names[failure["idx"]]: failure["code"] for failure in failures}
         if not done:
@@ -310,12 +313,12 @@ class _Inspection:
             self.expect(not failures, f"batch {seq}: open, with {len(failures)} failures")
             return
         self.expect(
-            sorted([*marks.published, *indices]) == list(range(count)),
-            f"batch {seq}: {len(marks.published)} stored and {len(indices)} failed of {count}",
+            sorted([*marks, *indices]) == list(range(count)),
+            f"batch {seq}: {len(marks)} stored and {len(indices)} failed of {count}",
         )
-        size = sum(mark.size for mark in marks.published.values())
+        size = sum(mark.size for mark in marks.values())
         self.expect(
-            (row["stored"], row["failed"], row["bytes"]) == (len(marks.published), len(indices), size),
+            (row["stored"], row["failed"], row["bytes"]) == (len(marks), len(indices), size),
             f"batch {seq}: counts {row['stored']}, {row['failed']}, {row['bytes']} do not agree with it",
         )
 

@@ -93,7 +93,7 @@ def show_size(n: float) -> str:
     while n >= 1023.95 and len(units) > 1:
         n /= 1024
         units.pop()
-    return f"{n:,.1f} {units[-1]}"
+    return f"{n:.1f} {units[-1]}" if n < 1024 else f"{n:,.1f} {units[-1]}"
 
 
 def show_time(s: float) -> str:

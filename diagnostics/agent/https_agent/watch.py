@@ -6,15 +6,14 @@ has to be listening, nothing can block, the disk cannot fill. After a fork the h
 """
 
 import atexit
-import errno
 import json
 import os
 import signal
 import sys
 import time
 
-from . import holds, recorder
-from .sampler import clock, cpu
+from . import holds, hubs, recorder
+from .sampler import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,98 +21,12 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 
-def _original(module, name):
-    # type: (str, str) -> Any
-    """The function that is not gevent's, also when a ``.pth`` file has patched already."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
-
-
-_THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
-_allocate_lock = _original(_THREAD, "allocate_lock")
-_get_ident = _original(_THREAD, "get_ident")
-_start_new_thread = _original(_THREAD, "start_new_thread")
-_sleep = _original("time", "sleep")
+_allocate_lock = hubs.original(hubs.THREAD, "allocate_lock")
+_start_new_thread = hubs.original(hubs.THREAD, "start_new_thread")
+_sleep = hubs.original("time", "sleep")
 _MOST = 50  # stacks that are told apart
 _IDLE = 0.0005  # seconds of CPU that one who waits may use
-_OURS = "/proc/thread-self/schedstat"
 _SEND = 0.25  # seconds between two reports at least
-
-
-class _Hub(object):
-    """What is known of one hub. Made in its thread."""
-
-    def __init__(self, hub, watch):
-        # type: (Any, Watch) -> None
-        self.over = False
-        self.hold = None  # type: Optional[holds.Hold]
-        self.stamp = self.free = 0.0
-        self.settle()
-        tick, old = watch.tick, watch.suspect
-
-        def ticks():
-            # type: () -> None
-            now = clock()
-            if now - self.stamp > old:
-                self.until = now
-            self.stamp = now
-            if os.getpid() != watch.pid:
-                self.settle()
-                watch.begin_anew(self)
-
-        timer = hub.loop.timer(tick, tick, ref=False)
-        timer.start(ticks)
-        hub._https_agent = (self, timer)
-
-    def settle(self):
-        # type: () -> None
-        """Find out which thread this is."""
-        self.hold = None
-        self.ident = _get_ident()
-        self.stamp = self.until = self.looked = clock()
-        self._path = _schedstat()
-        clock_of = getattr(time, "pthread_getcpuclockid", None)
-        self._clock = clock_of(self.ident) if clock_of is not None else None
-        self.spent = self.cpu()
-        self._waited = (0.0, 0.0)
-
-    def cpu(self):
-        # type: () -> float
-        """Seconds of CPU that the thread has used; the process, where it cannot be told."""
-        if self._clock is None:
-            return cpu()
-        try:
-            return time.clock_gettime(self._clock)
-        except OSError:
-            self.over = True  # the thread is gone
-            return self.spent
-
-    def starved(self):
-        # type: () -> Tuple[float, float]
-        """Seconds since this was asked last in which the thread, and ours, was ready to run and had no CPU;
-        0 where it cannot be told."""
-        (hub, ours) = before = self._waited
-        try:
-            self._waited = hub, ours = _waited(self._path), _waited(self._path and _OURS)
-        except (IOError, OSError) as error:
-            self.over = error.errno in (errno.ENOENT, errno.ESRCH)  # the thread is gone
-        return hub - before[0], ours - before[1]
-
-
-def _schedstat():
-    # type: () -> str
-    """The file with the scheduler's account of this thread, if there is one."""
-    if not os.path.exists(_OURS):
-        return ""
-    return "/proc/%s/schedstat" % os.readlink("/proc/thread-self")
-
-
-def _waited(path):
-    # type: (str) -> float
-    if not path:
-        return 0.0
-    with open(path) as source:
-        return int(source.read().split()[1]) / 1e9
 
 
 class Watch(object):
@@ -135,7 +48,7 @@ class Watch(object):
         self.pid = os.getpid()
         # The number of a process that ended can come again.
         self._name = "%d-%x" % (self.pid, int(clock() * 1e6))
-        self._hubs = []  # type: List[_Hub]
+        self._hubs = []  # type: List[hubs.Hub]
         self._folded = {}  # type: Dict[Tuple[holds.Spot, ...], holds.Folded]
         self._dirty = True
         self._sent = 0.0
@@ -149,12 +62,12 @@ class Watch(object):
         if self.pid != os.getpid():
             self._renew()
             self._running = False
-        self._hubs.append(_Hub(hub, self))
+        self._hubs.append(hubs.Hub(hub, self))
         if not self._running:
             self._begin()
 
     def begin_anew(self, entry):
-        # type: (_Hub) -> None
+        # type: (hubs.Hub) -> None
         """This is a child: the thread has stayed with the parent, and so have the other hubs."""
         self._renew()
         self._hubs = [entry]
@@ -245,7 +158,7 @@ class Watch(object):
         return False
 
     def _look(self, entry, now):
-        # type: (_Hub, float) -> None
+        # type: (hubs.Hub, float) -> None
         stamp, since, spent = entry.stamp, now - entry.looked, entry.cpu()
         used = spent - entry.spent
         # When we did not run, the interpreter was locked by one who computes, or the machine was slow, or
@@ -258,7 +171,7 @@ class Watch(object):
         entry.looked, entry.spent = now, spent
 
     def _sample(self, entry, stamp, now, most, used):
-        # type: (_Hub, float, float, float, float) -> None
+        # type: (hubs.Hub, float, float, float, float) -> None
         # First of all, before anything that gives the interpreter's lock away: one who had it locked goes
         # on then, and would be somewhere else.
         frame = sys._current_frames().get(entry.ident)
@@ -293,7 +206,7 @@ class Watch(object):
             entry.free = now
 
     def _finish(self, entry, seconds):
-        # type: (_Hub, float) -> None
+        # type: (hubs.Hub, float) -> None
         """The hold of ``entry`` is over, ``seconds`` after it was seen last."""
         hold, entry.hold = entry.hold, None
         if hold is None:
@@ -398,7 +311,7 @@ def begin(spec):
             if known is not None:
                 entry, timer = known
                 entry.over = True
-                if entry.ident == _get_ident():
+                if entry.ident == hubs.get_ident():
                     timer.stop()
             return original_destroy(self, *args, **kwargs)
 
