@@ -81,8 +81,9 @@ STAGE_03 = Pins("story-gevent-openssl", *STAGE_02.packages, "gevent-openssl==1.2
 _PATCHED = "gevent-openssl==1.2 grequests>=0.7 pyOpenSSL"
 NEWEST = Pins("newest", _own(), _PATCHED)
 _2022 = "requests==2.28.2 urllib3==1.26.20 grequests==0.7.0 pyOpenSSL"
-# msgspec, which the downloader and the diagnostics need, has no PyPy: there neither can run.
-NEWEST_PYPY = Pins("newest-pypy", "gevent requests urllib3", _PATCHED)
+# msgspec, which the downloader and the diagnostics need, has no PyPy: there neither can run. And what
+# cryptography builds for PyPy from 47 on cannot be loaded by all that call themselves 7.3.
+NEWEST_PYPY = Pins("newest-pypy", "gevent requests urllib3 cryptography<47", _PATCHED)
 GEVENT_22 = Pins(
     "gevent-22.10", "gevent==22.10.2 greenlet<3.1 zope.interface<6 zope.event<5 setuptools<70", _2022
 )

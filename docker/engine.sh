@@ -65,6 +65,7 @@ stop() {
         iptables-save | sed '/DOCKER/d; /docker0/d' | iptables-restore || true
     fi
     printf '%s\n' "$forwarding" > /proc/sys/net/ipv4/ip_forward || true
+    umount "$run"/exec/netns/* 2> /dev/null || true
     rm -rf "$run"
     say "stopped"
 }

@@ -151,7 +151,7 @@ def _plugins_read_once() -> Iterator[None]:
 
     original = metadata.entry_points
     found: Any = original()
-    metadata.entry_points = lambda **wanted: found.select(**wanted)
+    metadata.entry_points = found.select
     try:
         yield
     finally:

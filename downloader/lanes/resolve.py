@@ -11,8 +11,10 @@ from downloader import patching
 patching.require()
 
 import _socket  # noqa: E402
+import contextlib  # noqa: E402
 import socket  # noqa: E402
 from time import monotonic  # noqa: E402
+from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 from gevent.threadpool import ThreadPool  # noqa: E402
@@ -28,6 +30,9 @@ class Resolver:
     """Looks names up, each for at most ``timeout`` seconds."""
 
     def __init__(self, timeout: float) -> None:
+        hub: Any = gevent.get_hub()
+        if not isinstance(hub.resolver, _Numeric):
+            hub.resolver = _Numeric(hub.resolver)
         self._timeout = timeout
         self._known: dict[str, tuple[float, list[str]]] = {}
         self._asked: dict[str, gevent.Greenlet] = {}
@@ -71,6 +76,27 @@ class Resolver:
             self._known.clear()
         self._known[host] = (monotonic() + _REMEMBERED, found)
         return found
+
+
+class _Numeric:
+    """In front of gevent's resolver. urllib3 asks for the address of an address, for each connection: that
+    needs no thread, which costs as much as all the rest of connecting."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+
+    def getaddrinfo(
+        self, host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> list[Any]:
+        """As the system's function of that name."""
+        numeric = flags | socket.AI_NUMERICHOST
+        with contextlib.suppress(socket.gaierror):
+            return list(_socket.getaddrinfo(host, port, family, type, proto, numeric))
+        found: list[Any] = self._behind.getaddrinfo(host, port, family, type, proto, flags)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
 
 
 def _ask(host: str, flags: int) -> list[str]:

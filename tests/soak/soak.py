@@ -1,6 +1,6 @@
 """The soak: a job at a constant rate against a server with 1 % faults of each kind; does anything grow?
 
-    python tests/soak/soak.py [--minutes 60] [--rate 300] [--out DIR]
+    python tests/soak/soak.py [--minutes 60] [--rate 600] [--out DIR]
 
 Half of the files come from an origin whose faults the wire lane bears, half from one that the requests
 lane is left with: both lanes are at work all the time.
@@ -129,7 +129,7 @@ def judge(samples: list[Sample]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--rate", type=int, default=300)
+    parser.add_argument("--rate", type=int, default=600)
     parser.add_argument("--out", type=Path, default=Path("soak"))
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
