@@ -160,6 +160,7 @@ def test_names_that_never_resolve_do_not_stop_others(tmp_path: Path) -> None:
     assert Counter(result.codes.values()) == {"dns": 140}
     assert len(result.files) == 200
     looked_up = Counter(line.split()[0] for line in log.read_text().splitlines() if line.endswith(" 0"))
+    assert "127.0.0.1" not in looked_up  # no thread is asked for the address of an address
     # One look-up of a name at a time, and what was found is remembered.
     assert all(looked_up[f"h{n}.here.example"] == 1 for n in range(5))
     assert all(looked_up[f"n{n}.stuck.example"] <= 2 for n in range(30))
