@@ -87,6 +87,7 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
 
 
 def _settle(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
+    _die_with(parent)
     # Ctrl-C reaches the whole process group; the supervisor decides what it means.
     signal.set_wakeup_fd(-1)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -98,7 +99,6 @@ def _settle(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
         os.dup2(nowhere, 0)
     os.dup2(2, 1)  # stdout is for the supervisor's results
     os.close(nowhere)
-    _die_with(parent)
     raise_limit()
 
 
