@@ -68,7 +68,7 @@ make_one() { # IMAGE
     version=${version%-slim}
     case $1 in
         pypy:*)
-            from_debian "$1" trixie pypy3 pypy3 pypy3-venv pypy3-dev gcc g++ make libc6-dev libffi-dev ;;
+            from_debian "$1" trixie pypy3 pypy3 pypy3-venv pypy3-dev python3-venv gcc g++ make libc6-dev libffi-dev ;;
         *)
             found=$(pyenv_version "$version")
             if [ -n "$found" ]; then

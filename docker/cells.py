@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CELLS", "LEGACY", "MAIN_JOB", "MODERN", "NEWEST", "NO_LENGTHS", "REQUESTS_23", "Cell", "Pins"]
+__all__ = [
+    "CELLS", "LEGACY", "MAIN_JOB", "MODERN", "NEWEST", "NEWEST_PYPY", "NO_LENGTHS", "OWN", "REQUESTS_23",
+    "Cell", "Pins",
+]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -79,10 +82,12 @@ STAGE_02 = Pins("story-pyopenssl", *STAGE_01.packages, "pyOpenSSL==19.0.0 crypto
 STAGE_03 = Pins("story-gevent-openssl", *STAGE_02.packages, "gevent-openssl==1.2")
 
 _PATCHED = "gevent-openssl==1.2 grequests>=0.7 pyOpenSSL"
-NEWEST = Pins("newest", _own(), _PATCHED)
+OWN = Pins("own", _own())
+NEWEST = Pins("newest", *OWN.packages, _PATCHED)
 _2022 = "requests==2.28.2 urllib3==1.26.20 grequests==0.7.0 pyOpenSSL"
-# msgspec, which the downloader and the diagnostics need, has no PyPy: there neither can run. And what
-# cryptography builds for PyPy from 47 on cannot be loaded by all that call themselves 7.3.
+# msgspec, which the downloader and the diagnostics need, has no PyPy: there the downloader cannot run, and
+# the diagnostics judge it from another interpreter. And what cryptography builds for PyPy from 47 on cannot
+# be loaded by all that call themselves 7.3.
 NEWEST_PYPY = Pins("newest-pypy", "gevent requests urllib3 cryptography<47", _PATCHED)
 GEVENT_22 = Pins(
     "gevent-22.10", "gevent==22.10.2 greenlet<3.1 zope.interface<6 zope.event<5 setuptools<70", _2022

@@ -17,7 +17,7 @@ import json
 import sys
 from pathlib import Path
 
-from docker.cells import CELLS, LEGACY, NEWEST, Cell, Pins
+from docker.cells import CELLS, LEGACY, NEWEST, NEWEST_PYPY, OWN, Cell, Pins
 
 __all__ = ["PATH", "as_yaml"]
 
@@ -89,7 +89,7 @@ _ORIGIN = next(cell for cell in CELLS if (cell.pins, cell.python) == (NEWEST, _O
 
 def as_yaml() -> str:
     """The whole of compose.yaml."""
-    pins = dict.fromkeys(cell.pins for cell in CELLS)
+    pins = dict.fromkeys([*(cell.pins for cell in CELLS), OWN])
     services = _SERVICES.replace("%s", _ORIGIN.environment).replace("%a", _anchor(_ORIGIN.environment))
     parts = [_HEAD, *map(_packages, pins), _BUILD, *map(_build, _builders().values()), services]
     return "".join([*parts, *map(_service, CELLS)])
@@ -107,7 +107,8 @@ def _packages(pins: Pins) -> str:
 def _build(cell: Cell) -> str:
     dockerfile = "legacy" if cell.python in LEGACY else "modern"
     tools = "<<: *tools, " if cell.python in _COMPILED else ""
-    arguments = f'{{{tools}BASE: "{_base(cell.python)}", PACKAGES: *{_anchor(cell.pins.name)}}}'
+    judge = f", OWN: *{_anchor(OWN.name)}" if cell.pins == NEWEST_PYPY else ""
+    arguments = f'{{{tools}BASE: "{_base(cell.python)}", PACKAGES: *{_anchor(cell.pins.name)}{judge}}}'
     name = _anchor(cell.environment)
     return f"  - &{name} {{<<: *build, dockerfile: {dockerfile}.Dockerfile, args: {arguments}}}\n"
 
@@ -117,7 +118,8 @@ def _service(cell: Cell) -> str:
     builds = _builders()[environment] == cell and environment != _ORIGIN.environment
     build = f", build: *{_anchor(environment)}" if builds else ""
     options = [f'"{cell.name}"', "/results", cell.setup, "--answers", cell.answers]
-    if cell.pins == NEWEST and cell.diagnosis is not None:  # what the diagnostics need is installed there
+    if cell.pins in (NEWEST, NEWEST_PYPY) and cell.diagnosis is not None:  # what they need is there
+        options += ["--judge", "/own/bin/python"] if cell.pins == NEWEST_PYPY else []
         options += ["--diagnose", *cell.diagnosed_as]
     command = f"[{', '.join(options)}]"
     return f'  {cell.name}: {{<<: *cell, image: "matrix:{environment}"{build}, command: {command}}}\n'

@@ -1,4 +1,5 @@
 # An interpreter and packages: BASE and PACKAGES say which. TOOLS: Debian packages, for those to compile.
+# OWN: what the diagnostics need, for Debian's Python, to judge an interpreter that they cannot run on.
 ARG BASE
 FROM ${BASE}
 ARG TOOLS=""
@@ -10,3 +11,12 @@ ARG PACKAGES
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     pip install --quiet --disable-pip-version-check --cache-dir /var/cache/pip $PACKAGES
+ARG OWN=""
+RUN if [ -n "$OWN" ] && [ ! -x /usr/bin/python3 ]; then \
+        apt-get update -q && apt-get install -y -q --no-install-recommends python3-venv && rm -rf /var/lib/apt/lists/*; fi
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/var/cache/pip \
+    if [ -n "$OWN" ]; then \
+        if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+        /usr/bin/python3 -m venv /own && \
+        /own/bin/pip install --quiet --disable-pip-version-check --cache-dir /var/cache/pip $OWN; \
+    fi

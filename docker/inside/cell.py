@@ -1,11 +1,13 @@
 """One cell, measured: waits for its turn, runs the stopwatch or the main job, writes NAME.json.
 
-    python cell.py NAME DIRECTORY SETUP [--answers delayed|unstated] [--turns N] [--linger] [--diagnose ...]
+    python cell.py NAME DIRECTORY SETUP [--answers delayed|unstated] [--turns N] [--linger]
+                   [--judge PYTHON] [--diagnose ...]
 
 Runs on the cell's own interpreter, Python 2.7 to 3.x. DIRECTORY is shared by all cells and by the
 origin, whose ``origin.json`` is waited for. At most N cells measure at one time: each holds one of N
 locks. NAME.json is what the stopwatch or the main job printed, or the verdict ``broken`` and why; with
---diagnose also what ``python -m diagnostics`` says, where this interpreter is one that it can run on.
+--diagnose also what ``python -m diagnostics`` says: run by this interpreter, or by PYTHON where they cannot
+run on this one.
 """
 
 import argparse
@@ -92,9 +94,12 @@ def measured(argv, codes=frozenset({0}), **variables):
         return {"verdict": "broken", "why": "exit code %s: %s" % (process.returncode, lines[-1])}
 
 
-def diagnosis(options):
-    """What the diagnostics say of the process that the same set-up makes."""
-    argv = [sys.executable, "-B", "-m", "diagnostics", "check", "--json"] + options
+def diagnosis(options, judge):
+    """What the diagnostics, run by ``judge``, say of the process that the same set-up makes."""
+    argv = [judge, "-B", "-m", "diagnostics", "check", "--json"]
+    if judge != sys.executable:
+        argv += ["--python", sys.executable]
+    argv += options
     said = measured(argv, {0, 1, 3}, PYTHONPATH=os.path.dirname(os.path.dirname(_HERE)))
     return dict((name, said[name]) for name in ("verdict", "why", "error", "causes") if name in said)
 
@@ -107,6 +112,7 @@ def main():
     parser.add_argument("--answers", choices=("delayed", "unstated"), default="delayed")
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--linger", action="store_true", help="stay until SIGTERM, as compose wants it")
+    parser.add_argument("--judge", metavar="PYTHON", default=sys.executable)
     parser.add_argument("--diagnose", nargs=argparse.REMAINDER, help="options for the diagnostics")
     given = parser.parse_args()
     # As the first process of a container nothing ends us but what we take.
@@ -116,7 +122,7 @@ def main():
         lock = turn(given.directory, given.turns)
         result = measured(command(servers, given.setup, given.answers))
         if given.diagnose:
-            result["diagnosis"] = diagnosis(given.diagnose)
+            result["diagnosis"] = diagnosis(given.diagnose, given.judge)
         lock.close()
     except Exception as error:
         result = {"verdict": "broken", "why": "%s: %s" % (type(error).__name__, error)}
