@@ -9,10 +9,9 @@ from .sampler import clock, cpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional, Tuple
+    from typing import Any, Callable, Optional, Tuple
 
     from .holds import Hold
-    from .watch import Watch
 
 
 def original(module, name):
@@ -30,13 +29,13 @@ _OURS = "/proc/thread-self/schedstat"
 class Hub(object):
     """Made in the thread of the hub."""
 
-    def __init__(self, hub, watch):
-        # type: (Any, Watch) -> None
+    def __init__(self, hub, tick, old, ticked):
+        # type: (Any, float, float, Callable[[Hub], None]) -> None
+        """A tick each ``tick`` seconds, then ``ticked``; one that is ``old`` seconds late ends a hold."""
         self.over = False
         self.hold = None  # type: Optional[Hold]
         self.stamp = self.free = 0.0
         self.settle()
-        tick, old = watch.tick, watch.suspect
 
         def ticks():
             # type: () -> None
@@ -44,9 +43,7 @@ class Hub(object):
             if now - self.stamp > old:
                 self.until = now
             self.stamp = now
-            if os.getpid() != watch.pid:
-                self.settle()
-                watch.begin_anew(self)
+            ticked(self)
 
         timer = hub.loop.timer(tick, tick, ref=False)
         timer.start(ticks)

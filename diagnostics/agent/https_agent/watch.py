@@ -62,16 +62,18 @@ class Watch(object):
         if self.pid != os.getpid():
             self._renew()
             self._running = False
-        self._hubs.append(hubs.Hub(hub, self))
+        self._hubs.append(hubs.Hub(hub, self.tick, self.suspect, self._ticked))
         if not self._running:
             self._begin()
 
-    def begin_anew(self, entry):
+    def _ticked(self, entry):
         # type: (hubs.Hub) -> None
-        """This is a child: the thread has stayed with the parent, and so have the other hubs."""
-        self._renew()
-        self._hubs = [entry]
-        self._begin()
+        if self.pid != os.getpid():
+            # This is a child: the thread has stayed with the parent, and so have the other hubs.
+            entry.settle()
+            self._renew()
+            self._hubs = [entry]
+            self._begin()
 
     def _begin(self):
         # type: () -> None
