@@ -55,11 +55,25 @@ stop() {
     trap '' INT TERM
     [ -n "$pid" ] || return 0
     # Whatever the command has left, a container would outlive the daemon.
-    docker ps --all --quiet | xargs -r docker rm --force --volumes > /dev/null 2>&1 || true
-    docker network prune --force > /dev/null 2>&1 || true
+    local network name bridges
+    bridges=$(docker network ls --quiet --filter driver=bridge --filter type=custom 2> /dev/null || true)
+    # More than once: what was interrupted while it started begins only now, or still counts as one of its
+    # network's although it is gone.
+    for _ in $(seq 20); do
+        docker ps --all --quiet | xargs -r docker rm --force --volumes || true
+        for network in $(docker network ls --quiet --filter driver=bridge --filter type=custom); do
+            for name in $(docker network inspect --format '{{range .Containers}}{{.Name}} {{end}}' "$network"); do
+                docker network disconnect --force "$network" "$name" || true
+            done
+            docker network rm "$network" || true
+        done
+        [ -n "$(docker ps --all --quiet)$(docker network ls --quiet --filter type=custom)" ] || break
+        sleep 0.5
+    done > /dev/null 2>&1
     kill "$pid" 2> /dev/null || true
     wait "$pid" 2> /dev/null || true
     # What a daemon leaves in the kernel when it ends.
+    for network in $bridges; do ip link delete "br-$network" 2> /dev/null || true; done
     if [ -z "$bridged" ]; then
         ip link delete docker0 2> /dev/null || true
         iptables-save | sed '/DOCKER/d; /docker0/d' | iptables-restore || true
