@@ -86,11 +86,14 @@ class Pipeline:
 
     # requests
 
-    def start(self, job: Job) -> None:
-        """Begin with ``job``, whose slot this connection uses from now on."""
+    def start(self, job: Job, *, alone: bool = True) -> None:
+        """Begin with ``job``, whose slot this connection uses from now on; ``alone``: wait for its answer
+        before more is asked."""
         self.slot = job.host
         now = self.heard = monotonic()
         self._ask([job], now, job.sent)
+        if not alone:
+            self._go_on(now)
 
     def _ask(self, jobs: list[Job], now: float, began: float) -> None:
         reader, route = self.reader, self.route
@@ -262,6 +265,7 @@ class Pipeline:
     def _confirm(self) -> None:
         """In step: what is held is what was asked for."""
         held, self.reader.held = self.reader.held, []
+        self.route.trusted = self.route.trusted or self._deep
         self._deep = False
         self._window = self._counted = self._held_bytes = 0
         self._slowest = 0.0

@@ -25,7 +25,8 @@ class Route:
     """What the lane knows of one origin: the template, idle connections, how deep, and whether it fits.
 
     ``limit``: after how many requests the server closes a connection, 0 where that is not known.
-    ``single``: it gave an answer that nobody had asked for; each connection is used once.
+    ``single``: it gave an answer that nobody had asked for; each connection is used once. ``trusted``: the
+    last that it was asked for at once came in step, so the next connection need not begin with one.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Route:
         "origin",
         "shapes",
         "single",
+        "trusted",
     )
 
     def __init__(self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth) -> None:
@@ -53,7 +55,7 @@ class Route:
         self.depth = depth
         self.idle: list[Pipeline] = []
         self.misfits = self.limit = self._broke_at = 0
-        self.single = False
+        self.single = self.trusted = False
         self.shapes: dict[tuple[bytes, ...], Any] = {}
         self._since = self._worked = self._waited = 0.0
         self._answers = 0
@@ -81,6 +83,7 @@ class Route:
 
     def broke(self) -> None:
         """A connection ended with requests unanswered."""
+        self.trusted = False
         self.depth = depths.broke(self.depth)
 
     def broke_at(self, served: int) -> None:
@@ -99,10 +102,12 @@ class Route:
 
     def shut(self, why: str) -> None:
         """One request at a time from now on."""
+        self.trusted = False
         self.depth = depths.shut(self.depth, why)
 
     def large(self) -> None:
         """A large body has come."""
+        self.trusted = False
         self.depth = depths.large(self.depth)
 
     def out_of_step(self) -> None:

@@ -298,7 +298,7 @@ class WireLane:
             owner.lost(error)
         else:
             self._busy.add(pipe)
-            pipe.start(job)
+            pipe.start(job, alone=job.solo or not route.trusted)
 
     def _connect(self, route: Route) -> Any:
         made = self._session.new_connection(route.origin)
