@@ -87,13 +87,12 @@ class Pipeline:
     # requests
 
     def start(self, job: Job, *, alone: bool = True) -> None:
-        """Begin with ``job``, whose slot this connection uses from now on; ``alone``: wait for its answer
-        before more is asked."""
-        self.slot = job.host
+        """Begin with ``job``, whose slot is ours from now on; not ``alone``: and with others."""
+        self.slot, began = job.host, job.sent
         now = self.heard = monotonic()
-        self._ask([job], now, job.sent)
-        if not alone:
-            self._go_on(now)
+        others = 0 if alone else min(self._room(1), (self.route.limit or self._lane.window) - 1)
+        self._ask([job, *self._lane.more(self, others)] if others > 0 else [job], now, now)
+        job.sent = began
 
     def _ask(self, jobs: list[Job], now: float, began: float) -> None:
         reader, route = self.reader, self.route
@@ -215,22 +214,23 @@ class Pipeline:
         self.since = now
         self.route.answered(now, fresh, self._slowest)
 
+    def _room(self, waiting: int) -> int:
+        """How many more may be asked for where so many are; 0 and less: none."""
+        depth, limit = self.route.depth.now, self.route.limit
+        room = depth - waiting
+        if self._deep or depth > 1:
+            room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - self._window)
+            room = room if self._held_bytes < self._lane.window_bytes else 0
+        return min(room, limit - self.sent) if limit else room
+
     def _go_on(self, now: float) -> None:
         """Ask for more, or rest, or be idle."""
-        outstanding, route, lane = self.reader.outstanding, self.route, self._lane
-        depth = route.depth.now
-        waiting = len(outstanding)
-        if waiting * 2 <= depth:
-            room = depth - waiting
-            if self._deep or depth > 1:
-                room = min(room, min(lane.window, max(depth * _WINDOW, _LEAST)) - self._window)
-                if self._held_bytes >= lane.window_bytes:
-                    room = 0
-            if route.limit:
-                room = min(room, route.limit - self.sent)
-            if room > 0 and (jobs := lane.more(self, room)):
-                self._ask(jobs, now, now)
-                return
+        route, lane = self.route, self._lane
+        waiting = len(self.reader.outstanding)
+        room = self._room(waiting) if waiting * 2 <= route.depth.now else 0
+        if room > 0 and (jobs := lane.more(self, room)):
+            self._ask(jobs, now, now)
+            return
         if waiting:
             return
         spent = bool(route.limit) and self.sent >= route.limit

@@ -66,6 +66,7 @@ FAIR = (
     "interim",
     "hints",
     "last",
+    "last-lingers",
     "404",
     "503",
     "moved",
@@ -94,21 +95,28 @@ CONNECTION = st.tuples(
 
 @dataclass
 class Script:
-    """What the server does, a connection after the other; ``asked``: how often each file."""
+    """What the server does, a connection after the other; ``asked``: how often each file; ``begun``: with
+    how many requests each connection began."""
 
     connections: list[tuple[list[str], int]]
     asked: Counter[int] = field(default_factory=Counter)
+    begun: list[int] = field(default_factory=list)
     opened: int = 0
+    patience: float = IDLE
 
     def __call__(self, sock: Any, _: object) -> None:
         number, self.opened = self.opened, self.opened + 1
         # When all are used up the rest goes well: every example has an end.
         drawn, size = self.connections[number] if number < len(self.connections) else ([], 0)
         todo = iter(drawn)
-        late = b""
+        late, before, begins = b"", 0, True
         try:
-            for index, is_last in requests(sock):
+            for index, is_last in requests(sock, self.patience):
                 self.asked[index] += 1
+                before += 1
+                if begins and is_last:
+                    self.begun.append(before)
+                    begins = False
                 step = next(todo, "right")
                 reply, ends = carry_out(step, index)
                 # One answer too many comes with the one before, or at depth 1 nobody could tell; and
@@ -123,7 +131,11 @@ class Script:
                         sock.sendall(piece)
                         gevent.sleep(0)
                 if ends:
-                    if ends == "reset":
+                    if ends == "linger":  # as nginx does it: to close with something unread is to reset
+                        sock.shutdown(socket.SHUT_WR)
+                        while sock.recv(65536):
+                            pass
+                    elif ends == "reset":
                         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     return
         except OSError:
@@ -132,11 +144,11 @@ class Script:
             sock.close()
 
 
-def requests(sock: Any) -> Iterator[tuple[int, bool]]:
+def requests(sock: Any, patience: float) -> Iterator[tuple[int, bool]]:
     """The files that are asked for, and whether each is the last of those that have arrived."""
     data = b""
     while True:
-        sock.settimeout(IDLE)
+        sock.settimeout(patience)
         try:
             got = sock.recv(65536)
         except TimeoutError:
@@ -158,6 +170,7 @@ def carry_out(step: str, index: int) -> tuple[bytes, str]:
         "interim": (b"HTTP/1.1 100 Continue\r\n\r\n" + right, ""),
         "hints": (b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n" * 2 + right, ""),
         "last": (answer(index, b"Connection: close"), "close"),
+        "last-lingers": (answer(index, b"Connection: close"), "linger"),
         "404": (answer(index, status=b"404 No"), ""),
         "503": (answer(index, b"Retry-After: 0", status=b"503 No"), ""),
         "moved": (answer(index, b"Location: /x", status=b"302 Found"), ""),
@@ -321,3 +334,13 @@ def any_server(connections: list[tuple[list[str], int]], depth: int, many: int) 
 
 def test_any_server() -> None:
     rounds(any_server)
+
+
+def test_a_further_connection_begins_with_many() -> None:
+    """Once those that were asked for together have come in step; and no more than the server answers."""
+    script = Script([([*["right"] * 9, "last-lingers"], 0)] * 4, patience=LONGEST)
+    with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
+        _, files = run(script, 4, 1, Path(place))
+    assert files == {name(n): body(n) for n in range(COUNT)}
+    assert script.begun == [1, 4, 4, 4]
+    assert script.opened == 4
