@@ -75,11 +75,20 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
     except BaseException as error:
         _report(fd, error)
         return 3
+    booted = False
+
+    def ready(check: bool) -> Ready:
+        nonlocal booted
+        answer = _ready(check)
+        booted = True
+        return answer
+
     try:
-        main(link, _ready)
+        main(link, ready)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            link.send(_stop(error))
+            # A defect, or no memory: what has begun safely has only stopped early.
+            link.send(_stop(error, DownloaderError.exit_code if booted else BootError.exit_code))
         return 4
     finally:
         link.flush()
@@ -138,18 +147,18 @@ def _ready(check: bool) -> Ready:
     return Ready(versions, preflight)
 
 
-def _stop(error: BaseException) -> Stop:
+def _stop(error: BaseException, exit_code: int) -> Stop:
     detail = "".join(traceback.format_exception(error))
     if isinstance(error, DownloaderError):
         return Stop(error.exit_code, str(error), detail)
-    return Stop(BootError.exit_code, f"a child process failed: {type(error).__name__}: {error}", detail)
+    return Stop(exit_code, f"a child process failed: {type(error).__name__}: {error}", detail)
 
 
 def _report(fd: int, error: BaseException) -> None:
     """Tell the supervisor why the boot failed, over the plain descriptor: nothing else works yet."""
     import msgspec
 
-    stop = _stop(error)
+    stop = _stop(error, BootError.exit_code)
     if stop.exit_code == 4:
         stop = Stop(BootError.exit_code, stop.text, stop.detail)
     frame = pack(msgspec.msgpack.encode(stop))

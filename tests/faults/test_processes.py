@@ -349,6 +349,42 @@ def test_what_cannot_be_made_safe_ends_with_3(
     assert "Traceback" not in done.stderr
 
 
+DEFECTS = {
+    "worker": """
+    MODULE = "downloader.worker"
+
+    def change(worker):
+        worker._Worker.finished = broken
+
+    def broken(self, batch):
+        raise RuntimeError("odd")
+    """,
+    "feeder": """
+    MODULE = "downloader.feeder"
+
+    def change(feeder):
+        batch = feeder._batch
+        feeder._batch = lambda seq, page, **options: broken() if seq > 1 else batch(seq, page, **options)
+
+    def broken():
+        raise RuntimeError("odd")
+    """,
+}
+
+
+@pytest.mark.parametrize("role", DEFECTS)
+def test_a_defect_in_a_child_has_only_stopped_early(
+    role: str, dev_server: Serve, run_downloader: Callable[..., Any], tmp_path: Path
+) -> None:
+    server = dev_server(files=1000, page=100)
+    argv = (server.url, "-o", tmp_path / "dest", "--workers", 2)
+    done = run_downloader(*argv, env=site(tmp_path, AFTER_IMPORT + DEFECTS[role]))
+    assert done.returncode == 4, done.stderr
+    assert "RuntimeError: odd" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert run_downloader(*argv).returncode == 0
+
+
 def test_workers_that_die_without_a_file_to_blame_end_the_run(
     dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:

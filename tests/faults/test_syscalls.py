@@ -229,7 +229,7 @@ def test_a_worker_without_memory(
     code = job.wait()
     job.alone(5)
     if code:
-        assert code == 3, job.err
+        assert code == 4, job.err
         assert "a child process failed: MemoryError" in job.err
         check(tmp_path / "dest", truth, interrupted=True)
         assert run_downloader(*argv).returncode == 0
