@@ -13,7 +13,7 @@ from downloader import preflight
 from downloader import report as reports
 from downloader.config import Config
 from downloader.destination import Destination
-from downloader.errors import DestinationError, UnsafeProcess
+from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
 from downloader.model import Report
 from downloader.progress import Progress
 from downloader.supervisor import Supervisor
@@ -60,19 +60,26 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
 
 
 def _write(config: Config, destination: Destination, report: Report) -> Report:
-    try:
-        if config.failures:
+    if config.failures:
+        try:
             reports.write_failures(destination.journal.failures(), config.failures)
-        if config.report:
+        except (DestinationError, JournalError) as error:
+            report = _marred(report, error)
+    if config.report:
+        try:
             reports.write_json(report, config.report)
-    except DestinationError as error:
-        # The job is done; only its description could not be written. Say so, and not with 0.
-        return msgspec.structs.replace(
-            report,
-            exit_code=report.exit_code or error.exit_code,
-            stopped_by=report.stopped_by or str(error),
-        )
+        except DestinationError as error:
+            report = _marred(report, error)
     return report
+
+
+def _marred(report: Report, error: DownloaderError) -> Report:
+    """The job is done; only its description could not be written. Say so, and not with 0."""
+    return msgspec.structs.replace(
+        report,
+        exit_code=report.exit_code or error.exit_code,
+        stopped_by=report.stopped_by or str(error),
+    )
 
 
 def _check_process() -> None:

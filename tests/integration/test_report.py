@@ -249,6 +249,16 @@ def test_report_where_a_file_must_not_be_replaced(run_downloader: Run, tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "link", "pipe", "real"]
 
 
+def test_the_report_is_written_though_the_failures_cannot_be(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(files={"a": ok(), "gone": status(404)}) as server:
+        done = run_downloader(
+            server.url, "-o", "d", *ONE, "--report", "r.json", "--failures", "/dev/full", cwd=tmp_path
+        )
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == told["exit_code"] == 1
+    assert told["stopped_by"].startswith("/dev/full cannot be written: ")
+
+
 def test_status_and_verify(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., Any]) -> None:
     server = dev_server(files=40)
     root = tmp_path / "d"
