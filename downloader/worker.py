@@ -74,7 +74,7 @@ class _Worker:
         self.link = link
         self.session = LaneSession(config)
         self.sink: Sink = open_sink(config, setup.foreign_before_ns)
-        self.requests = RequestsLane(config, self.session, self.sink, self._gate)
+        self.requests = RequestsLane(config, self.session, self.sink, self._gate, self._turn)
         self.wire = WireLane(config, self.session, self.sink, self)
         self.policy = config.retry_policy
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
@@ -248,6 +248,9 @@ class _Worker:
         if verdict := self.schedule.verdict(self.schedule.host(key), now):
             raise FetchError(*verdict)
         return self.schedule.rests_until(key, now)
+
+    def _turn(self, key: str) -> float:
+        return self.schedule.turn(key, monotonic())
 
     def failed(self, job: Job, error: FetchError, began: float) -> None:
         """Another attempt, or the end; and what it says of the host."""

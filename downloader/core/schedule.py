@@ -231,9 +231,18 @@ class Schedule(Generic[J]):
         self.unstarted -= 1
         self.due = now
         if self.interval and (host.verdict is None or now >= host.verdict_until):
-            # A start that comes late moves no other, or the rate would never be reached.
-            self.due = max(host.paced, now - _LATE) if host.paced else now
-            host.paced = self.due + self.interval
+            self.due = self._reserve(host, now)
+
+    def turn(self, key: str, now: float) -> float:
+        """When one more request of a job that has begun, a redirect, may be sent to host ``key``; it counts
+        as sent then."""
+        return self._reserve(self.host(key), now) if self.interval else now
+
+    def _reserve(self, host: Host, now: float) -> float:
+        # A start that comes late moves no other, or the rate would never be reached.
+        due = max(host.paced, now - _LATE) if host.paced else now
+        host.paced = due + self.interval
+        return due
 
     def release(self, host: Host) -> None:
         """A slot of ``host`` is free: what was in flight in it has come to some end."""

@@ -64,7 +64,8 @@ class RequestsLane:
     """Fetches through ``session`` into ``sink``.
 
     ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
-    (seconds, monotonic); it raises FetchError where it may not.
+    (seconds, monotonic); it raises FetchError where it may not. ``turn``, before any redirect is: when its
+    host's --rate has room for it.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class RequestsLane:
         session: LaneSession,
         sink: Sink,
         gate: Callable[[str], float] | None = None,
+        turn: Callable[[str], float] | None = None,
     ) -> None:
         self._gate = gate
+        self._turn = turn
         self._config = config
         self._session = session
         self._sink = sink
@@ -188,6 +191,8 @@ class RequestsLane:
                     at, origin = origin, target
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
+                if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
+                    gevent.sleep(pause)
                 url = requests.utils.requote_uri(url)
                 hops += 1
         except Exception as error:

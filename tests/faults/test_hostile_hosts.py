@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time
 
 import pytest
-from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, ok, status
+from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, ok, redirect, status
 
 QUICK = ("--deadline", "2s", "--read-timeout", "500ms", "--connect-timeout", "1s")
 QUICK += ("--retries", "1", "--backoff", "50ms")
@@ -196,6 +196,19 @@ def test_rate_is_kept_over_all_workers(tmp_path: Path) -> None:
     windows = [sum(at <= each < at + 1 for each in times) for at in times]
     assert max(windows) <= 55
     assert times[-1] - times[0] >= 130 / 55 - 0.1
+
+
+def test_rate_counts_redirects(tmp_path: Path) -> None:
+    files = {f"f{n}": redirect(f"/get/g{n}") for n in range(40)} | {f"g{n}": ok(BODY) for n in range(40)}
+    with Server(files=files) as server:
+        listed = [f"{server.url}/get/f{n}" for n in range(40)]
+        options = (*QUICK, "--workers", "1", "--connections", "16", "--rate", "50")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+        times = sorted(request.at for request in server.requests)
+    # Those that the wire lane leaves to requests are asked for once more.
+    assert (result.exit, len(result.files)) == (0, 40)
+    assert len(times) >= 80
+    assert max(sum(at <= each < at + 1 for each in times) for at in times) <= 55
 
 
 def test_per_host(tmp_path: Path) -> None:

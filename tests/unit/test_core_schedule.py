@@ -254,6 +254,16 @@ def test_rate_for_each_host() -> None:
     assert schedule.wake_at == pytest.approx(2.5)
 
 
+def test_a_redirect_takes_its_turn() -> None:
+    schedule: Schedule[Job] = Schedule(100, 100)
+    assert schedule.turn("a", 7.0) == 7.0
+    schedule.interval = 0.5
+    fill(schedule, "a", 2)
+    assert len(take_all(schedule, 0.0)) == 1
+    assert [schedule.turn("a", 0.1), schedule.turn("a", 0.1)] == [0.5, 1.0]
+    assert [now / 10 for now in range(20) if take_all(schedule, now / 10)] == [1.5]
+
+
 def test_rate_does_not_hide_failures_and_pauses() -> None:
     schedule: Schedule[Job] = Schedule(4, 4)
     schedule.interval = 100.0
