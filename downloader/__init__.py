@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from downloader._version import VERSION as __version__
+    from downloader.api import download
     from downloader.config import Config
     from downloader.errors import (
         BootError,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         SourceError,
         UnsafeProcess,
     )
-    from downloader.library import download
     from downloader.model import Report
 
 __all__ = [

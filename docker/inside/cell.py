@@ -111,12 +111,10 @@ def main():
     parser.add_argument("setup", help="a module of setups, or main_job")
     parser.add_argument("--answers", choices=("delayed", "unstated"), default="delayed")
     parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--linger", action="store_true", help="stay until SIGTERM, as compose wants it")
+    parser.add_argument("--linger", action="store_true", help="stay until killed, as compose wants it")
     parser.add_argument("--judge", metavar="PYTHON", default=sys.executable)
     parser.add_argument("--diagnose", nargs=argparse.REMAINDER, help="options for the diagnostics")
     given = parser.parse_args()
-    # As the first process of a container nothing ends us but what we take.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     try:
         servers = origin(given.directory)
         lock = turn(given.directory, given.turns)

@@ -25,8 +25,8 @@ class Route:
     """What the lane knows of one origin: the template, idle connections, how deep, and whether it fits.
 
     ``limit``: after how many requests the server closes a connection, 0 where that is not known.
-    ``single``: it gave an answer that nobody had asked for; each connection is used once. ``trusted``: the
-    last that it was asked for at once came in step, so the next connection need not begin with one.
+    ``single``: it gave an answer that nobody had asked for; each connection is used once. ``trusted``: it
+    has answered several requests in step, so a new connection need not begin with a single one.
     """
 
     __slots__ = (
@@ -83,8 +83,7 @@ class Route:
 
     def broke(self) -> None:
         """A connection ended with requests unanswered."""
-        self.trusted = False
-        self.depth = depths.broke(self.depth)
+        self._begin_with_one(depths.broke(self.depth))
 
     def broke_at(self, served: int) -> None:
         """It ended after ``served`` answers, unannounced: twice the same is a rule."""
@@ -102,16 +101,19 @@ class Route:
 
     def shut(self, why: str) -> None:
         """One request at a time from now on."""
-        self.trusted = False
-        self.depth = depths.shut(self.depth, why)
+        self._begin_with_one(depths.shut(self.depth, why))
 
     def large(self) -> None:
         """A large body has come."""
-        self.trusted = False
-        self.depth = depths.large(self.depth)
+        self._begin_with_one(depths.large(self.depth))
 
     def out_of_step(self) -> None:
         """An answer came that nobody had asked for: no connection is trusted with a second one."""
         self.shut("an answer that nobody asked for")
         self.single = True
         self.limit = 1
+
+    def _begin_with_one(self, depth: depths.Depth) -> None:
+        """Go on at ``depth``; what the next connection can bear has to be seen anew."""
+        self.trusted = False
+        self.depth = depth

@@ -48,7 +48,7 @@ def download(config: Config) -> Report:
         path for path in (ours, environment.get("PYTHONPATH", "")) if path
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", "from downloader.library import serve_download; serve_download()"],
+        [sys.executable, "-c", "from downloader.api import serve_download; serve_download()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
