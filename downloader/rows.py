@@ -19,6 +19,8 @@ from downloader.schema import FORMAT, SCHEMA, row_sum
 
 __all__ = ["Rows"]
 
+_CACHE_KIB = 512
+
 
 class Rows:
     """The tables of ``schema`` in the file at ``path``. Every method raises JournalError when SQLite does,
@@ -51,6 +53,8 @@ class Rows:
             self._synchronous = "FULL" if durable else "NORMAL"
             self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._db.execute("PRAGMA secure_delete = ON")
+            # Full soon; SQLite's own 2 MB fill over a million files, as if there were a leak.
+            self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             if not self._has_schema():
                 self._db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
         elif not self._has_schema():
