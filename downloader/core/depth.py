@@ -114,8 +114,9 @@ def shut(depth: Depth, why: str) -> Depth:
 
 
 def large(depth: Depth) -> Depth:
-    """A large body came: what is behind it would wait. From 1 again; small ones may follow."""
-    if depth.now == 1 or depth.most == 1:
+    """A large body came: what is behind it would wait, and come for nothing. From 1 again, or no deeper for
+    the time being; small ones may follow."""
+    if depth.most == 1 or (depth.now == 1 and depth.wait):
         return depth
     return _rest(replace(depth, now=1), "large files")
 

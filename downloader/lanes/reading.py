@@ -281,7 +281,8 @@ class Reader:
             else:
                 writer = body
                 self._check_size(writer.size + len(chunk))
-            writer.write(chunk)
+            if chunk:
+                writer.write(chunk)
         except (FetchError, DestinationError, HandOver) as error:
             self.discard()
             self.body = self.problem = error

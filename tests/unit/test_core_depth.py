@@ -109,6 +109,13 @@ def test_a_large_file_begins_anew() -> None:
     assert depth.reached == DEEPEST
 
 
+def test_large_files_from_the_first_keep_it_at_one() -> None:
+    depth = Depth()
+    for rate in range(10, 25):
+        depth = measured(large(depth), 2.0**rate, FAST)
+    assert (depth.now, depth.reached, depth.stopped) == (1, 1, "large files")
+
+
 def test_where_the_cpu_limits_it_grows_while_an_answer_costs_no_more_of_it() -> None:
     """However much of the core others take in the meantime."""
     depth = Depth()
