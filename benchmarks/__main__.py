@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from benchmarks import tables
+from benchmarks.ballast import Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.chart import draw
 from benchmarks.main_job import SCENARIOS
@@ -74,8 +76,10 @@ def _measure(
     cells = [_BY_NAME[name] for name in wanted if name in _BY_NAME]
     left = sum(len(pending(cell, results, quick)) for cell in cells)
     say(f"{left} runs of {len(cells)} cells to go")
-    for cell in cells:
-        run_cell(cell, results, say, quick, origin)
+    ballast = Ballast()
+    with nullcontext() if quick else ballast.keeping():
+        for cell in cells:
+            run_cell(cell, results, say, quick, origin, ballast=ballast)
     for name in wanted:
         if name in SCENARIOS and (quick or name not in results.reports):
             say(f"{name} …")

@@ -17,6 +17,7 @@ from typing import Final
 
 import psutil
 
+from benchmarks.ballast import Ballast
 from benchmarks.cells import Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
 from benchmarks.origin import Origin, dev_server, nginx, nginx_installed, wrong_files
@@ -78,8 +79,10 @@ def run_cell(
     quick: bool = False,
     which: str = "auto",
     clients: Mapping[str, Client] = CLIENTS,
+    ballast: Ballast | None = None,
 ) -> None:
     """Make the runs of ``cell`` that ``results`` does not have yet."""
+    ballast = ballast or Ballast()
     runs = pending(cell, results, quick, clients)
     for name in cell.clients:
         if runs and missing(clients[name]):
@@ -88,7 +91,7 @@ def run_cell(
         return
     most = max(files_of(cell, client, quick) for _, client in runs)
     room_needed = 2.5 * most * max(cell.size, 4096)
-    if psutil.virtual_memory().available < room_needed:
+    if psutil.virtual_memory().available + ballast.size < room_needed:
         say(f"{cell.name}: needs {room_needed / 1e9:.1f} GB of memory; left out")
         return
     say(f"{cell.name}: {cell.title} ({most:,} files)")
@@ -98,7 +101,7 @@ def run_cell(
             if client.name in refused:
                 continue
             say(f"  round {turn + 1}, {client.name} …")
-            done = run_client(cell, client, turn, files_of(cell, client, quick), origin, say)
+            done = run_client(cell, client, turn, files_of(cell, client, quick), origin, say, ballast)
             if isinstance(done, Run):
                 results.add(done)
                 say(f"    {described(done)}")
@@ -122,7 +125,7 @@ def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
 
 
 def run_client(
-    cell: Cell, client: Client, turn: int, files: int, origin: Origin, say: Say = print
+    cell: Cell, client: Client, turn: int, files: int, origin: Origin, say: Say, ballast: Ballast
 ) -> Run | str:
     """One run, repeated while it hangs; or why the client refuses, where it does."""
     timeout = cell.patience + files / cell.slowest
@@ -131,10 +134,9 @@ def run_client(
         with scratch(cell.where == "disk") as where, scratch() as own:
             job = _job(cell, files, origin, where, own)
             argv = client.argv(job)
-            if cell.where == "memory":
-                _touch(where, int(1.3 * files * max(cell.size, 4096)))
             if cell.where == "disk":
                 os.sync()  # what others wrote is not to be this one's burden
+            ballast.settle()
             ended = run(argv, cores("client", cell.cores), timeout)
             if ended.exit_code is None:
                 hung += 1
@@ -159,19 +161,6 @@ def run_client(
             at=now(),
             said=said,
         )
-
-
-def _touch(where: Path, size: int) -> None:
-    """Have the machine hand out the memory that the files will take, and free it again.
-
-    On a virtual machine the first touch of a page is the host's work and costs more than storing a small
-    file; free pages go back to the host after a while. Without this, who comes after a slow client pays.
-    """
-    block = bytes(1 << 20)
-    with open(where / "touched", "wb") as file:
-        for _ in range(min(size, 8 << 30) >> 20):
-            file.write(block)
-    (where / "touched").unlink()
 
 
 def _job(cell: Cell, files: int, origin: Origin, where: Path, own: Path) -> Job:
