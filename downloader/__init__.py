@@ -42,7 +42,7 @@ _ELSEWHERE = {
     "Config": ("config", "Config"),
     "Report": ("model", "Report"),
     "__version__": ("_version", "VERSION"),
-    "download": ("library", "download"),
+    "download": ("api", "download"),
 }
 
 
