@@ -80,7 +80,7 @@ class LaneSession(requests.Session):
         # Set by name, so that -H 'user-agent: …' replaces ours in its place.
         for name, value in config.headers:
             self.headers[name] = value
-        adapter = _Adapter(self.census, config.slots_per_host, _tls_context(config))
+        adapter = _Adapter(self.census, config)
         self.mount("https://", adapter)
         self.mount("http://", adapter)
         self._adapter = adapter
@@ -219,15 +219,29 @@ class _Recorder:
 
 
 class _Adapter(HTTPAdapter):
-    """requests' adapter with one TLS context and with pools that share one census."""
+    """requests' adapter with one TLS context and with pools that share one census.
 
-    def __init__(self, census: Census, per_host: int, context: ssl.SSLContext) -> None:
+    The context is made when it is needed: reading the bundle of CAs takes a tenth of a process's start.
+    What the user named is read at once, so that a mistake is told before anything is fetched.
+    """
+
+    def __init__(self, census: Census, config: Config) -> None:
         self._census = census
-        self._context = context
-        super().__init__(pool_connections=census.limit, pool_maxsize=per_host, pool_block=False)
+        self._config = config
+        self._context: ssl.SSLContext | None = None
+        super().__init__(
+            pool_connections=census.limit, pool_maxsize=config.slots_per_host, pool_block=False
+        )
+        if config.cacert or config.cert:
+            self._secure()
+
+    def _secure(self) -> None:
+        if self._context is None:
+            self._context = _tls_context(self._config)
+            self.poolmanager.connection_pool_kw["ssl_context"] = self._context
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
-        super().init_poolmanager(connections, maxsize, block, ssl_context=self._context, **kwargs)
+        super().init_poolmanager(connections, maxsize, block, **kwargs)
         self._settle(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
@@ -248,7 +262,9 @@ class _Adapter(HTTPAdapter):
         origin: Origin = request._lane_origin
         pool = origin.pool
         if pool is None or pool.pool is None:
-            verify = self._context.verify_mode is ssl.CERT_REQUIRED
+            if proxies or origin.key.startswith("https:"):
+                self._secure()
+            verify = not self._config.insecure
             pool = super().get_connection_with_tls_context(request, verify, proxies, None)
             if not select_proxy(request.url, proxies):
                 origin.pool = pool
