@@ -54,11 +54,10 @@ _SERVICES = """\
 x-cell: &cell
   network_mode: "service:origin"  # a network for each takes a fifth of the time
   logging: {driver: none}  # a cell says what there is to say in its result
-  stop_signal: SIGKILL
+  stop_signal: SIGKILL  # as the first process of a container it would have to handle any other
   depends_on: [origin]
   entrypoint: [python, -B, /project/docker/inside/cell.py, --linger, --turns, "${TURNS:-6}"]
   volumes: ["results:/results", "..:/project:ro"]
-  stop_grace_period: 1s
 
 x-ours: &ours
   image: "matrix:%s"

@@ -3,8 +3,8 @@
     python -m docker.origin DIRECTORY [--host NAME]
 
 Serves until SIGTERM. DIRECTORY gets ``ca.pem`` and then, at one stroke, ``origin.json``:
-``{"delayed", "unstated", "files", "cacert"}``, the first three URLs: answers after DELAY, the same
-without Content-Length, and a file server for the main job that answers at once.
+``{"delayed", "unstated", "files", "cacert", "project"}``, the first three URLs: answers after DELAY, the
+same without Content-Length, and a file server for the main job that answers at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -32,16 +33,20 @@ DELAY = 0.5  # seconds
 BYTES = 100  # of each delayed answer
 FILES = 2000  # of the main job
 SIZES = "100-2000"  # of its files
+_ROOT = Path(__file__).resolve().parents[1]
+_PARTS = ("diagnostics", "downloader", "docker/inside")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the servers are; ``cacert`` is a file with the CAs of all of them."""
+    """Where the servers are; ``cacert`` is a file with the CAs of all of them. ``project``: a copy of what
+    runs in cells, in which interpreters keep what they compile: that takes longer than to run it."""
 
     delayed: str
     unstated: str
     files: str
     cacert: str
+    project: str
 
 
 @contextlib.contextmanager
@@ -53,18 +58,26 @@ def serving(directory: Path, host: str = "127.0.0.1") -> Iterator[Origin]:
         unstated, third = made.enter_context(_unstated(host))
         bundle = directory / "ca.pem"
         bundle.write_bytes(Path(first).read_bytes() + Path(second).read_bytes() + third)
-        origin = Origin(delayed, unstated, files, str(bundle))
+        origin = Origin(delayed, unstated, files, str(bundle), str(_copied(directory / "project")))
         whole = directory / "origin.json.part"
         whole.write_text(json.dumps(asdict(origin)))
         whole.rename(directory / "origin.json")
         yield origin
 
 
+def _copied(project: Path) -> Path:
+    for part in _PARTS:
+        shutil.copytree(_ROOT / part, project / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "tests").mkdir()
+    shutil.copy(_ROOT / "tests" / "checker.py", project / "tests")
+    return project
+
+
 @contextlib.contextmanager
 def _dev_server(host: str, *options: str) -> Iterator[tuple[str, str]]:
     """Its URL and the file with its CA."""
     argv = [sys.executable, "-m", "downloader", "serve", "--tls", "--host", host, *options]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     try:

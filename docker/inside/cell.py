@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
 _PATIENCE = 120.0  # seconds for the origin to be there, and for a measurement to end
 # What would change a client: the environment has no say in a cell.
 _FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
@@ -53,11 +52,7 @@ def turn(directory, turns):
 
 def command(servers, setup, answers):
     """What is run in the cell."""
-    argv = [
-        sys.executable,
-        "-B",
-        os.path.join(_HERE, "main_job.py" if setup == "main_job" else "stopwatch.py"),
-    ]
+    argv = [sys.executable, "main_job.py" if setup == "main_job" else "stopwatch.py"]
     argv += ["--cacert", servers["cacert"]]
     if setup == "main_job":
         return argv + ["--url", servers["files"]]
@@ -65,12 +60,15 @@ def command(servers, setup, answers):
     return argv + [setup, "--url", servers[answers] + file, "--warm-up", servers["delayed"] + "/list"]
 
 
-def measured(argv, codes=frozenset({0}), **variables):
-    """The record that ``argv`` printed; ``codes`` are the exit codes of one that worked."""
+def measured(argv, project, codes=frozenset({0}), **variables):
+    """The record that ``argv`` printed, run beside the set-ups of ``project``; ``codes`` are the exit codes
+    of one that worked."""
     environment = dict((k, v) for k, v in os.environ.items() if not any(f in k.upper() for f in _FOREIGN))
     environment.update(variables)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(argv, stdout=out, stderr=err, env=environment, cwd=_HERE)
+        process = subprocess.Popen(
+            argv, stdout=out, stderr=err, env=environment, cwd=os.path.join(project, "docker", "inside")
+        )
         give_up = time.time() + _PATIENCE
         try:
             while process.poll() is None and time.time() < give_up:
@@ -94,13 +92,13 @@ def measured(argv, codes=frozenset({0}), **variables):
         return {"verdict": "broken", "why": "exit code %s: %s" % (process.returncode, lines[-1])}
 
 
-def diagnosis(options, judge):
+def diagnosis(options, judge, project):
     """What the diagnostics, run by ``judge``, say of the process that the same set-up makes."""
-    argv = [judge, "-B", "-m", "diagnostics", "check", "--json"]
+    argv = [judge, "-m", "diagnostics", "check", "--json"]
     if judge != sys.executable:
         argv += ["--python", sys.executable]
     argv += options
-    said = measured(argv, {0, 1, 3}, PYTHONPATH=os.path.dirname(os.path.dirname(_HERE)))
+    said = measured(argv, project, {0, 1, 3}, PYTHONPATH=project)
     return dict((name, said[name]) for name in ("verdict", "why", "error", "causes") if name in said)
 
 
@@ -118,9 +116,10 @@ def main():
     try:
         servers = origin(given.directory)
         lock = turn(given.directory, given.turns)
-        result = measured(command(servers, given.setup, given.answers))
+        project = servers["project"]
+        result = measured(command(servers, given.setup, given.answers), project)
         if given.diagnose:
-            result["diagnosis"] = diagnosis(given.diagnose, given.judge)
+            result["diagnosis"] = diagnosis(given.diagnose, given.judge, project)
         lock.close()
     except Exception as error:
         result = {"verdict": "broken", "why": "%s: %s" % (type(error).__name__, error)}
