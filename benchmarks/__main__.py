@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -76,8 +75,8 @@ def _measure(
     cells = [_BY_NAME[name] for name in wanted if name in _BY_NAME]
     left = sum(len(pending(cell, results, quick)) for cell in cells)
     say(f"{left} runs of {len(cells)} cells to go")
-    ballast = Ballast()
-    with nullcontext() if quick else ballast.keeping():
+    ballast = Ballast(needed=False if quick else None)
+    with ballast.keeping():
         for cell in cells:
             run_cell(cell, results, say, quick, origin, ballast=ballast)
     for name in wanted:

@@ -12,15 +12,15 @@ import contextlib
 import mmap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Ballast"]
+__all__ = ["LEVEL", "PIECE", "Ballast"]
 
 _REPORTING: Final = Path("/sys/module/page_reporting")
-_PIECE: Final = 4 << 20
-_LEVEL: Final = 512 << 20  # stays free, so that nobody waits for us, or runs out of memory
+PIECE: Final = 4 << 20
+LEVEL: Final = 512 << 20  # stays free, so that nobody waits for us, or runs out of memory
 _NEARLY: Final = 128 << 20
 _EVERY: Final = 0.002  # seconds: what a client takes meanwhile is a small part of the level
 _PATIENCE: Final = 30.0
@@ -28,50 +28,51 @@ _MOST: Final = 24 << 30
 
 
 class Ballast:
-    """What is held: nothing but in ``keeping``, and nothing where free memory is not reported to a host."""
+    """What is held: nothing but in ``keeping``, and nothing where it is not ``needed``: where free memory
+    is not reported to a host. ``free``: how many bytes of memory are."""
 
-    def __init__(self) -> None:
+    def __init__(self, needed: bool | None = None, free: Callable[[], int] | None = None) -> None:
+        self._needed = _REPORTING.exists() if needed is None else needed
+        self._free = free or _free
         self._pieces: list[mmap.mmap] = []
         self._over = threading.Event()
-        self._keeps = False
 
     @property
     def size(self) -> int:
         """Bytes that are held, and are there for whoever needs them."""
-        return len(self._pieces) * _PIECE
+        return len(self._pieces) * PIECE
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
         """Hold what is free, as long as this is open."""
-        if not _REPORTING.exists():
+        if not self._needed:
             yield
             return
-        self._keeps = True
         helper = threading.Thread(target=self._keep)
         helper.start()
         try:
             yield
         finally:
-            self._keeps = False
             self._over.set()
             helper.join()
 
     def settle(self) -> None:
         """Wait until what was let go of a moment ago is held, too."""
         give_up = time.monotonic() + _PATIENCE
-        while self._keeps and _free() > _LEVEL + _NEARLY and time.monotonic() < give_up:
+        while self._needed and self._free() > LEVEL + _NEARLY and time.monotonic() < give_up:
             time.sleep(_EVERY)
 
     def _keep(self) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
         pieces = self._pieces
         while not self._over.wait(_EVERY):
-            spare = (_free() - _LEVEL) // _PIECE
-            for _ in range(min(-spare, len(pieces))):
+            spare = (self._free() - LEVEL) // PIECE
+            while spare < 0 and pieces:
                 pieces.pop().close()
+                spare += 1
             if spare > 0 and self.size < _MOST:
                 # A few at a time: somebody may need them meanwhile.
-                pieces += [mmap.mmap(-1, _PIECE, flags) for _ in range(min(spare, 8))]
+                pieces += [mmap.mmap(-1, PIECE, flags) for _ in range(min(spare, 8))]
         while pieces:
             pieces.pop().close()
 

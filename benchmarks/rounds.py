@@ -82,7 +82,7 @@ def run_cell(
     ballast: Ballast | None = None,
 ) -> None:
     """Make the runs of ``cell`` that ``results`` does not have yet."""
-    ballast = ballast or Ballast()
+    ballast = ballast or Ballast(needed=False)
     runs = pending(cell, results, quick, clients)
     for name in cell.clients:
         if runs and missing(clients[name]):

@@ -16,6 +16,7 @@ import pytest
 from harness import ROOT
 
 from benchmarks import tables
+from benchmarks.ballast import LEVEL, PIECE, Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
 from benchmarks.origin import nginx_installed
@@ -177,3 +178,17 @@ def test_the_command_line_writes_tables_and_chart(tmp_path: Path) -> None:
     chart = (tmp_path / "speed.svg").read_text()
     assert "downloader" in chart
     assert "<script" not in chart
+
+
+def test_memory_is_held_and_let_go_of_as_others_take_it() -> None:
+    spare = 12 * PIECE
+    taken = 0
+    ballast = Ballast(needed=True, free=lambda: LEVEL + spare - taken - ballast.size)
+    with ballast.keeping():
+        while ballast.size != spare:
+            os.sched_yield()
+        taken = 5 * PIECE
+        while ballast.size != spare - taken:
+            os.sched_yield()
+        ballast.settle()
+    assert ballast.size == 0
