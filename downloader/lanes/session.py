@@ -264,7 +264,7 @@ class _Adapter(HTTPAdapter):
         if pool is None or pool.pool is None:
             if proxies or origin.key.startswith("https:"):
                 self._secure()
-            verify = not self._config.insecure
+            verify = self._context is None or self._context.verify_mode is ssl.CERT_REQUIRED
             pool = super().get_connection_with_tls_context(request, verify, proxies, None)
             if not select_proxy(request.url, proxies):
                 origin.pool = pool
