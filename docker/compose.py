@@ -56,7 +56,7 @@ x-cell: &cell
   logging: {driver: none}  # a cell says what there is to say in its result
   stop_signal: SIGKILL  # as the first process of a container it would have to handle any other
   depends_on: [origin]
-  entrypoint: [python, -B, /project/docker/inside/cell.py, --linger, --turns, "${TURNS:-6}"]
+  entrypoint: [python, -B, /project/docker/inside/cell.py, --linger, --turns, "${TURNS:-12}"]
   volumes: ["results:/results", "..:/project:ro"]
 
 x-ours: &ours

@@ -47,7 +47,7 @@ def turn(directory, turns):
             except IOError:
                 continue
             return file
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def command(servers, setup, answers):
@@ -72,7 +72,7 @@ def measured(argv, project, codes=frozenset({0}), **variables):
         give_up = time.time() + _PATIENCE
         try:
             while process.poll() is None and time.time() < give_up:
-                time.sleep(0.02)
+                time.sleep(0.05)
         finally:
             late = process.poll() is None
             if late:
