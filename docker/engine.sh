@@ -109,8 +109,19 @@ fi
 provide_compose
 # In a process group of its own, to which whatever ends this is passed on; then it is waited for: a shell
 # that waits for a command in the foreground would not heed SIGTERM.
-trap '[ -z "$child" ] || kill -INT -- "-$child"' INT
-trap '[ -z "$child" ] || kill -TERM -- "-$child"' TERM
+again=
+pass_on() {
+    [ -n "$child" ] || return 0
+    kill "-$1" -- "-$child" 2> /dev/null || true
+    # Compose waits for ever for a container that began while it stopped the others; the second time it kills.
+    [ -z "$again" ] || return 0
+    set -m
+    (sleep 20 && kill "-$1" -- "-$child") 2> /dev/null &
+    again=$!
+    set +m
+}
+trap 'pass_on INT' INT
+trap 'pass_on TERM' TERM
 set -m
 "$@" < /dev/null &
 child=$!
@@ -121,4 +132,5 @@ while kill -0 "$child" 2> /dev/null; do # a signal ended the waiting
     code=0
     wait "$child" || code=$?
 done
+[ -z "$again" ] || kill -- "-$again" 2> /dev/null || true
 exit "$code"
