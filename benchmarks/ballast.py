@@ -23,7 +23,7 @@ PIECE: Final = 4 << 20
 LEVEL: Final = 512 << 20  # stays free, so that nobody waits for us, or runs out of memory
 _NEARLY: Final = 128 << 20
 _EVERY: Final = 0.002  # seconds: what a client takes meanwhile is a small part of the level
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 60.0
 _MOST: Final = 24 << 30
 
 
