@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from benchmarks import tables
-from benchmarks.ballast import Ballast
+from benchmarks.ballast import REPORTED, Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.chart import draw
 from benchmarks.main_job import SCENARIOS
@@ -75,7 +75,7 @@ def _measure(
     cells = [_BY_NAME[name] for name in wanted if name in _BY_NAME]
     left = sum(len(pending(cell, results, quick)) for cell in cells)
     say(f"{left} runs of {len(cells)} cells to go")
-    ballast = Ballast(needed=False if quick else None)
+    ballast = Ballast(needed=REPORTED and not quick)
     with ballast.keeping():
         for cell in cells:
             run_cell(cell, results, say, quick, origin, ballast=ballast)

@@ -16,9 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LEVEL", "PIECE", "Ballast"]
+import psutil
 
-_REPORTING: Final = Path("/sys/module/page_reporting")
+__all__ = ["LEVEL", "PIECE", "REPORTED", "Ballast"]
+
+REPORTED: Final = Path("/sys/module/page_reporting").exists()
+"""Whether free memory is reported to a host, which takes it away."""
+
 PIECE: Final = 4 << 20
 LEVEL: Final = 512 << 20  # stays free, so that nobody waits for us, or runs out of memory
 _NEARLY: Final = 128 << 20
@@ -27,13 +31,17 @@ _PATIENCE: Final = 60.0
 _MOST: Final = 24 << 30
 
 
-class Ballast:
-    """What is held: nothing but in ``keeping``, and nothing where it is not ``needed``: where free memory
-    is not reported to a host. ``free``: how many bytes of memory are."""
+def _free() -> int:
+    return int(psutil.virtual_memory().free)
 
-    def __init__(self, needed: bool | None = None, free: Callable[[], int] | None = None) -> None:
-        self._needed = _REPORTING.exists() if needed is None else needed
-        self._free = free or _free
+
+class Ballast:
+    """What is held: nothing but in ``keeping``, and nothing where it is not ``needed``. ``free``: how many
+    bytes of memory are."""
+
+    def __init__(self, needed: bool = REPORTED, free: Callable[[], int] = _free) -> None:
+        self._needed = needed
+        self._free = free
         self._pieces: list[mmap.mmap] = []
         self._over = threading.Event()
 
@@ -75,11 +83,3 @@ class Ballast:
                 pieces += [mmap.mmap(-1, PIECE, flags) for _ in range(min(spare, 8))]
         while pieces:
             pieces.pop().close()
-
-
-def _free() -> int:
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemFree:"):
-                return int(line.split()[1]) << 10
-    return 0

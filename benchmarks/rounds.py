@@ -30,6 +30,7 @@ __all__ = ["pending", "run_cell", "scratch"]
 
 Say = Callable[[str], None]
 
+_DISK: Final = Path("/var/tmp")
 _TRIES: Final = 3  # of a run that hangs
 _FEWEST: Final = 400
 _SHARED_OUT: Final = ("speed", "billion")  # groups where a slow client gets a part of the files
@@ -37,10 +38,11 @@ _REFUSED: Final = 2  # exit code of ours for an option that it does not know
 
 
 @contextlib.contextmanager
-def scratch(on_disk: bool = False) -> Iterator[Path]:
-    """A private directory in memory where there is one, or on disk."""
-    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    path = Path(tempfile.mkdtemp(prefix="benchmarks-", dir="/var/tmp" if on_disk else shm))
+def scratch(parent: Path | None = None) -> Iterator[Path]:
+    """A private directory in ``parent``, or in memory where there is such a place."""
+    if parent is None and os.access("/dev/shm", os.W_OK):
+        parent = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=parent))
     try:
         yield path
     finally:
@@ -131,7 +133,7 @@ def run_client(
     timeout = cell.patience + files / cell.slowest
     hung = 0
     while True:
-        with scratch(cell.where == "disk") as where, scratch() as own:
+        with scratch(_DISK if cell.where == "disk" else None) as where, scratch() as own:
             job = _job(cell, files, origin, where, own)
             argv = client.argv(job)
             if cell.where == "disk":

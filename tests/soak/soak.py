@@ -13,24 +13,23 @@ they must, and no series grows (``slope``).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
 from harness import command, environment  # noqa: E402
 from slope import slope  # noqa: E402
+
+from benchmarks.rounds import scratch  # noqa: E402
 
 EVERY = 5.0
 WARM_UP = 0.25  # of the run: imports, caches and the journal's pages come to their size
@@ -98,16 +97,6 @@ def draw(samples: list[Sample], path: Path) -> None:
         chart.add(f"{role} {pid} MB", [(s.seconds / 60, s.rss_kb / 1024) for s in series])
         chart.add(f"{role} {pid} fds", [(s.seconds / 60, s.descriptors) for s in series])
     path.write_bytes(chart.render())
-
-
-@contextlib.contextmanager
-def scratch(where: Path) -> Iterator[str]:
-    """A directory that is removed in the end: of a million files `rm` removes twice as many a second."""
-    path = tempfile.mkdtemp(dir=where)
-    try:
-        yield path
-    finally:
-        subprocess.run(["rm", "-rf", "--", path], check=False)
 
 
 def by_process(samples: list[Sample]) -> dict[tuple[str, int], list[Sample]]:
