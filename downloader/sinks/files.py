@@ -266,16 +266,17 @@ class FilesSink:
     def put(
         self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
     ) -> tuple[int, bool]:
-        """See ``Sink``. Without a writer where that will do: four system calls and nothing else."""
+        """See ``Sink``. Without a writer where that will do: four system calls and nothing else. What is
+        given in bytes need not be encoded."""
         if self._flat and self._unnamed and "/" not in name:
             root = self._root
             try:
-                fd = _open(".", _NEW, 0o666, dir_fd=root)
+                fd = _open(b".", _NEW, 0o666, dir_fd=root)
                 try:
                     if _write(fd, body) == len(body):
                         # `.`, `..` and "" cannot be made: the kernel refuses them.
                         files = self.open_files
-                        _link(str(fd), name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
+                        _link(b"%d" % fd, name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
                         return crc32(body), True
                 finally:
                     _close(fd)
