@@ -124,10 +124,10 @@ def _ready(check: bool) -> Ready:
     """What runs in this process and, unless --preflight off, that it is safe; raises UnsafeProcess when
     it is not."""
     import platform
+    from importlib import metadata
 
     import gevent
     import requests
-    import urllib3
 
     from downloader import patching
     from downloader._version import VERSION
@@ -142,7 +142,7 @@ def _ready(check: bool) -> Ready:
         "python": platform.python_version(),
         "gevent": gevent.__version__,
         "requests": requests.__version__,
-        "urllib3": urllib3.__version__,
+        "urllib3": metadata.version("urllib3"),
     }
     return Ready(versions, preflight)
 

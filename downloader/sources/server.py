@@ -98,8 +98,8 @@ class ServerSource:
                 steps += 1
                 if len(following) > _LONGEST_MARKER:
                     raise SourceError(
-                        f"{self._shown(at.marker, at.page)} gives a marker of {len(following):,} characters, "
-                        "which does not fit into a URL"
+                        f"{self._shown(at.marker, at.page)} gives a marker of "
+                        f"{len(following):,} characters; no URL is that long"
                     )
                 if following in (at.marker, remembered):
                     raise SourceError(
