@@ -103,6 +103,11 @@ class _Worker:
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)
         suspects, poison = set(lease.suspects), set(lease.poison)
+        odd = done or suspects or poison or lease.only
+        if not odd and (jobs := self.addresses.jobs(batch, items)):
+            self.schedule.add_all(jobs)
+            self.dispatch()
+            return
         for index in batch.wanted():
             if index in poison:
                 text = failure_kind("poison").meaning

@@ -23,6 +23,7 @@ __all__ = [
     "escape_all",
     "hashed",
     "mirror_path",
+    "quote_all",
     "quote_name",
     "shown",
     "unescape",
@@ -53,6 +54,7 @@ _PLAIN: Final = re.compile(r"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatc
 _PLAIN_BYTES: Final = re.compile(rb"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatch
 _PLAIN_ALPHABET: Final = bytes(byte for byte in range(0x20, 0x7F) if byte not in b"%/\\")
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9_.~\-]+").fullmatch
+_UNRESERVED_ALPHABET: Final = bytes(byte for byte in range(128) if _UNRESERVED(chr(byte)))
 
 _URL: Final = re.compile(  # RFC 3986, appendix B, with a scheme and an authority
     r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL
@@ -242,3 +244,12 @@ def quote_name(name: SafeName) -> str:
     if raw in (b".", b".."):
         return "%2E" * len(raw)
     return quote_from_bytes(raw, safe="")
+
+
+def quote_all(names: list[str]) -> list[bytes] | None:
+    """``names`` in ASCII if none needs quoting (``quote_name`` would return each unchanged), else None: go
+    one by one. See ``escape_all``, which works in the same way."""
+    joined = "/".join(names).encode("utf-8", "surrogatepass")
+    if joined.translate(None, _UNRESERVED_ALPHABET) != b"/" * (len(names) - 1):
+        return None
+    return joined.split(b"/")

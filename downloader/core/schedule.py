@@ -105,6 +105,13 @@ class Schedule(Generic[J]):
         host.queue.append(job)
         self._list(host)
 
+    def add_all(self, jobs: list[J]) -> None:
+        """Each of ``jobs`` waits for its turn. All are of one host, and none is ``solo``."""
+        host = jobs[0].host
+        self.unstarted += len(jobs)
+        host.queue.extend(jobs)
+        self._list(host)
+
     def add_later(self, job: J, at: float) -> None:
         """``job`` waits until ``at`` and then for its turn."""
         self.unstarted += 1

@@ -38,6 +38,8 @@ __all__ = ["FilesSink", "FilesWriter", "file_matches", "place"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BLOCK = 1 << 20
+# To read more from a slow disk may take longer than a worker may be silent.
+_LONG_TO_READ = 256 << 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
 _RENAME_NOREPLACE = 1
@@ -189,18 +191,20 @@ class FilesWriter:
 
     def _meet(self) -> bool:
         """The name is taken. By what is known to be damaged, or not to be on the disk, whatever it looks
-        like: replace it. By the same bytes: fine. By what was there before the job: replace it. By
-        another item: refuse."""
+        like: replace it. By the same bytes: fine. By what was there before the job: replace it, unread if
+        that is large. By another item: refuse."""
         found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             raise FetchError("bad-name", f"{self._leaf}: a directory of this name is there")
-        if not self._replace and file_matches(self._leaf, self._directory, self.size, self.crc):
-            return False
-        if not self._replace and found.st_ctime_ns >= self._sink.foreign_before_ns:
-            raise FetchError(
-                "name-taken",
-                f"{self._leaf}: another file of this job, with other bytes, has this name",
-            )
+        foreign = found.st_ctime_ns < self._sink.foreign_before_ns
+        if not self._replace and not (foreign and self.size > _LONG_TO_READ):
+            if file_matches(self._leaf, self._directory, self.size, self.crc):
+                return False
+            if not foreign:
+                raise FetchError(
+                    "name-taken",
+                    f"{self._leaf}: another file of this job, with other bytes, has this name",
+                )
         if not self._temporary:
             _remove(self._spare, self._directory)
             self._link(self._spare)

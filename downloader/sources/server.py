@@ -34,6 +34,10 @@ __all__ = ["ServerSource", "open_source"]
 
 # An empty page is odd and allowed; so many in a row are a trap.
 _NAMELESS = 1000
+# Characters. Longer than any path that can be stored: of such a name only the beginning is kept, which
+# is refused as the whole would be, and does not fill the journal.
+_LONGEST_NAME = 4097
+_LONGEST_MARKER = 64 << 10  # no server takes a URL of that length
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
@@ -92,6 +96,11 @@ class ServerSource:
             following = listing.marker
             if following:
                 steps += 1
+                if len(following) > _LONGEST_MARKER:
+                    raise SourceError(
+                        f"{self._shown(at.marker, at.page)} gives a marker of "
+                        f"{len(following):,} characters; no URL is that long"
+                    )
                 if following in (at.marker, remembered):
                     raise SourceError(
                         f"{self._shown(at.marker, at.page)} gives a marker that was given before, "
@@ -131,6 +140,7 @@ class ServerSource:
         mirror = self._config.layout == "mirror"
         if not mirror and (plain := escape_all(raw)) is not None:
             return Page([], cursor, names=plain)
+        raw = [name[:_LONGEST_NAME] for name in raw]
         items = [self._item(name) for name in raw]
         if not mirror and not any(item.fault for item in items):
             return Page(items, cursor)

@@ -58,6 +58,7 @@ BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
     "a list": (pages(first=ok(b'["a"]')), "FileNames"),
     "a number": (pages(first=listing("a", "p2"), p2=listing(["b", 7])), "next-marker=p2"),
     "marker a number": (pages(first=ok(b'{"FileNames": ["a"], "NextMarker": 7}')), "marker"),
+    "marker without measure": (pages(first=listing(["a"], "m" * 70_000_000)), "70,000,000 characters"),
     "500": (pages(first=listing("a", "p2"), p2=status(500)), "next-marker=p2"),
     "404": (pages(first=listing("a", "p2"), p2=status(404)), "http-404"),
     "cut": (
@@ -187,6 +188,19 @@ def test_names_with_lone_surrogates(tmp_path: Path) -> None:
         assert set(result.codes.values()) <= {"bad-name"}
         assert "good" in result.files
         assert len(server.requests) == 1 + result.report["stored"]
+
+
+@pytest.mark.parametrize("layout", ["flat", "mirror"])
+def test_names_without_measure(layout: str, tmp_path: Path) -> None:
+    """More than fits into a message between processes; the next run knows them again."""
+    long = ["n" * 70_000_000, "a/" * 2_000_000, "é" * 5_000]
+    routes: dict[str, Answer] = {"/list": listing(["a", *long, "b"]), "/get/b": Nth(status(404), ok(b"b"))}
+    with Server(routes, default=ok(b"-")) as server:
+        first = run(server, tmp_path, "--layout", layout)
+        second = run(server, tmp_path, "--layout", layout)
+    assert (first.exit, first.report["stored"], first.report["failed"]) == (1, 1, 4)
+    assert (second.exit, second.report["stored"], second.report["failed"]) == (1, 1, 3)
+    assert set(second.codes.values()) == {"bad-name"}
 
 
 def test_a_large_page(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import string
 import unicodedata
 
 import pytest
@@ -16,6 +18,7 @@ from downloader.core.naming import (
     escape_all,
     hashed,
     mirror_path,
+    quote_all,
     quote_name,
     shown,
     unescape,
@@ -184,6 +187,29 @@ def test_escape_all_finds_the_one_that_is_too_long(lengths: list[int], data: st.
     assert escape_all(names) is names
     place = data.draw(st.integers(0, len(names)))
     assert escape_all([*names[:place], "n" * data.draw(st.integers(256, 600)), *names[place:]]) is None
+
+
+@given(st.lists(TEXT | st.sampled_from(["a", "b.txt", "-x", "~"]), min_size=1, max_size=8))
+def test_quote_all_is_quote_name_for_each_or_none(raw: list[str]) -> None:
+    names = []
+    for each in raw:
+        with contextlib.suppress(BadName):
+            names.append(escape(each))
+    if not names:
+        return
+    fast = quote_all(list(names))
+    if fast is not None:
+        assert fast == [quote_name(name).encode() for name in names]
+    else:
+        unreserved = {*string.ascii_letters, *string.digits, *"-._~"}
+        assert not all(unreserved.issuperset(name) for name in names)
+
+
+@pytest.mark.parametrize("odd", ["a/b", "/", "é", "%2E", "a b", "\ud800", "+"])
+def test_quote_all_is_not_fooled(odd: str) -> None:
+    for names in ([odd], [odd, "a"], ["a", odd], ["a", odd, "a"]):
+        assert quote_all(names) is None
+    assert quote_all(["a-b_c.d~e", "Z9"]) == [b"a-b_c.d~e", b"Z9"]
 
 
 def test_hashed() -> None:

@@ -56,6 +56,21 @@ def test_in_order_and_at_most_so_many() -> None:
     assert schedule.take(0.0) is None
 
 
+def test_many_at_once_are_as_one_by_one() -> None:
+    schedule: Schedule[Job] = Schedule(3, 3)
+    first = fill(schedule, "a", 2)
+    schedule.add_all(later := [Job(schedule.host("a")) for _ in range(4)])
+    assert schedule.unstarted == 6
+    assert take_all(schedule) == [*first, later[0]]
+    for job in (*first, later[0]):
+        schedule.release(job.host)
+    assert take_all(schedule) == later[1:]
+    for job in later[1:]:
+        schedule.release(job.host)
+    schedule.add_all(again := [Job(schedule.host("a"))])
+    assert take_all(schedule) == again
+
+
 def test_per_host() -> None:
     schedule: Schedule[Job] = Schedule(10, 2)
     fill(schedule, "a", 5)

@@ -109,6 +109,25 @@ def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
     assert names(tmp_path) - {".downloader-0-0"} == {"a", "same"}
 
 
+@pytest.mark.parametrize("foreign", [True, False])
+def test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before(
+    make: Make, tmp_path: Path, foreign: bool
+) -> None:
+    """A worker that reads for longer than it may be silent would be taken for stuck."""
+    block, blocks = bytes(1 << 20), 257
+    (tmp_path / "a").touch()
+    os.truncate(tmp_path / "a", len(block) * blocks)  # the same bytes
+    before = os.stat(tmp_path / "a")
+    sink = make(tmp_path, foreign_before_ns=before.st_ctime_ns + 10**9 if foreign else 0)
+    writer = sink.open("a", 0, 0)
+    for _ in range(blocks):
+        writer.write(block)
+    assert writer.publish() is foreign
+    after = os.stat(tmp_path / "a")
+    assert (after.st_ino != before.st_ino) is foreign
+    assert after.st_size == before.st_size
+
+
 def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
