@@ -88,17 +88,26 @@ KNOWN = (
         "over another",
         "of two items of one name the second replaces the first, and both count as stored",
         "downloader/sinks/files.py",
-        "        if not self._replace and found.st_ctime_ns >= self._sink.foreign_before_ns:\n",
-        "        if False:\n",
+        "            if not foreign:\n",
+        "            if False:\n",
         (f"{SOURCES}test_two_items_of_one_name",),
     ),
     Mutant(
         "a file that is there is trusted",
         "what lay there before, old or damaged, is taken for the download",
         "downloader/sinks/files.py",
-        "not self._replace and file_matches(self._leaf, self._directory, self.size, self.crc)",
-        "True",
+        "        if not self._replace and not (foreign and self.size > _LONG_TO_READ):\n"
+        "            if file_matches(self._leaf, self._directory, self.size, self.crc):\n",
+        "        if True:\n            if True:\n",
         (f"{HOST}test_what_was_there_before_is_never_trusted",),
+    ),
+    Mutant(
+        "what is large is read",
+        "a worker that finds a large file of old is taken for stuck and killed while it reads it",
+        "downloader/sinks/files.py",
+        "not (foreign and self.size > _LONG_TO_READ)",
+        "True",
+        (f"{SINKS}test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before",),
     ),
     # Names
     Mutant(
