@@ -17,6 +17,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from downloader.core.redact import is_secret_param
 
 __all__ = [
+    "PATH_BYTES",
     "BadName",
     "SafeName",
     "escape",
@@ -34,7 +35,7 @@ __all__ = [
 SafeName = NewType("SafeName", str)
 
 _NAME_BYTES: Final = 255  # NAME_MAX of every file system in use
-_PATH_BYTES: Final = 4096  # PATH_MAX of Linux
+PATH_BYTES: Final = 4096  # PATH_MAX of Linux
 _SHOWN: Final = 120  # characters
 
 # Categories Cc, Cf, Zl and Zp of Unicode 15.1 and the surrogates. Written out, not asked of
@@ -183,8 +184,8 @@ def mirror_path(segments: Iterable[str | bytes]) -> str:
     path = "/".join([escape(segment) if segment else "%" for segment in segments])
     if not path:
         raise BadName("the name is empty")
-    if len(path.encode()) > _PATH_BYTES:
-        raise _refuse(f"takes more than {_PATH_BYTES} bytes as a path", path)
+    if len(path.encode()) > PATH_BYTES:
+        raise _refuse(f"takes more than {PATH_BYTES} bytes as a path", path)
     return path
 
 

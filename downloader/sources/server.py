@@ -17,6 +17,7 @@ import msgspec
 from downloader.config import Config
 from downloader.core.listing import Listing, parse_listing
 from downloader.core.naming import (
+    PATH_BYTES,
     BadName,
     escape,
     escape_all,
@@ -36,7 +37,7 @@ __all__ = ["ServerSource", "open_source"]
 _NAMELESS = 1000
 # Characters. Longer than any path that can be stored: of such a name only the beginning is kept, which
 # is refused as the whole would be, and does not fill the journal.
-_LONGEST_NAME = 4097
+_LONGEST_NAME = PATH_BYTES + 1
 _LONGEST_MARKER = 64 << 10  # no server takes a URL of that length
 
 
