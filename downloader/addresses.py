@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from downloader.config import Config
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact, redact_url
@@ -49,15 +51,29 @@ class Addresses:
         costs to make them one by one. None: they are not."""
         if not items or any([item.url or item.fault for item in items]):
             return None
-        quoted = quote_all([item.name for item in items])
+        names = [item.name for item in items]
+        quoted = quote_all(names)
         if quoted is None:
             return None
-        start, origin = self._target, self._origin
+        origin = self._origin
         host = self._schedule.host(origin.key)
-        return [
-            Job(batch, index, item, item.name, item.size, "", start + name, origin, host, False, origin)
-            for index, (item, name) in enumerate(zip(items, quoted, strict=True))
-        ]
+        # Job by job in C; in the order of its fields.
+        return list(
+            map(
+                Job,
+                repeat(batch),
+                range(len(items)),
+                items,
+                names,
+                [item.size for item in items],
+                repeat(""),
+                map(self._target.__add__, quoted),
+                repeat(origin),
+                repeat(host),
+                repeat(False),
+                repeat(origin),
+            )
+        )
 
     def url(self, job: Job) -> str:
         """Where ``job`` is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from downloader.core.latency import Histogram
 from downloader.core.marks import UNTOUCHED, Mark, published, unpack
 from downloader.core.schedule import Host
-from downloader.errors import FetchError
+from downloader.errors import DestinationError, FetchError
 from downloader.ledger import Slot
 from downloader.model import BatchDone, Failure, Item, Lease, Returned, Tally
 from downloader.sinks import Sink
@@ -76,14 +77,53 @@ class OpenBatch:
         adds no bytes."""
         self._crcs[index] = crc
         self.states[index] = size + 2
+        self.requests += requests
+        self.wire += wire
         if new:
             self._stored += 1
             self._bytes += size
         else:
             self._skipped += 1
-        self.requests += requests
-        self.wire += wire
         self.left -= 1
+
+    def put_all(self, sink: Sink, answers: Iterable[tuple[Job, object]]) -> tuple[int, Exception | None]:
+        """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
+        ``answers`` as are whole bodies of this batch and of one host; how many that are, and what went
+        wrong with the next. Counted together: one by one that is a tenth of what they cost.
+        """
+        put, seq, replaced = sink.put, self.seq, self.replaced
+        states, crcs = self.states, self._crcs
+        count = old = size = 0
+        host: Host | None = None
+        problem: Exception | None = None
+        try:
+            for job, body in answers:
+                if type(body) is not bytes or job.batch is not self or job.size >= 0:
+                    break
+                if job.host is not host:
+                    if host is not None:
+                        break
+                    host = job.host
+                index = job.index
+                crc, new = put(job.name, body, seq, index, index in replaced)
+                # The checksum first; see `core.marks`.
+                crcs[index] = crc
+                length = len(body)
+                states[index] = length + 2
+                count += 1
+                if new:
+                    size += length
+                else:
+                    old += 1
+        except (FetchError, DestinationError) as error:
+            problem = error
+        self._stored += count - old
+        self._skipped += old
+        self._bytes += size
+        self.requests += count
+        self.wire += count
+        self.left -= count
+        return count, problem
 
     def unverified(self) -> None:
         """Nothing vouched for the length of an item that is published."""

@@ -163,11 +163,11 @@ class Schedule(Generic[J]):
             return []
         most = min(most, 1 + len(queue) // (host.active or 1))
         jobs: list[J] = []
-        while queue and len(jobs) < most:
-            job: J = queue[0]  # type: ignore[assignment]
+        for _ in range(min(most, len(queue))):
+            job: J = queue.popleft()  # type: ignore[assignment]
             if job.path is not path:
+                queue.appendleft(job)
                 break
-            queue.popleft()
             jobs.append(job)
         self.unstarted -= len(jobs)
         return jobs

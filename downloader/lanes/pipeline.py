@@ -28,7 +28,7 @@ from downloader.lanes.reading import Body, Reader, let_go  # noqa: E402
 from downloader.lanes.route import Route  # noqa: E402
 from downloader.lanes.stream import LEAST_REST, Blocked, Stream  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
-from downloader.openbatch import Job  # noqa: E402
+from downloader.openbatch import Job, OpenBatch  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
 if TYPE_CHECKING:
@@ -185,26 +185,22 @@ class Pipeline:
 
     def _count(self, now: float, fresh: int) -> None:
         """Latencies of what has just been answered; requests sent together are counted together."""
-        held = self.reader.held
-        sent, many, batch, size = 0.0, 0, None, 0
+        reader, size = self.reader, 0
+        held = reader.held
         for job, body in islice(held, self._counted, None):
-            if job.sent is not sent or job.batch is not batch:
-                if batch is not None:
-                    batch.latency.add(now - sent, many)
-                    if now - sent > self._slowest:
-                        self._slowest = now - sent
-                sent, batch, many = job.sent, job.batch, 0
-            many += 1
             if type(body) is bytes:
                 size += len(body)
                 if job.size >= 0 and job.size != len(body) and self._deep:
-                    self.reader.surplus = True  # this one's size, or one that belongs to another
+                    reader.surplus = True  # this one's size, or one that belongs to another
             elif isinstance(body, FetchError):
                 self._window = self._lane.window  # see what it means before more is asked
-        if batch is not None:
-            batch.latency.add(now - sent, many)
-            self._slowest = max(self._slowest, now - sent)
         self._held_bytes += size
+        first, last = held[self._counted][0], held[-1][0]
+        if first.sent is last.sent and first.batch is last.batch:
+            self._took(now - last.sent, last.batch, fresh)
+        else:
+            for job, _ in islice(held, self._counted, None):
+                self._took(now - job.sent, job.batch, 1)
         self._counted = len(held)
         if not self.served:
             self._stream.proven()
@@ -213,6 +209,11 @@ class Pipeline:
         self.served += fresh
         self.since = now
         self.route.answered(now, fresh, self._slowest)
+
+    def _took(self, latency: float, batch: OpenBatch, answers: int) -> None:
+        batch.latency.add(latency, answers)
+        if latency > self._slowest:
+            self._slowest = latency
 
     def _room(self, waiting: int) -> int:
         """How many more may be asked for where so many are; 0 and less: none."""

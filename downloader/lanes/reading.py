@@ -85,6 +85,7 @@ class Reader:
         "_head",
         "_idle",
         "_left",
+        "_plain",
         "_received",
         "_status",
         "answered",
@@ -114,6 +115,7 @@ class Reader:
         self._before = self._idle = 0
         self._left = 0  # of a body that does not pass the parser
         self.most = min(limits.max_size, _WHOLE) if limits.max_size else _WHOLE
+        self._plain: tuple[bytes, ...] | None = None  # () is what an answer without fields has
         self._fields: dict[bytes, bytes] = {}
         # Of several fields of one name the first stays; see `_judge` for the one where that matters.
         self.on_header: Callable[[bytes, bytes], bytes] = self._fields.setdefault
@@ -190,11 +192,10 @@ class Reader:
 
     def on_headers_complete(self) -> None:
         status = self._status = self.parser.get_status_code()
-        if status == 200 and not self._big:
-            shape = self.shapes.get(tuple(self._fields))
-            if shape is not None and shape.plain:
-                self.answered = True
-                return
+        # The names of one that was plain, and so is this one.
+        if status == 200 and not self._big and tuple(self._fields) == self._plain:
+            self.answered = True
+            return
         try:
             self._judge(status)
         except FetchError as error:
@@ -232,6 +233,7 @@ class Reader:
         if status != 200:
             raise HandOver
         if shape.plain:
+            self._plain = names
             return
         if shape.chunked:
             # A chunked body tells its own end; llhttp refuses one that has a length as well, and reads
@@ -302,12 +304,13 @@ class Reader:
         self._received = 0
         if self.problem is body:
             self.problem = None  # the answer has ended by itself
-        if not self.outstanding:
+        try:
+            job = self.outstanding.popleft()
+        except IndexError:
             self.surplus = True
             return
         if not self.parser.should_keep_alive():
             self.closing = True
-        job = self.outstanding.popleft()
         if job is not None:
             self.held.append((job, body))
         else:

@@ -15,6 +15,7 @@ from downloader import patching
 
 patching.require()
 
+from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
@@ -219,42 +220,43 @@ class WireLane:
 
     def settle(self, route: Route | None, held: list[tuple[Job, Body]]) -> None:
         """What came of these, from ``route``: store what is a file."""
-        owner, put = self._owner, self._sink.put
-        host: Host | None = None
-        for job, body in held:
-            batch = job.batch
+        at, last = 0, len(held)
+        while at < last:
+            job, body = held[at]
+            if type(body) is bytes and job.size < 0:
+                count, problem = job.batch.put_all(self._sink, islice(held, at, None))
+                at += count
+                if count:
+                    self._stored(job, route)
+                if problem is None:
+                    continue
+                job, body = held[at][0], problem
+            at += 1
             try:
-                if type(body) is bytes and job.size < 0:
-                    index = job.index
-                    replace = bool(batch.replaced) and index in batch.replaced
-                    crc, new = put(job.name, body, batch.seq, index, replace)
-                    batch.published(index, len(body), crc, new, 1, 1)
-                    if not batch.left:
-                        owner.finished(batch)
-                elif isinstance(body, HandOver):
+                if isinstance(body, HandOver):
                     if route is not None:
                         route.misfits += 1
-                    owner.hand_over(job)
+                    self._owner.hand_over(job)
                     continue
-                elif isinstance(body, Exception):
+                if isinstance(body, Exception):
                     raise body
-                else:
-                    self._store(job, body)
+                self._store(job, body)
             except FetchError as error:
                 error.wire = 1
-                owner.failed(job, error, job.sent)
+                self._owner.failed(job, error, job.sent)
             except DestinationError as error:
-                owner.lost(error)
+                self._owner.lost(error)
                 return
             else:
-                if job.host is not host:
-                    if host is not None:
-                        owner.answered(host)
-                    host = job.host
-        if host is not None:
-            owner.answered(host)
-            if route is not None:
-                route.misfits = 0
+                self._stored(job, route)
+
+    def _stored(self, job: Job, route: Route | None) -> None:
+        """``job`` is, and perhaps others of its batch and host."""
+        if not job.batch.left:
+            self._owner.finished(job.batch)
+        self._owner.answered(job.host)
+        if route is not None:
+            route.misfits = 0
 
     def _store(self, job: Job, body: bytes | bytearray | Writer) -> None:
         if isinstance(body, (bytes, bytearray)):
@@ -272,8 +274,6 @@ class WireLane:
                 raise FetchError("size-mismatch", text)
             new = writer.publish()
             job.batch.published(job.index, writer.size, writer.crc, new, 1, 1)
-            if not job.batch.left:
-                self._owner.finished(job.batch)
         finally:
             writer.abort()
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import posix
 import re
@@ -46,6 +47,7 @@ _RENAME_NOREPLACE = 1
 # The system's own: gevent's `os.close` asks about each descriptor whether it is one of its sockets, two
 # system calls more for every file.
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
+_digits = functools.cache(lambda fd: b"%d" % fd)
 _NEW = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
 # What link() says where the file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -280,7 +282,7 @@ class FilesSink:
                     if _write(fd, body) == len(body):
                         # `.`, `..` and "" cannot be made: the kernel refuses them.
                         files = self.open_files
-                        _link(b"%d" % fd, name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
+                        _link(_digits(fd), name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
                         return crc32(body), True
                 finally:
                     _close(fd)

@@ -112,6 +112,26 @@ def test_what_is_not_a_plain_answer_is_handed_over_unharmed(tmp_path: Path) -> N
     assert result.report["unverified"] == 1
 
 
+def test_each_answer_of_a_connection_is_judged_by_itself(tmp_path: Path) -> None:
+    odd: dict[str, Answer] = {
+        "packed": ok(gzip.compress(b"packed", mtime=0), "Content-Encoding: gzip"),
+        "closed": [b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\nclosed", CLOSE],
+        "cookie": ok(b"cookie", "Set-Cookie: a=1"),  # the last: with a cookie all is for the other lane
+    }
+    answers: dict[str, Answer] = {}
+    for name, answer in odd.items():
+        answers |= {f"before-{name}": ok(b"plain"), name: answer, f"behind-{name}": ok(b"plain")}
+    with Server(files=answers) as server:
+        urls = [f"{server.url}/get/{name}" for name in answers]
+        result = download("-", tmp_path / "d", *QUICK, "--connections", "1", stdin="\n".join(urls))
+        # Through the wire lane, which could not use it, and through the other.
+        assert {name: len(server.seen(f"/get/{name}")) >= 2 for name in odd} == dict.fromkeys(odd, True)
+    assert result.exit == 0
+    assert sorted(result.files) == sorted(answers)
+    assert result.files["closed"] == b"closed"
+    assert result.report["unverified"] == 1
+
+
 def test_an_origin_that_does_not_fit_is_left_alone(tmp_path: Path) -> None:
     answers = {f"f{n}": redirect(f"/target/{n}") for n in range(50)}
     targets = {f"/target/{n}": ok(b"%d" % n) for n in range(50)}

@@ -76,12 +76,11 @@ KNOWN = (
     Mutant(
         "counted before stored",
         "the journal says stored of a file that never got its name",
-        "downloader/lanes/wire.py",
-        "                    crc, new = put(job.name, body, batch.seq, index, replace)\n"
-        "                    batch.published(index, len(body), crc, new, 1, 1)\n",
-        "                    import zlib\n\n"
-        "                    batch.published(index, len(body), zlib.crc32(body), True, 1, 1)\n"
-        "                    put(job.name, body, batch.seq, index, replace)\n",
+        "downloader/openbatch.py",
+        "                crc, new = put(job.name, body, seq, index, index in replaced)\n",
+        "                states[index] = len(body) + 2\n                count += 1\n"
+        "                crc, new = put(job.name, body, seq, index, index in replaced)\n"
+        "                count -= 1\n",
         (f"{SOURCES}test_two_items_of_one_name",),
     ),
     Mutant(
@@ -275,9 +274,25 @@ KNOWN = (
         "answers matched from the wrong end",
         "a body is stored under another file's name",
         "downloader/lanes/reading.py",
-        "        job = self.outstanding.popleft()\n        if job is not None:\n",
-        "        job = self.outstanding.pop()\n        if job is not None:\n",
+        "            job = self.outstanding.popleft()\n        except",
+        "            job = self.outstanding.pop()\n        except",
         (f"{PIPELINING}test_nothing_wrong_is_stored_by_the_wire_lane_in_order[64]",),
+    ),
+    Mutant(
+        "an answer without a field passes for a plain one",
+        "one that only the end of the connection ends fails as truncated",
+        "downloader/lanes/reading.py",
+        "tuple[bytes, ...] | None = None  #",
+        "tuple[bytes, ...] | None = ()  #",
+        ("tests/faults/test_lanes.py::test_what_is_not_a_plain_answer_is_handed_over_unharmed",),
+    ),
+    Mutant(
+        "an answer is what the one before it was",
+        "a compressed body, or one without a length, is stored as it came",
+        "downloader/lanes/reading.py",
+        "tuple(self._fields) == self._plain",
+        "self._plain",
+        ("tests/faults/test_lanes.py::test_each_answer_of_a_connection_is_judged_by_itself",),
     ),
     Mutant(
         "an interim answer counts as one",
