@@ -2,7 +2,7 @@
 
 Both serve the same: ``/get/file-0000000000`` … with the bytes of the dev server's recipe
 (``downloader/devserver/content.py``), and the listing by pages. nginx serves plain files, the pages of
-the listing too, as Debian's package does it: one worker process, sendfile, 1,000 requests a
+the listing too, as Debian's package does it: TLS up to 1.3, one worker process, sendfile, 1,000 requests a
 connection, the log turned off.
 """
 
@@ -58,6 +58,8 @@ http {{
     server {{
         listen 127.0.0.1:{plain};
         listen 127.0.0.1:{secure} ssl;
+        ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3;
+        ssl_prefer_server_ciphers on;
         ssl_certificate {room}/chain.pem;
         ssl_certificate_key {room}/key.pem;
         root {room};

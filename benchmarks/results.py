@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -134,7 +135,9 @@ def environment_of() -> dict[str, Any]:
         ),
         platform.machine(),
     )
-    versions = {"python": platform.python_version()}
+    # How it was built makes a twentieth: distributions have the compiler learn from a trial run.
+    system = " (the distribution's)" if sys.base_prefix == "/usr" else ""
+    versions = {"python": f"{platform.python_version()}{system}"}
     for name in _PACKAGES:
         try:
             versions[name] = metadata.version(name)
