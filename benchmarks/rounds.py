@@ -61,7 +61,10 @@ def files_of(cell: Cell, client: Client, quick: bool) -> int:
 def pending(
     cell: Cell, results: Results, quick: bool, clients: Mapping[str, Client] = CLIENTS
 ) -> list[tuple[int, Client]]:
-    """The runs of ``cell`` that are still to be made, round by round."""
+    """The runs of ``cell`` that are still to be made, round by round.
+
+    Each round begins with another client: the first finds a disk that has nothing to do.
+    """
     if quick and not cell.quick:
         return []
     able = [clients[name] for name in cell.clients if not missing(clients[name])]
@@ -69,7 +72,7 @@ def pending(
     return [
         (turn, client)
         for turn in rounds
-        for client in able
+        for client in able[turn % len(able) :] + able[: turn % len(able)]
         if not results.has(cell.name, client.name, turn, files_of(cell, client, quick))
     ]
 

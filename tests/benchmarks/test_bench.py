@@ -70,7 +70,8 @@ def test_rounds_alternate_and_a_resumed_run_skips_what_is_done(tmp_path: Path) -
         pytest.skip("curl is not installed")
     said = measure(cell, Results(path))
     begun = [line.strip() for line in said if line.startswith("  round")]
-    assert [line.split(", ")[0] for line in begun] == ["round 1", "round 1", "round 2", "round 2"]
+    order = [("1", THREADS), ("1", "curl --parallel"), ("2", "curl --parallel"), ("2", THREADS)]
+    assert begun == [f"round {number}, {client} …" for number, client in order]
     assert measure(cell, Results(path)) == []
 
     kept = json.loads(path.read_text())
