@@ -89,7 +89,7 @@ class OpenBatch:
     def put_all(self, sink: Sink, answers: Iterable[tuple[Job, object]]) -> tuple[int, Exception | None]:
         """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
         ``answers`` as are whole bodies of this batch and of one host; how many that are, and what went
-        wrong with the next. Counted together: one by one that is a tenth of what they cost.
+        wrong with the next. Counted together: one by one that is a tenth of a file's bytecodes.
         """
         put, seq, replaced = sink.put, self.seq, self.replaced
         states, crcs = self.states, self._crcs

@@ -288,7 +288,7 @@ KNOWN = (
     ),
     Mutant(
         "an answer is what the one before it was",
-        "a compressed body, or one without a length, is stored as it came",
+        "a file without a length fails as truncated; what is for the requests lane never gets there",
         "downloader/lanes/reading.py",
         "tuple(self._fields) == self._plain",
         "self._plain",
