@@ -4,8 +4,9 @@ Nothing in HTTP/1.1 says which request an answer belongs to but the order. A ser
 too many shifts all that follow by one, and each of them looks right. So while more than one request is
 in flight, what has been answered is held back in memory, a window at a time, and stored only when the
 connection is known to be in step: all that was asked is answered, and then nothing more comes for as long
-as the slowest answer took, or the server ends the connection. Where something does come, the whole window
-is fetched again. With one request at a time what comes behind an answer closes the connection.
+as the slowest answer took, or the server ends the connection; then it stands in line to store them
+(``lanes.turns``). Where something does come, the whole window is fetched again. With one request at a
+time what comes behind an answer closes the connection.
 
 No greenlet belongs to it: a watcher calls ``_readable``, which reads, parses and sends the next requests.
 """
@@ -50,7 +51,7 @@ class Pipeline:
         "_deep",
         "_held_bytes",
         "_lane",
-        "_rest",
+        "_over",
         "_slowest",
         "_stream",
         "_window",
@@ -79,10 +80,9 @@ class Pipeline:
         self.slot: Host | None = None
         self.sent = self.served = 0
         self.since = self.heard = 0.0
-        self._deep = False
+        self._deep = self._over = False
         self._window = self._counted = self._held_bytes = 0
         self._slowest = 0.0
-        self._rest: Any = None
 
     # requests
 
@@ -236,32 +236,28 @@ class Pipeline:
             return
         spent = bool(route.limit) and self.sent >= route.limit
         if self.reader.held or (spent and not route.single):
-            if self._rest is None:
-                self._stream.acknowledge()
-                rest = min(max(self._slowest, LEAST_REST), _LONGEST_REST)
-                self._rest = self._stream.timer(rest, self._rested)
+            self._stream.acknowledge()
+            lane.turns.rest(self, min(max(self._slowest, LEAST_REST), _LONGEST_REST))
         elif spent:
             self.end()
         else:
             lane.idle(self)
 
-    def _rested(self) -> None:
-        """Nothing has come since all was answered. Or has it, and this loop was slow?"""
-        self._stop_resting()
-        if not self.usable():
+    def turn(self) -> int:
+        """See ``turns.Taker``. Nothing has come since all was answered; or has it, and we were slow?"""
+        if not (self._over or self.usable()):
             self._readable()
-            if self.slot is None or self.reader.outstanding:
-                return
+            if self.slot is None or self._over or self.reader.outstanding:
+                return 0
+        stored = len(self.reader.held)
         self._confirm()
+        if self._over:
+            self.end()
+            return stored
         if self.route.limit and self.sent >= self.route.limit and not self.route.single:
             self.route.limit = 0  # it was for another reason that the server closed
         self._go_on(monotonic())
-
-    def _stop_resting(self) -> None:
-        if self._rest is not None:
-            self._rest.stop()
-            self._rest.close()
-            self._rest = None
+        return stored
 
     def _confirm(self) -> None:
         """In step: what is held is what was asked for."""
@@ -270,18 +266,23 @@ class Pipeline:
         self._deep = False
         self._window = self._counted = self._held_bytes = 0
         self._slowest = 0.0
-        self._stop_resting()
+        self._lane.turns.leave(self)
         self._lane.settle(self.route, held)
 
     # ends
 
     def _closing(self) -> None:
         """The server has said that it closes after this answer: what is behind it is asked again."""
-        again = self._take_outstanding()
+        self._give_back(self._take_outstanding())
+        self._finish()
+
+    def _finish(self) -> None:
+        """No more can come: what is held is in step. The slot is given back when that is stored, lest more
+        comes in than can be."""
         self.route.closes(self.served)
-        self._confirm()
-        self._give_back(again)
-        self.end()
+        self.close()
+        self._over = True
+        self._lane.turns.stand(self)
 
     def _ended(self, error: FetchError | None) -> None:
         """The connection is at its end."""
@@ -291,11 +292,9 @@ class Pipeline:
             return
         if not reader.outstanding:
             if error is None:
-                route.closes(self.served)
-                self._confirm()
+                self._finish()
             else:
-                self._unconfirmed()
-            self.end()
+                self.abandon()
             return
         if error is None and isinstance(reader.body, FetchError):
             reader.finish()  # the page of an error, which ends with the connection
@@ -395,6 +394,6 @@ class Pipeline:
 
     def close(self) -> None:
         """Also called by the census, when room is needed for another."""
-        self._stop_resting()
+        self._lane.turns.leave(self)
         self._lane.forget(self)
         self._stream.close(abruptly=bool(self.reader.outstanding))

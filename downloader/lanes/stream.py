@@ -84,13 +84,6 @@ class Stream:
         except Exception as error:
             self._lost(error)
 
-    def timer(self, seconds: float, ring: Callable[[], None]) -> Any:
-        """Calls ``ring`` once; to be stopped and closed."""
-        timer = gevent.get_hub().loop.timer(seconds)
-        # From now, not from when this turn of the loop began.
-        timer.start(self.guarded, ring, update=True)
-        return timer
-
     def _receive(self, many: bool) -> int:
         return int(self._raw.recv_into(self._buffer))
 

@@ -35,6 +35,7 @@ from downloader.lanes.route import Route  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.stream import BUFFER  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
+from downloader.lanes.turns import Turns  # noqa: E402
 from downloader.openbatch import Job, OpenBatch  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
 
@@ -105,6 +106,7 @@ class WireLane:
         if config.rate:
             self._depth = depths.shut(self._depth, "--rate")
         self.lost = owner.lost
+        self.turns = Turns(owner.lost)
         self.release = owner.release
 
     def takes(self, origin: Origin) -> bool:
@@ -152,8 +154,9 @@ class WireLane:
                     pipe.fail(too_slow(self._config))
 
     def abandon(self) -> None:
-        """The worker stops: give back what is not stored."""
+        """The worker stops: store what is known to be in step, and give back the rest."""
         self.flush()
+        self.turns.take_all()
         self._opening.kill()
         for pipe in list(self._busy):
             pipe.abandon()
