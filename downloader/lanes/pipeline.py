@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline"]
 
-# So many times the depth are asked for before a connection rests, and so many at least.
-_WINDOW, _LEAST = 8, 256
-# How long a connection rests at most before its window counts as in step.
-_LONGEST_REST = 5.0
+# So many times the depth are asked for before a connection rests, and so many at least; how long at most.
+_WINDOW, _LEAST, _LONGEST_REST = 8, 256, 5.0
 
 
 class Pipeline:
@@ -99,8 +97,10 @@ class Pipeline:
         outstanding = reader.outstanding
         if not outstanding:
             self.since = now
+        end = route.last(self.sent)
         self.sent += len(jobs)
-        self._window += len(jobs)
+        # What the server may close behind is to be known to be in step.
+        self._window = self._lane.window if self.sent == end else self._window + len(jobs)
         for job in jobs:
             job.sent = began
             job.batch.states[job.index] = IN_FLIGHT
@@ -116,6 +116,9 @@ class Pipeline:
     # answers
 
     def _readable(self) -> None:
+        if self.slot is None:
+            self.close()  # idle: most often a server that says it has waited long enough
+            return
         reader, buffer, stream = self.reader, self._lane.buffer, self._stream
         while True:
             try:
@@ -217,7 +220,7 @@ class Pipeline:
 
     def _room(self, waiting: int) -> int:
         """How many more may be asked for where so many are; 0 and less: none."""
-        depth, limit = self.route.depth.now, self.route.limit
+        depth, limit = self.route.depth.now, self.route.last(self.sent)
         room = depth - waiting
         if self._deep or depth > 1:
             room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - self._window)
@@ -272,13 +275,15 @@ class Pipeline:
     # ends
 
     def _closing(self) -> None:
-        """The server has said that it closes after this answer: what is behind it is asked again."""
-        self._give_back(self._take_outstanding())
-        self._finish()
+        """The server has said that it closes after this answer; see ``Route.closes_early``."""
+        if self.reader.outstanding:
+            self.route.closes_early(self.served)
+            self.abandon()
+        else:
+            self._finish()
 
     def _finish(self) -> None:
-        """No more can come: what is held is in step. The slot is given back when that is stored, lest more
-        comes in than can be."""
+        """No more can come: what is held is in step. Once it is stored, the slot is given back."""
         self.route.closes(self.served)
         self.close()
         self._over = True
@@ -287,9 +292,6 @@ class Pipeline:
     def _ended(self, error: FetchError | None) -> None:
         """The connection is at its end."""
         reader, route = self.reader, self.route
-        if self.slot is None:
-            self.close()
-            return
         if not reader.outstanding:
             if error is None:
                 self._finish()
@@ -336,9 +338,6 @@ class Pipeline:
 
     def _out_of_step(self) -> None:
         """Bytes that nobody asked for."""
-        if self.slot is None:
-            self.close()  # idle: most often a server that says it has waited long enough
-            return
         self.route.out_of_step()
         if not self._deep:
             self._confirm()

@@ -19,6 +19,8 @@ __all__ = ["Route"]
 
 # A measurement of goodput: so long at least (seconds), and so many answers.
 _EPOCH, _SAMPLES = 0.05, 400
+# After so many requests Apache and nginx close a connection, if they were not told otherwise.
+_USUAL_LIMITS = (100, 1000)
 
 
 class Route:
@@ -90,6 +92,18 @@ class Route:
         if served == self._broke_at:
             self.limit = served
         self._broke_at = served
+
+    def closes_early(self, served: int) -> None:
+        """The server has said that it closes after ``served`` answers, and more had been asked for. With
+        one answer too many before that it would look the same, so they are not believed."""
+        self.broke_at(served)
+        if self.limit != served:
+            self.broke()
+
+    def last(self, sent: int) -> int:
+        """After which request the server may close a connection that has sent so many, by its limit or a
+        usual one; 0: after none that is known."""
+        return self.limit or next((usual for usual in _USUAL_LIMITS if sent < usual), 0)
 
     def closes(self, served: int) -> None:
         """The server closed, or is about to, after ``served`` answers."""

@@ -319,6 +319,14 @@ KNOWN = (
         (f"{PIPELINING}test_one_answer_too_many_is_nobodys_file[64-7-0.02]",),
     ),
     Mutant(
+        "a close that is announced counts as in step",
+        "one answer too many, and then a close with requests unanswered: files under other names",
+        "downloader/lanes/pipeline.py",
+        "            self.route.closes_early(self.served)\n            self.abandon()\n",
+        "            self._give_back(self._take_outstanding())\n            self._finish()\n",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+    ),
+    Mutant(
         "all windows stored in one turn",
         "nothing is asked for meanwhile: a third of the speed",
         "downloader/lanes/turns.py",
