@@ -101,8 +101,10 @@ def test_who_has_left_has_no_turn(line: Line) -> None:
     line.turns.leave(gone)
     line.turns.leave(rests)
     line.turns.leave(rests)
-    gevent.sleep(0.01)
-    assert line.run() == []
+    line.turns.rest(line.taker("later", 0, line.over.set), 0.01)
+    assert line.over.wait(10)
+    line.over.clear()
+    assert line.run() == ["later"]
 
 
 def test_all_at_once(line: Line) -> None:
