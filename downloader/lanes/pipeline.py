@@ -97,10 +97,8 @@ class Pipeline:
         outstanding = reader.outstanding
         if not outstanding:
             self.since = now
-        end = route.last(self.sent)
         self.sent += len(jobs)
-        # What the server may close behind is to be known to be in step.
-        self._window = self._lane.window if self.sent == end else self._window + len(jobs)
+        self._window += len(jobs)
         for job in jobs:
             job.sent = began
             job.batch.states[job.index] = IN_FLIGHT
@@ -220,11 +218,12 @@ class Pipeline:
 
     def _room(self, waiting: int) -> int:
         """How many more may be asked for where so many are; 0 and less: none."""
-        depth, limit = self.route.depth.now, self.route.last(self.sent)
+        depth, limit = self.route.depth.now, self.route.limit
         room = depth - waiting
         if self._deep or depth > 1:
             room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - self._window)
             room = room if self._held_bytes < self._lane.window_bytes else 0
+            limit = self.route.last(self.sent - self._window)
         return min(room, limit - self.sent) if limit else room
 
     def _go_on(self, now: float) -> None:
@@ -269,7 +268,6 @@ class Pipeline:
         self._deep = False
         self._window = self._counted = self._held_bytes = 0
         self._slowest = 0.0
-        self._lane.turns.leave(self)
         self._lane.settle(self.route, held)
 
     # ends

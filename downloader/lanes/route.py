@@ -100,10 +100,10 @@ class Route:
         if self.limit != served:
             self.broke()
 
-    def last(self, sent: int) -> int:
-        """After which request the server may close a connection that has sent so many, by its limit or a
-        usual one; 0: after none that is known."""
-        return self.limit or next((usual for usual in _USUAL_LIMITS if sent < usual), 0)
+    def last(self, settled: int) -> int:
+        """After which request the server may close a connection of which so many are known to be in
+        step, by its limit or a usual one: a window ends there. 0: after none that is known."""
+        return self.limit or next((usual for usual in _USUAL_LIMITS if settled < usual), 0)
 
     def closes(self, served: int) -> None:
         """The server closed, or is about to, after ``served`` answers."""
