@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Thousands of processes begin in the tests: without bytecode each of them compiles everything.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak audit clean
 
 help:

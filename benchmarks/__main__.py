@@ -19,7 +19,7 @@ from benchmarks.chart import draw
 from benchmarks.main_job import SCENARIOS
 from benchmarks.results import Results
 from benchmarks.rounds import pending, run_cell
-from benchmarks.running import ROOT, cores
+from benchmarks.running import ROOT, compile_all, cores
 from downloader.descriptors import raise_limit
 
 _BY_NAME: dict[str, Cell] = {cell.name: cell for cell in CELLS}
@@ -47,6 +47,7 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Sampling and comparing belong to the origin's core: the other is the client's alone.
     os.sched_setaffinity(0, {int(core) for core in cores("origin").split(",")})
+    compile_all()
     raise_limit()  # for thousands of connections; those that are started inherit it
     kept = _kept(out)
     results = Results(None if quick else kept, fresh)

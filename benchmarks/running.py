@@ -8,6 +8,7 @@ sampled four times a second, and of that the most.
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
 import select
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["ROOT", "Ended", "cores", "environment", "pinned", "run"]
+__all__ = ["ROOT", "Ended", "compile_all", "cores", "environment", "pinned", "run"]
 
 ROOT = Path(__file__).resolve().parents[1]
 _FIRST, _INTERVAL = 0.1, 0.25
@@ -55,7 +56,14 @@ def pinned(where: str, argv: list[str]) -> list[str]:
 def environment() -> dict[str, str]:
     """The environment without proxies, CA files and the like, which clients treat differently."""
     kept = {k: v for k, v in os.environ.items() if not any(f in k.upper() for f in _FOREIGN)}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+def compile_all() -> None:
+    """Bytecode for what is ours, as pip makes it for the packages of the others: without it each start
+    takes 0.07 s longer, and where none may be written (PYTHONDONTWRITEBYTECODE) every start would."""
+    for package in ("downloader", "diagnostics", "benchmarks"):
+        compileall.compile_dir(ROOT / package, quiet=1)
 
 
 def run(argv: list[str], where: str, timeout: float) -> Ended:

@@ -4,7 +4,7 @@
 
     supervisor ── fork ──► child: signals, descriptors, die with the parent
                                   patching.apply()          first of all
-                                  role's main(link)         imports requests only now
+                                  role's main(link)         imports requests only now, if it needs it
 
 The child inherits its end of the socketpair, the owner lock (so that the destination stays locked
 until the last process of a run is gone) and standard error; everything else is closed.
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import importlib.metadata  # gevent needs it while it patches; it is loaded once for all children here
 import os
 import signal
 import socket
@@ -31,7 +33,7 @@ from downloader.model import Ready, Stop
 __all__ = ["Child", "ChildMain", "fork"]
 
 ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
-"""A role: runs over the link; calls the function it is given once requests is imported."""
+"""A role: runs over the link; calls the function it is given once all that it needs is imported."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -80,6 +82,9 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
     def ready(check: bool) -> Ready:
         nonlocal booted
         answer = _ready(check)
+        # What has been imported stays to the end: the collector need not look at it again and again.
+        gc.freeze()
+        gc.enable()
         booted = True
         return answer
 
@@ -97,6 +102,7 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
 
 def _settle(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
     _die_with(parent)
+    gc.disable()  # until it is ready: what imports make is no garbage
     # Ctrl-C reaches the whole process group; the supervisor decides what it means.
     signal.set_wakeup_fd(-1)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -124,10 +130,8 @@ def _ready(check: bool) -> Ready:
     """What runs in this process and, unless --preflight off, that it is safe; raises UnsafeProcess when
     it is not."""
     import platform
-    from importlib import metadata
 
     import gevent
-    import requests
 
     from downloader import patching
     from downloader._version import VERSION
@@ -137,12 +141,13 @@ def _ready(check: bool) -> Ready:
     if check:
         preflight = patching.require().summary
         inspect()
+    version = importlib.metadata.version
     versions = {
         "downloader": VERSION,
         "python": platform.python_version(),
         "gevent": gevent.__version__,
-        "requests": requests.__version__,
-        "urllib3": metadata.version("urllib3"),
+        "requests": version("requests"),
+        "urllib3": version("urllib3"),
     }
     return Ready(versions, preflight)
 

@@ -40,13 +40,14 @@ def run(config: Config, link: ChildLink, ready: Callable[[bool], Ready]) -> None
 
     Raises SourceError when the source breaks off.
     """
+    # First: where the source is listed with requests, that is imported now, and looked at as ready.
+    source = open_source(config, lambda: _listing_fetch(config, link))
     link.send(ready(config.preflight != "off"))
     beat = gevent.spawn(_heartbeat, link)
     orders: Queue = Queue()
     credit = _CreditCount()
     reader = gevent.spawn(_receive, link, orders, credit)
     try:
-        source = open_source(config, _listing_fetch(config, link))
         for order in iter(orders.get, None):
             if isinstance(order, Recall):
                 page = Page(source.recall(order), b"", order.origin)

@@ -13,7 +13,6 @@ the requests lane each file takes a slot. What the wire lane calls runs in the h
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from random import random
@@ -375,8 +374,6 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     for greenlet in background:
         # A defect in one of these must end the process, not leave it idle.
         greenlet.link_exception(lambda dead: worker.over.set())
-    # What has been imported stays to the end: the collector need not look at it again and again (3 %).
-    gc.freeze()
     worker._want_more()
     worker.over.wait()
     for defect in (worker.defect, *(greenlet.exception for greenlet in background)):

@@ -13,10 +13,14 @@ from typing import Protocol
 from downloader.config import Config
 from downloader.model import Item, Page, Recall
 
-__all__ = ["Fetch", "Source", "base_url", "open_source"]
+__all__ = ["Fetch", "Fetching", "Source", "base_url", "open_source"]
 
 Fetch = Callable[[str], bytes | bytearray]
 """GET a URL of the source itself (a listing), within its retry policy; raises SourceError."""
+
+Fetching = Callable[[], Fetch]
+"""What gives a source its Fetch, once. That imports requests, which takes longer than to read a list of a
+thousand files: a source that fetches nothing does not call it."""
 
 
 class Source(Protocol):
@@ -38,10 +42,10 @@ class Source(Protocol):
         """
 
 
-def open_source(config: Config, fetch: Fetch) -> Source:
+def open_source(config: Config, fetching: Fetching) -> Source:
     """The source that ``config`` names, not read yet."""
     module = importlib.import_module(f"downloader.sources.{config.kind}")
-    source: Source = module.open_source(config, fetch)
+    source: Source = module.open_source(config, fetching)
     return source
 
 

@@ -28,7 +28,7 @@ from downloader.core.naming import (
 from downloader.errors import SourceError
 from downloader.journal import decode_names
 from downloader.model import Item, Page, Recall
-from downloader.sources import Fetch, base_url
+from downloader.sources import Fetch, Fetching, base_url
 
 __all__ = ["ServerSource", "open_source"]
 
@@ -182,9 +182,9 @@ def _outcome(pending: gevent.Greenlet) -> Listing:
     return listing
 
 
-def open_source(config: Config, fetch: Fetch) -> ServerSource:
+def open_source(config: Config, fetching: Fetching) -> ServerSource:
     """See ``downloader.sources.open_source``."""
-    return ServerSource(config, fetch)
+    return ServerSource(config, fetching())
 
 
 def _crc(names: list[str], crc: int) -> int:

@@ -25,7 +25,7 @@ from downloader.core.naming import BadName, shown, url_name, url_path
 from downloader.core.redact import redact, redact_url
 from downloader.errors import SourceError
 from downloader.model import Item, Page, Recall
-from downloader.sources import Fetch
+from downloader.sources import Fetching
 from downloader.sources.pipe import Pipe
 
 __all__ = ["UrlsSource", "open_source"]
@@ -48,7 +48,7 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 class UrlsSource:
     """See ``Source``."""
 
-    def __init__(self, config: Config, fetch: Fetch) -> None:
+    def __init__(self, config: Config) -> None:
         self._mirror = config.layout == "mirror"
         self._shown = "standard input" if config.source == "-" else config.shown_source
         self._at = _Place()
@@ -193,6 +193,6 @@ class UrlsSource:
             return Item(f"line {number}", fault="bad-name", detail=f"line {number}: {error}")
 
 
-def open_source(config: Config, fetch: Fetch) -> UrlsSource:
+def open_source(config: Config, fetching: Fetching) -> UrlsSource:
     """See ``downloader.sources.open_source``."""
-    return UrlsSource(config, fetch)
+    return UrlsSource(config)
