@@ -27,7 +27,7 @@ from downloader.core.schedule import Host  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.reading import Body, Reader, let_go  # noqa: E402
 from downloader.lanes.route import Route  # noqa: E402
-from downloader.lanes.stream import LEAST_REST, Blocked, Stream  # noqa: E402
+from downloader.lanes.stream import LEAST_REST, MUCH, Blocked, Stream  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job, OpenBatch  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
@@ -136,6 +136,8 @@ class Pipeline:
                 return
             now = self.heard = monotonic()
             reader.feed(buffer[:count])
+            if count >= MUCH and reader.outstanding:
+                stream.acknowledge()
             if reader.problem is not None or reader.surplus or len(reader.held) > self._counted:
                 self._settle(now)
                 if self.slot is None or reader.problem is not None:

@@ -19,7 +19,7 @@ from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 
-__all__ = ["BUFFER", "LEAST_REST", "Blocked", "Stream"]
+__all__ = ["BUFFER", "LEAST_REST", "MUCH", "Blocked", "Stream"]
 
 BUFFER = 512 << 10
 _READ, _WRITE = 1, 2
@@ -29,6 +29,9 @@ _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 LEAST_REST = 0.002 if _QUICKACK is not None else 0.25
 """So many seconds must nothing come before it counts as nothing: see ``acknowledge``."""
+
+MUCH = 32 << 10
+"""So many bytes in one go are acknowledged at once while more is awaited: see ``acknowledge``."""
 
 Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """What ``receive`` raises when nothing is there."""
@@ -143,8 +146,10 @@ class Stream:
     def acknowledge(self) -> None:
         """Tell the server now that all has arrived.
 
-        Its kernel may keep the last small piece until then (Nagle, RFC 896), and ours waits 40 to 200 ms
-        for something to say along with it. Where ours cannot be told, LEAST_REST is longer than that.
+        Its kernel may keep the last small piece until then (Nagle, RFC 896), or what does not fit into the
+        window that it knows of; and ours waits 40 to 200 ms for something to say along with it, as long as
+        no more than one segment has come, which on loopback is 64 kB. Where ours cannot be told,
+        LEAST_REST is longer than that.
         """
         if _QUICKACK is not None:
             with contextlib.suppress(OSError):

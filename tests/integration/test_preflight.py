@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
 from harness import AFTER_IMPORT, serving
 
 # Found through PYTHONPATH in every process: a lane whose requests wait in the real sleep.
@@ -25,6 +26,34 @@ BLOCKS = (
         module.RequestsLane.read = blocking
 """
 )
+
+# Writes down that requests was imported, and whether gevent had patched the process by then.
+TELLS = (
+    AFTER_IMPORT
+    + """
+    MODULE = "requests"
+
+    def change(module):
+        from gevent import monkey
+
+        with open(os.environ["IMPORTS"], "a") as file:
+            print(monkey.is_module_patched("ssl"), file=file)
+"""
+)
+
+
+@pytest.mark.parametrize(("listed", "processes"), [("by the server", 2), ("in a file", 1)])
+def test_who_imports_requests(run_downloader, tmp_path: Path, listed: str, processes: int) -> None:
+    """After patching, and only who makes requests: the start of all shares one core, perhaps."""
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(TELLS))
+    names = tmp_path / "names.txt"
+    with serving(files=3, size="100") as server:
+        names.write_text("".join(f"{server.url}/get/file-{n:010d}\n" for n in range(3)))
+        source = server.url if listed == "by the server" else names
+        env = {"PYTHONPATH": str(tmp_path), "IMPORTS": str(tmp_path / "imports")}
+        done = run_downloader(source, "-o", tmp_path / "d", "--workers", 1, env=env)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "imports").read_text().split() == ["True"] * processes
 
 
 def test_a_worker_that_is_well_begins(run_downloader, tmp_path: Path) -> None:
