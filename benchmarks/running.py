@@ -80,7 +80,8 @@ def run(argv: list[str], where: str, timeout: float) -> Ended:
             stderr=err,
             start_new_session=True,
         )
-        _put_first(process.pid)
+        if where != cores("client", "shared"):
+            _put_first(process.pid)  # not before an origin on the same cores: it would wait for that
         try:
             ended, memory = _watch(process.pid, began + timeout)
         except BaseException:
