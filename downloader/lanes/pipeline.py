@@ -117,7 +117,7 @@ class Pipeline:
         if self.slot is None:
             self.close()  # idle: most often a server that says it has waited long enough
             return
-        reader, buffer, stream = self.reader, self._lane.buffer, self._stream
+        reader, stream, outstanding = self.reader, self._stream, self.reader.outstanding
         while True:
             try:
                 count = stream.receive(self._deep)
@@ -131,14 +131,15 @@ class Pipeline:
             if not count:
                 self._ended(None)
                 return
-            if not reader.outstanding:
+            if not outstanding:
                 self._out_of_step()
                 return
             now = self.heard = monotonic()
-            reader.feed(buffer[:count])
-            if count >= MUCH and reader.outstanding:
+            reader.feed(self._lane.buffer[:count])
+            if count >= MUCH and outstanding:
                 stream.acknowledge()
-            if reader.problem is not None or reader.surplus or len(reader.held) > self._counted:
+            # The last may be answers for nobody (see ``large``); what is held is stored all the same.
+            if reader.problem or reader.surplus or len(reader.held) > self._counted or not outstanding:
                 self._settle(now)
                 if self.slot is None or reader.problem is not None:
                     return

@@ -350,6 +350,14 @@ KNOWN = (
         "",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
     ),
+    Mutant(
+        "waits behind a large file",
+        "what was asked for behind it is answered for nobody; stored when the server closes, or never",
+        "downloader/lanes/pipeline.py",
+        " > self._counted or not outstanding:",
+        " > self._counted:",
+        ("tests/faults/test_pipelining.py::test_a_large_file_holds_nothing_up",),
+    ),
     # Retries and hosts
     Mutant(
         "Retry-After unbounded",

@@ -154,6 +154,8 @@ class Server:
             while (request := self._read(stream, sock, number)) is not None:
                 if self._carry_out(sock, self._answer(request)):
                     return
+        except TimeoutError as error:
+            self.errors.append(f"connection {number}: {error!r}")  # nobody should wait for so long
         except OSError:
             pass  # the client left, or the server was stopped
         except Exception as error:
