@@ -67,8 +67,9 @@ def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str
     assert result.files == {f"f{n}": b"x%d" % n for n in range(100)}
     if lane == "auto":
         assert result.report["attempts_by_error"] == {}
-        # Each of the four connections may have asked once more before it was known.
-        assert 100 <= result.report["lanes"]["wire"] <= 108
+        # Asked once more before it was known, and where a thread of this server takes longer to close than
+        # the 2 ms that the connection rests (110 were seen in one of 24 runs). Who always does has 200.
+        assert 100 <= result.report["lanes"]["wire"] <= 130
 
 
 @pytest.mark.parametrize("lane", LANES)
