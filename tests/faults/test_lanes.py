@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from servers import (
     CLOSE,
+    CLOSE_WITH,
     RESET,
     Answer,
     Certificates,
@@ -61,15 +62,14 @@ def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["closes", "says so and closes"])
 def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str, tmp_path: Path) -> None:
     headers = ("Connection: close",) if end == "says so and closes" else ()
-    answers: dict[str, Answer] = {f"f{n}": [*ok(b"x%d" % n, *headers), CLOSE] for n in range(100)}
+    answers: dict[str, Answer] = {f"f{n}": [*ok(b"x%d" % n, *headers), CLOSE_WITH] for n in range(100)}
     with Server(files=answers) as server:
         result = download(server.url, tmp_path / "d", *QUICK, "--connections", "4", "--lane", lane)
     assert result.files == {f"f{n}": b"x%d" % n for n in range(100)}
     if lane == "auto":
         assert result.report["attempts_by_error"] == {}
-        # Asked once more before it was known, and where a thread of this server takes longer to close than
-        # the 2 ms that the connection rests (110 were seen in one of 24 runs). Who always does has 200.
-        assert 100 <= result.report["lanes"]["wire"] <= 130
+        # Each of the four connections may have asked once more before it was known.
+        assert 100 <= result.report["lanes"]["wire"] <= 108
 
 
 @pytest.mark.parametrize("lane", LANES)

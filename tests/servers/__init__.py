@@ -18,6 +18,7 @@ the query where it matters) of their own. All that was received is recorded in `
 
 from servers.answers import (
     CLOSE,
+    CLOSE_WITH,
     CUT,
     HANG,
     RESET,
@@ -40,6 +41,7 @@ from servers.tls import Certificates, Tls
 __all__ = [
     "ASKING",
     "CLOSE",
+    "CLOSE_WITH",
     "CODES",
     "CUT",
     "HANG",

@@ -39,12 +39,13 @@ class End(Enum):
     """How a connection ends: politely, with a RST, or not until the client leaves."""
 
     CLOSE = "close"
+    CLOSE_WITH = "close with"  # what was sent before leaves together with the end, in one segment
     CUT = "cut"  # close; over TLS without close_notify
     RESET = "reset"
     HANG = "hang"
 
 
-CLOSE, CUT, RESET, HANG = End.CLOSE, End.CUT, End.RESET, End.HANG
+CLOSE, CLOSE_WITH, CUT, RESET, HANG = End
 
 Step = bytes | Pause | Until | Forever | End
 

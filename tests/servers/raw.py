@@ -193,6 +193,8 @@ class Server:
 
     def _carry_out(self, sock: socket.socket, steps: Sequence[Step]) -> bool:
         """Whether the connection is to end."""
+        if End.CLOSE_WITH in steps:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         for step in steps:
             if isinstance(step, bytes):
                 sock.sendall(step)
