@@ -153,7 +153,7 @@ class Pipeline:
         if (
             len(held) == 1
             and not (self._deep or reader.surplus or reader.mid or reader.closing)
-            and type(held[0][1]) is bytes
+            and not isinstance(held[0][1], Exception)
             and reader.problem is None
             and self.served
         ):

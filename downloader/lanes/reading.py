@@ -124,13 +124,15 @@ class Reader:
     def feed(self, data: memoryview) -> None:
         """Take what has arrived."""
         if not self._left and (self.answered or len(data) <= _SLICE):
-            self._feed(data)
-            return
+            taken = self._feed(data)
+            if taken == len(data):
+                return
+            data = data[taken:]
         while data and self.problem is None:
             if self._left > 0:
-                piece = data[: self._left]
-                self._more(piece)
-                self._left -= len(piece)
+                taken = min(self._left, len(data))
+                self._more(data[:taken])
+                self._left -= taken
                 if not self._left and self.problem is None:
                     self.on_message_complete()
                     self._left = _WORN
@@ -139,20 +141,22 @@ class Reader:
                     self.parser = httptools.HttpResponseParser(self)
                     self._left = 0
                 # In slices, so that the length of a head is known, though nobody counts it field by field.
-                piece = data if self.answered else data[:_SLICE]
-                self._feed(piece)
-            data = data[len(piece) :]
+                taken = self._feed(data if self.answered else data[:_SLICE])
+            data = data[taken:]
 
-    def _feed(self, data: memoryview) -> None:
+    def _feed(self, data: memoryview) -> int:
+        """To the parser. How many bytes that has settled: what there is of a large body is left, to be
+        written in one go with what follows it."""
+        size = len(data)
         inside = self.mid and not self.answered
         if inside:
-            self._head += len(data)
+            self._head += size
         self._big = self._head > 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
             if self.closing or self.problem is not None:
-                return
+                return size
             if not self.mid:
                 self.surplus = True  # rubbish behind a complete answer
             elif self.answered:
@@ -160,30 +164,37 @@ class Reader:
             else:
                 # llhttp is stricter than what a user of requests expects; let that decide.
                 self.problem = HandOver()
-            return
+            return size
         if not self.mid or self.answered:
             self._head = 0
             if self.answered:
-                self._inside(len(data))
+                return size - self._inside(size)
         elif self._head > LONGEST_HEAD:
             self.problem = FetchError("protocol", "the headers are too long")
+        return size
 
-    def _inside(self, size: int) -> None:
+    def _inside(self, size: int) -> int:
         """More of the body is to come. That needs no parser, if its length is known; and where it is not,
-        something must come of the ``size`` bytes: there are trailers without end."""
-        if isinstance(self.body, Exception):
-            return
+        something must come of the ``size`` bytes: there are trailers without end. How many of them belong
+        to a large body that begins with them."""
+        body = self.body
+        if isinstance(body, Exception):
+            return 0
         shape = self.shapes.get(tuple(self._fields))  # none where the fields of a trailer have come
         if shape is not None and shape.length and not shape.chunked:
-            length = int(self._fields[shape.length])
+            length, here = int(self._fields[shape.length]), 0
+            large = length > self.most
+            if large and isinstance(body, bytes):  # one piece, so it is of these bytes
+                here, self.body = len(body), _NONE
             self._left = length - self.progress
-            if length > self.most:
+            if large:
                 self._more(b"", length)
-            return
+            return here
         self._idle = self._idle + size if self.progress == self._before else 0
         self._before = self.progress
         if self._idle > LONGEST_HEAD:
             self.problem = FetchError("protocol", "the body does not end, and nothing of it comes")
+        return 0
 
     # callbacks of the parser; what they raise it would wrap, so they note it
 
@@ -279,7 +290,8 @@ class Reader:
                 if job is None:
                     raise HandOver  # nobody waits for it
                 writer = self.body = self.limits.large(job)
-                writer.write(body)
+                if body:
+                    writer.write(body)
             else:
                 writer = body
                 self._check_size(writer.size + len(chunk))
