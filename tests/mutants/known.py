@@ -61,8 +61,16 @@ KNOWN = (
         "a body's rest read twice",
         "what follows a large body in one read is counted wrongly: a file gets the bytes of another",
         "downloader/lanes/reading.py",
-        "            if self._left > 0:\n                piece = data[: self._left]\n",
-        "            if self._left > len(data):\n                piece = data[: self._left]\n",
+        "            if self._left > 0:\n                taken = min(",
+        "            if self._left > len(data):\n                taken = min(",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[reader]",),
+    ),
+    Mutant(
+        "a large body's beginning cut short",
+        "what came of it with the headers is counted wrongly where it is left for the writer",
+        "downloader/lanes/reading.py",
+        "                here, self.body = len(body), _NONE\n",
+        "                here, self.body = len(body) - 1, _NONE\n",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[reader]",),
     ),
     Mutant(
