@@ -4,9 +4,9 @@ Nothing in HTTP/1.1 says which request an answer belongs to but the order. A ser
 too many shifts all that follow by one, and each of them looks right. So while more than one request is
 in flight, what has been answered is held back in memory, a window at a time, and stored only when the
 connection is known to be in step: all that was asked is answered, and then nothing more comes for as long
-as the slowest answer took, or the server ends the connection; then it stands in line to store them
-(``lanes.turns``). Where something does come, the whole window is fetched again. With one request at a
-time what comes behind an answer closes the connection.
+as the slowest answer took; then it stands in line to store them (``lanes.turns``). Where something does
+come, or the connection ends before, the whole window is fetched again. With one request at a time what
+comes behind an answer closes the connection.
 
 No greenlet belongs to it: a watcher calls ``_readable``, which reads, parses and sends the next requests.
 """
@@ -49,7 +49,6 @@ class Pipeline:
         "_deep",
         "_held_bytes",
         "_lane",
-        "_over",
         "_slowest",
         "_stream",
         "_window",
@@ -78,7 +77,7 @@ class Pipeline:
         self.slot: Host | None = None
         self.sent = self.served = 0
         self.since = self.heard = 0.0
-        self._deep = self._over = False
+        self._deep = False
         self._window = self._counted = self._held_bytes = 0
         self._slowest = 0.0
 
@@ -88,7 +87,7 @@ class Pipeline:
         """Begin with ``job``, whose slot is ours from now on; not ``alone``: and with others."""
         self.slot, began = job.host, job.sent
         now = self.heard = monotonic()
-        others = 0 if alone else min(self._room(1), (self.route.limit or self._lane.window) - 1)
+        others = 0 if alone else self._room(1, 1)
         self._ask([job, *self._lane.more(self, others)] if others > 0 else [job], now, now)
         job.sent = began
 
@@ -219,15 +218,23 @@ class Pipeline:
         if latency > self._slowest:
             self._slowest = latency
 
-    def _room(self, waiting: int) -> int:
-        """How many more may be asked for where so many are; 0 and less: none."""
+    def _room(self, waiting: int, first: int = 0) -> int:
+        """How many more may be asked for where so many are, ``first`` of them not sent yet; 0: none.
+
+        What a server closes after is asked for alone, once all before it is in step. With it in the window,
+        one answer too many would be made up for by the one that the close leaves out.
+        """
         depth, limit = self.route.depth.now, self.route.limit
         room = depth - waiting
         if self._deep or depth > 1:
-            room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - self._window)
+            asked = self._window + first
+            room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - asked)
             room = room if self._held_bytes < self._lane.window_bytes else 0
             limit = self.route.last(self.sent - self._window)
-        return min(room, limit - self.sent) if limit else room
+        if not limit:
+            return room
+        left = limit - self.sent - first
+        return min(room, left - 1 if left > 1 or self._deep or waiting else left)
 
     def _go_on(self, now: float) -> None:
         """Ask for more, or rest, or be idle."""
@@ -250,15 +257,12 @@ class Pipeline:
 
     def turn(self) -> int:
         """See ``turns.Taker``. Nothing has come since all was answered; or has it, and we were slow?"""
-        if not (self._over or self.usable()):
+        if not self.usable():
             self._readable()
-            if self.slot is None or self._over or self.reader.outstanding:
+            if self.slot is None or self.reader.outstanding:
                 return 0
         stored = len(self.reader.held)
         self._confirm()
-        if self._over:
-            self.end()
-            return stored
         if self.route.limit and self.sent >= self.route.limit and not self.route.single:
             self.route.limit = 0  # it was for another reason that the server closed
         self._go_on(monotonic())
@@ -276,26 +280,21 @@ class Pipeline:
     # ends
 
     def _closing(self) -> None:
-        """The server has said that it closes after this answer; see ``Route.closes_early``."""
-        if self.reader.outstanding:
+        """The server closes after this answer, and says so. With requests unanswered, or perhaps one, if
+        there was an answer too many: see ``Route.closes_early``. In step is what was confirmed before."""
+        if self._deep:
             self.route.closes_early(self.served)
             self.abandon()
         else:
-            self._finish()
-
-    def _finish(self) -> None:
-        """No more can come: what is held is in step. Once it is stored, the slot is given back."""
-        self.route.closes(self.served)
-        self.close()
-        self._over = True
-        self._lane.turns.stand(self)
+            self.route.closes(self.served)
+            self.end()
 
     def _ended(self, error: FetchError | None) -> None:
         """The connection is at its end."""
         reader, route = self.reader, self.route
         if not reader.outstanding:
             if error is None:
-                self._finish()
+                self._closing()
             else:
                 self.abandon()
             return

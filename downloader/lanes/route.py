@@ -94,15 +94,15 @@ class Route:
         self._broke_at = served
 
     def closes_early(self, served: int) -> None:
-        """The server has said that it closes after ``served`` answers, and more had been asked for. With
-        one answer too many before that it would look the same, so they are not believed."""
+        """The server closed, or is about to, after ``served`` answers, in the midst of a window or with its
+        last. With one answer too many before that it would look the same, so they are not believed."""
         self.broke_at(served)
         if self.limit != served:
             self.broke()
 
     def last(self, settled: int) -> int:
         """After which request the server may close a connection of which so many are known to be in
-        step, by its limit or a usual one: a window ends there. 0: after none that is known."""
+        step, by its limit or a usual one: a window ends before that. 0: after none that is known."""
         return self.limit or next((usual for usual in _USUAL_LIMITS if settled < usual), 0)
 
     def closes(self, served: int) -> None:

@@ -167,6 +167,30 @@ def test_a_server_that_closes_after_so_many_costs_no_attempt(
         assert asked <= COUNT * 1.15 + unknown
 
 
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_close_does_not_make_up_for_an_answer_too_many(
+    depth: str, announced: bool, tmp_path: Path
+) -> None:
+    """It closes after so many answers, and that is known when it begins to give one twice: as many have come
+    as were asked for, and the last was not answered."""
+    order: dict[int, int] = {}
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        twice = order.setdefault(request.connection, len(order)) >= 8
+        ends = nth == (19 if twice else 20)
+        once = ok(
+            body(request.target.rpartition("/")[2]), *(["Connection: close"] if ends and announced else [])
+        )
+        return [*once, *(once if twice and nth == 7 else []), *([CLOSE] if ends else [])]
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth)
+    assert all_right(result.files)
+    assert result.exit == 0
+    assert len(order) > 8
+
+
 def test_a_file_that_ends_every_connection_ends_alone(tmp_path: Path) -> None:
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
         return [RESET] if request.target.endswith("/file-300") else None

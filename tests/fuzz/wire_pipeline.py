@@ -316,6 +316,11 @@ def settle(owner: Owner, batch: OpenBatch, jobs: list[Job]) -> None:
 @bounded(20)
 # Its kernel keeps the last answer until we acknowledge.
 @example([(["right", "right", "twice"], 0)], 2, 1, NONE)
+# Two close after nine; then one answer too many makes nine of eight, and it closes.
+@example(
+    [(["right", "and-rubbish"], 0), ([], 0), ([], 0), (["right", "twice", *["right"] * 5, "last"], 0)],
+    64, 1, NONE,
+)  # fmt: skip
 @example([(["right", "twice", "no-length"], 0)], 4, 1, NONE)
 @example([(["right", "twice", "last"], 0)], 4, 1, NONE)  # it closes with requests unanswered
 @example([([*["right"] * 3, "twice", *["right"] * 5], 0)] * 8, 4, 1, NONE)

@@ -331,7 +331,7 @@ KNOWN = (
         "one answer too many, and then a close with requests unanswered: files under other names",
         "downloader/lanes/pipeline.py",
         "            self.route.closes_early(self.served)\n            self.abandon()\n",
-        "            self._give_back(self._take_outstanding())\n            self._finish()\n",
+        "            self._confirm()\n            self.abandon()\n",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
     ),
     Mutant(
