@@ -281,11 +281,12 @@ class Pipeline:
 
     def _closing(self) -> None:
         """The server closes after this answer, and says so. With requests unanswered, or perhaps one, if
-        there was an answer too many: see ``Route.closes_early``. In step is what was confirmed before."""
+        there was an answer too many: see ``Route.closes_early``."""
         if self._deep:
             self.route.closes_early(self.served)
             self.abandon()
         else:
+            self._confirm()
             self.route.closes(self.served)
             self.end()
 

@@ -172,8 +172,8 @@ def test_a_server_that_closes_after_so_many_costs_no_attempt(
 def test_a_close_does_not_make_up_for_an_answer_too_many(
     depth: str, announced: bool, tmp_path: Path
 ) -> None:
-    """It closes after so many answers, and that is known when it begins to give one twice: as many have come
-    as were asked for, and the last was not answered."""
+    """It closes after so many answers, and that is known when it begins to give one twice: as many have
+    come as were asked for, and the last was not answered."""
     order: dict[int, int] = {}
 
     def answer(nth: int, request: Request) -> Sequence[Step]:

@@ -66,6 +66,14 @@ KNOWN = (
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[reader]",),
     ),
     Mutant(
+        "an error whose page ends with the connection is forgotten",
+        "the file comes to no end, and so the run does not",
+        "downloader/lanes/pipeline.py",
+        "            self._confirm()\n            self.route.closes(",
+        "            self.route.closes(",
+        (f"{ANSWERS}test_each_ends_as_it_must[auto-404-cut]",),
+    ),
+    Mutant(
         "a large body's beginning cut short",
         "what came of it with the headers is counted wrongly where it is left for the writer",
         "downloader/lanes/reading.py",

@@ -99,6 +99,8 @@ CASES: dict[str, Case] = {
     "101": Case([b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", HANG], "unexpected-status", 1),
     "404": Case(status(404, body=b"no"), "http-404", 1),
     "404-endless": Case([b"HTTP/1.1 404 No\r\n\r\n", Forever(b"x" * 65536)], "http-404", 1),
+    "404-until-the-end": Case([b"HTTP/1.1 404 No\r\n\r\n", BODY, CLOSE], "http-404", 1),
+    "404-cut": Case([b"HTTP/1.1 404 No\r\nContent-Length: 100\r\n\r\n", BODY, CLOSE], "http-404", 1),
     "410": Case(status(410), "http-410", 1),
     "401": Case(status(401, 'WWW-Authenticate: Basic realm="x"'), "http-401", 1),
     "403": Case(status(403), "http-403", 1),
