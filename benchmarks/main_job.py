@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ballast import REPORTED, Ballast
 from benchmarks.origin import nginx, nginx_installed
 from benchmarks.origin import wrong_files as compared
 from benchmarks.rounds import scratch
@@ -119,13 +120,14 @@ def memory(quick: bool) -> list[dict[str, str]]:
 
 def closing(quick: bool) -> list[dict[str, str]]:
     """What a server costs that closes each connection after 100 requests, beside one that does so
-    after 1,000: nginx with either, in turn."""
+    after 1,000: nginx with either, in turn, and each as often the first."""
     if not nginx_installed():
         return []
-    files, rounds = (5_000, 1) if quick else (100_000, 3)
+    files, rounds = (5_000, 1) if quick else (100_000, 8)
     rows = []
     for tls in (False, True):
         rates: dict[int, list[float]] = {100: [], 1000: []}
+        ballast = Ballast(needed=REPORTED and not quick)
         with contextlib.ExitStack() as stack:
             origins = {}
             for keepalive in rates:
@@ -133,9 +135,11 @@ def closing(quick: bool) -> list[dict[str, str]]:
                 origins[keepalive] = stack.enter_context(
                     nginx(files, 100, tls, room, cores("origin"), keepalive)
                 )
-            for _ in range(rounds):
-                for keepalive, origin in origins.items():
+            stack.enter_context(ballast.keeping())
+            for turn in range(rounds):
+                for keepalive, origin in list(origins.items())[:: -1 if turn % 2 else 1]:
                     with scratch() as where:
+                        ballast.settle()
                         options = ["-o", str(where / "out"), "--workers", "1", "--connections", "32"]
                         options += ["--cacert", origin.cafile] if origin.cafile else []
                         began = time.perf_counter()
