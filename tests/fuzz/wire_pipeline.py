@@ -73,7 +73,7 @@ FAIR = (
     "gzip",
     "cookie",
 )
-ENDS = ("close", "reset", "half", "half-reset", "no-length", "rubbish-only")
+ENDS = ("close", "reset", "half", "half-reset", "404-half", "no-length", "rubbish-only")
 SURPLUS = ("twice", "and-404", "and-rubbish")
 MISSING = ("nothing",)
 
@@ -181,6 +181,7 @@ def carry_out(step: str, content: bytes) -> tuple[bytes, str]:
         "reset": (b"", "reset"),
         "half": (right[: -len(right) // 3], "close"),
         "half-reset": (right[: -len(right) // 3], "reset"),
+        "404-half": (answer(content, status=b"404 No")[:-1], "close"),
         "no-length": (b"HTTP/1.1 200 OK\r\n\r\n" + content, "close"),
         "rubbish-only": (b"rubbish\r\n", "close"),
         "twice": (right * 2, ""),
@@ -321,6 +322,7 @@ def settle(owner: Owner, batch: OpenBatch, jobs: list[Job]) -> None:
     [(["right", "and-rubbish"], 0), ([], 0), ([], 0), (["right", "twice", *["right"] * 5, "last"], 0)],
     64, 1, NONE,
 )  # fmt: skip
+@example([(["right", "404-half"], 0)], 1, 1, NONE)
 @example([(["right", "twice", "no-length"], 0)], 4, 1, NONE)
 @example([(["right", "twice", "last"], 0)], 4, 1, NONE)  # it closes with requests unanswered
 @example([([*["right"] * 3, "twice", *["right"] * 5], 0)] * 8, 4, 1, NONE)
@@ -344,7 +346,7 @@ def any_server(
         assert content == body(index, index in large), f"{stored} holds {len(content)}: {content[:20]!r}"
     handed, failed = {job.index for job in owner.handed}, {job.index for job, _ in owner.failures}
     assert set(files) == {name(n) for n in range(COUNT)} - {name(n) for n in handed | failed}
-    assert not owner.failures or "404" in drawn or "and-404" in drawn
+    assert not owner.failures or drawn & {"404", "404-half", "and-404"}
     # What another's answer was taken for may be handed over; the requests lane asks for it.
     assert all(script.asked[n] for n in range(COUNT) if n not in handed)
     event(f"{script.opened} connections")
