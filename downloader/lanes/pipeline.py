@@ -227,14 +227,14 @@ class Pipeline:
         depth, limit = self.route.depth.now, self.route.limit
         room = depth - waiting
         if self._deep or depth > 1:
-            asked = self._window + first
-            room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - asked)
+            room = min(room, min(self._lane.window, max(depth * _WINDOW, _LEAST)) - self._window - first)
             room = room if self._held_bytes < self._lane.window_bytes else 0
             limit = self.route.last(self.sent - self._window)
         if not limit:
             return room
         left = limit - self.sent - first
-        return min(room, left - 1 if left > 1 or self._deep or waiting else left)
+        alone = left == 1 and not (self._deep or waiting)
+        return min(room, left if alone else left - 1)
 
     def _go_on(self, now: float) -> None:
         """Ask for more, or rest, or be idle."""
@@ -280,8 +280,8 @@ class Pipeline:
     # ends
 
     def _closing(self) -> None:
-        """The server closes after this answer, and says so. With requests unanswered, or perhaps one, if
-        there was an answer too many: see ``Route.closes_early``."""
+        """The server has closed, or says that it does. In a window a request may be unanswered though all
+        seem to be, if there was an answer too many: see ``Route.closes_early``."""
         if self._deep:
             self.route.closes_early(self.served)
             self.abandon()

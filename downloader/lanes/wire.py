@@ -30,7 +30,7 @@ from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.fetch import too_late, too_slow  # noqa: E402
 from downloader.lanes.pipeline import Pipeline  # noqa: E402
-from downloader.lanes.reading import Body, HandOver  # noqa: E402
+from downloader.lanes.reading import Body, HandOver, let_go  # noqa: E402
 from downloader.lanes.route import Route  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.stream import BUFFER  # noqa: E402
@@ -248,6 +248,8 @@ class WireLane:
                 error.wire = 1
                 self._owner.failed(job, error, job.sent)
             except DestinationError as error:
+                for _, rest in islice(held, at, None):
+                    let_go(rest)
                 self._owner.lost(error)
                 return
             else:
