@@ -97,6 +97,22 @@ def test_code_that_has_the_interpreter_locked_is_seen(watch: Starter, program: W
     assert re.search(r"computing +app\.py:\d+ in locked: return sum", job.err), job.err
 
 
+def test_one_who_locks_the_interpreter_while_the_report_is_written_is_seen(
+    watch: Starter, program: Writer
+) -> None:
+    """Writing gives the interpreter's lock away: the first report here to the first who wants it."""
+    source = """
+def locked():
+    real(0)  # our thread gets the interpreter, and begins its report
+    return sum(range(30_000_000))
+
+gevent.spawn(locked).join()
+"""
+    job = watch(*program(PATCHED + source))
+    assert job.wait() == 0
+    assert re.search(r"computing +app\.py:\d+ in locked: return sum", job.err), job.err
+
+
 def test_a_crowd_that_is_ready_at_once_is_nobodys_fault(watch: Starter, program: Writer) -> None:
     """The loop runs all of them before its next timer: the stamp is old, but nobody had the hub long."""
     source = """

@@ -1,4 +1,4 @@
-"""Known bugs: each is a small exact replacement in ``downloader/``, what it would do to a user, and the
+"""Known bugs: each is a small exact replacement in the sources, what it would do to a user, and the
 tests that must fail with it. Most were made once, here or in a comparable tool."""
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PROCESSES = "tests/faults/test_processes.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
+WATCH = "tests/diagnostics/test_watch.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KNOWN = (
@@ -499,5 +500,14 @@ KNOWN = (
         "    if config.insecure:\n",
         "    if True:\n",
         ("tests/integration/test_cli.py::test_certificate_that_is_not_trusted[Tls.EXPIRED]",),
+    ),
+    # Diagnostics
+    Mutant(
+        "watch looks away while it writes",
+        "what has the interpreter locked while a report is written is never told",
+        "diagnostics/agent/https_agent/watch.py",
+        "os.O_TRUNC, 0o644)\n        after()\n",
+        "os.O_TRUNC, 0o644)\n",
+        (WATCH + "test_one_who_locks_the_interpreter_while_the_report_is_written_is_seen",),
     ),
 )

@@ -25,7 +25,7 @@ from time import monotonic
 from known import KNOWN, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("downloader", "tests", "setup.cfg", "pyproject.toml")
+PARTS = ("downloader", "diagnostics", "tests", "setup.cfg", "pyproject.toml")
 FOREIGN = ("PYTHON", "PYTEST", "COV")
 FAILED = 1  # pytest: tests ran, and some failed
 LONGEST = 240
@@ -34,10 +34,12 @@ LONGEST = 240
 WHO = """
 import subprocess, sys
 sys.path.insert(0, "tests")
-import downloader, harness
-child = subprocess.run([sys.executable, "-c", "import downloader; print(downloader.__file__)"],
+import harness
+told = "import diagnostics, downloader; print(diagnostics.__file__, downloader.__file__)"
+exec(told)
+child = subprocess.run([sys.executable, "-c", told],
                        cwd="/", env=harness.environment(), capture_output=True, text=True, check=True)
-print(downloader.__file__, child.stdout, end="")
+print(child.stdout)
 """
 
 
@@ -65,7 +67,7 @@ def check_import(copy: Path) -> None:
         command, cwd=copy, env=environment(copy), capture_output=True, text=True, check=False
     )
     found = done.stdout.split()
-    if len(found) != 2 or not all(Path(path).is_relative_to(copy) for path in found):
+    if len(found) != 4 or not all(Path(path).is_relative_to(copy) for path in found):
         raise SystemExit(f"the copy is not what is imported: {done.stdout}{done.stderr}")
 
 

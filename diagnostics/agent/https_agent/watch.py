@@ -29,6 +29,11 @@ _IDLE = 0.0005  # seconds of CPU that one who waits may use
 _SEND = 0.25  # seconds between two reports at least
 
 
+def _nothing():
+    # type: () -> None
+    pass
+
+
 class Watch(object):
     """One for each process."""
 
@@ -132,14 +137,9 @@ class Watch(object):
         # type: (Any, Any) -> None
         try:
             while True:
-                now = clock()
-                for entry in list(self._hubs):
-                    self._look(entry, now)
-                    if entry.over:
-                        self._finish(entry, 0.0)
-                        self._hubs.remove(entry)
-                if self._dirty and now - self._sent > _SEND:
-                    self._send()
+                self._look_around()
+                if self._dirty and clock() - self._sent > _SEND:
+                    self._send(self._look_around)
                 if not self._running or self._sleeps(stop):
                     break
         except Exception as error:
@@ -158,6 +158,15 @@ class Watch(object):
             return ended
         _sleep(self._nap)
         return False
+
+    def _look_around(self):
+        # type: () -> None
+        now = clock()
+        for entry in list(self._hubs):
+            self._look(entry, now)
+            if entry.over:
+                self._finish(entry, 0.0)
+                self._hubs.remove(entry)
 
     def _look(self, entry, now):
         # type: (hubs.Hub, float) -> None
@@ -179,15 +188,13 @@ class Watch(object):
         frame = sys._current_frames().get(entry.ident)
         stack, root, known = holds.walk(frame)
         del frame  # or what the application drops is destroyed in this thread
-        since, (starved, ours) = now - entry.looked, entry.starved()
         hold = entry.hold
-        if (
-            hold is not None
-            and stack
-            and known
-            and root == hold.root
-            and stack[0][0] is hold.samples[0][0][0][0]
-        ):
+        if not stack:
+            self._finish(entry, 0.0)
+            entry.free = now
+            return
+        since, (starved, ours) = now - entry.looked, entry.starved()
+        if hold is not None and known and root == hold.root and stack[0][0] is hold.samples[0][0][0][0]:
             if used > _IDLE:
                 # It also waited for the interpreter's lock as long as that was ours and we had no CPU.
                 starved += ours
@@ -198,14 +205,11 @@ class Watch(object):
         if hold is not None:
             self._finish(entry, 0.0)
             entry.free = now
-        if stack:
-            # It has had the hub since the tick failed to come; or, if that was not its fault, since now.
-            seconds = max(0.0, now - max(stamp + self.tick, entry.free))
-            if most < since:
-                seconds = min(seconds, most)
-            entry.hold = holds.Hold(stamp, root, stack, seconds, min(used, seconds))
-        else:
-            entry.free = now
+        # It has had the hub since the tick failed to come; or, if that was not its fault, since now.
+        seconds = max(0.0, now - max(stamp + self.tick, entry.free))
+        if most < since:
+            seconds = min(seconds, most)
+        entry.hold = holds.Hold(stamp, root, stack, seconds, min(used, seconds))
 
     def _finish(self, entry, seconds):
         # type: (hubs.Hub, float) -> None
@@ -222,9 +226,9 @@ class Watch(object):
             self._folded.setdefault(place, holds.Folded()).add(hold, lines)
             self._dirty = True
 
-    def _send(self):
-        # type: () -> None
-        """Put down all there is to tell."""
+    def _send(self, after=_nothing):
+        # type: (Callable[[], None]) -> None
+        """Put down all there is to tell; for ``after`` see ``_put``."""
         self._dirty, self._sent = False, clock()
         lasting = []
         for entry in self._hubs:
@@ -240,20 +244,25 @@ class Watch(object):
             "lasting": lasting,
             "trouble": self._trouble,
         }
-        _put(os.path.join(self._outbox, self._name), json.dumps(report).encode("utf-8"))
+        _put(os.path.join(self._outbox, self._name), json.dumps(report).encode("utf-8"), after)
 
 
-def _put(path, text):
-    # type: (str, bytes) -> None
-    """Write a file whole or not at all: the judge may be gone, the disk full."""
+def _put(path, text, after=_nothing):
+    # type: (str, bytes, Callable[[], None]) -> None
+    """Write a file whole or not at all: the judge may be gone, the disk full. Each step gives the
+    interpreter's lock away, and one who had it locked since goes on with the next: ``after`` each."""
     try:
         out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        after()
         try:
             whole = os.write(out, text) == len(text)
+            after()
         finally:
             os.close(out)
+        after()
         if whole:
             os.rename(path + ".part", path + ".json")
+            after()
     except (IOError, OSError):
         pass
 
