@@ -62,7 +62,7 @@ class PageReader:
         place, mark, query = url.partition("?")
         place, origin, head, tail = self._place(place)
         url = place + mark + query
-        plain = self._enabled and not origin.proxies and origin.jar is None
+        plain = self._enabled and origin.plain and origin.jar is None
         if plain and self._misfits < _MISFITS:
             try:
                 with gevent.Timeout(self._config.deadline, too_late(self._config)):

@@ -24,6 +24,7 @@ from urllib3.exceptions import (  # noqa: E402
     ConnectTimeoutError,
     NameResolutionError,
     NewConnectionError,
+    ProxyError,
 )
 
 from downloader.lanes.answer import Answer  # noqa: E402
@@ -79,6 +80,7 @@ class _Counted:
 
     host: str
     port: int
+    proxy: Any
 
     @property
     def key(self) -> tuple[str, int]:
@@ -99,7 +101,21 @@ class _Counted:
             # Without close_notify nobody knows whether the end is the end.
             self.sock.suppress_ragged_eofs = False
 
+    def _tunnel(self) -> None:
+        try:
+            super()._tunnel()  # type: ignore[misc]
+        except (OSError, http.client.HTTPException) as error:
+            raise ProxyError("no tunnel", error) from error
+
     def _new_conn(self) -> Any:
+        try:
+            return self._dialled()
+        except (NewConnectionError, ConnectTimeoutError) as error:
+            if self.proxy is None:
+                raise
+            raise ProxyError("no connection", error) from error
+
+    def _dialled(self) -> Any:
         host, failure = self._dns_host, None
         try:
             for address in self.census.resolver.addresses(host):

@@ -214,7 +214,7 @@ class RequestsLane:
             raise Postponed(until, requests)
 
     def _check_address(self, before: str, after: str, origin: Origin) -> None:
-        if self._config.allow_private_redirects or origin.proxies:
+        if self._config.allow_private_redirects or origin.proxy:
             return
         if is_private(self._addresses(after)) and not is_private(self._addresses(before)):
             raise FetchError(

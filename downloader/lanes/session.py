@@ -46,14 +46,21 @@ _MARK = "/-the-target-of-a-request-"
 
 
 class Origin:
-    """What is the same for all files of one scheme, host and port: headers, proxies, cookies."""
+    """What is the same for all files of one scheme, host and port: headers, proxy, cookies.
 
-    __slots__ = ("headers", "jar", "key", "pool", "proxies")
+    ``proxy``: its URL, "" where there is none; ``forwarded``: it is asked for the files, not for a tunnel.
+    ``plain``: what its connections are is a socket, or TLS on one; not TLS within a proxy's.
+    """
+
+    __slots__ = ("forwarded", "headers", "jar", "key", "plain", "pool", "proxies", "proxy")
 
     def __init__(self, key: str, headers: CaseInsensitiveDict[str], proxies: dict[str, str]) -> None:
         self.key = key
         self.headers = headers
         self.proxies = proxies
+        self.proxy = select_proxy(key, proxies) or ""
+        self.forwarded = bool(self.proxy) and key.startswith("http:")
+        self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
         self.jar: RequestsCookieJar | None = None
         self.pool: Any = None
 
@@ -184,7 +191,11 @@ class LaneSession(requests.Session):
         """What stands before and behind the target in a GET to ``origin``: urllib3's own bytes."""
         connection, recorder = self.new_connection(origin), _Recorder()
         connection.sock = recorder
-        connection.request("GET", _MARK, headers=origin.headers)
+        place, headers = _MARK, origin.headers
+        if origin.forwarded:
+            place, headers = origin.key.removesuffix(":80") + _MARK, headers.copy()
+            headers.update(self._adapter.proxy_headers(origin.proxy))
+        connection.request("GET", place, headers=headers)
         connection.sock = None
         head, _, tail = recorder.sent.partition(_MARK.encode())
         return head, tail
@@ -194,8 +205,12 @@ class LaneSession(requests.Session):
         request = requests.PreparedRequest()
         request.url = f"{origin.key}/"
         request._lane_origin = origin  # type: ignore[attr-defined]
-        connection = self._adapter.get_connection_with_tls_context(request, True)._new_conn()
+        pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
+        connection = pool._new_conn()
         connection.timeout = self.config.connect_timeout
+        if origin.proxy and not origin.forwarded:
+            # As the pool does it when it connects; the tunnel's host is in what is sent, too.
+            connection.set_tunnel(pool._tunnel_host, pool.port, pool.proxy_headers)
         return connection
 
     def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
@@ -262,11 +277,11 @@ class _Adapter(HTTPAdapter):
         origin: Origin = request._lane_origin
         pool = origin.pool
         if pool is None or pool.pool is None:
-            if proxies or origin.key.startswith("https:"):
+            if origin.proxy or origin.key.startswith("https:"):
                 self._secure()
             verify = self._context is None or self._context.verify_mode is ssl.CERT_REQUIRED
             pool = super().get_connection_with_tls_context(request, verify, proxies, None)
-            if not select_proxy(request.url, proxies):
+            if not origin.proxy:
                 origin.pool = pool
         return pool
 

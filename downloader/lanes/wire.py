@@ -110,8 +110,8 @@ class WireLane:
         self.release = owner.release
 
     def takes(self, origin: Origin) -> bool:
-        """Whether a file of ``origin`` may go this way: straight, and without cookies."""
-        if not self._enabled or origin.proxies or origin.jar is not None:
+        """Whether a file of ``origin`` may go this way: without cookies."""
+        if not (self._enabled and origin.plain) or origin.jar is not None:
             return False
         route = self._routes.get(origin)
         return route is None or route.misfits < _MISFITS
@@ -324,5 +324,6 @@ class WireLane:
         if len(self._routes) > 1000:
             for old in [each for each, route in self._routes.items() if not route.idle]:
                 del self._routes[old]
-        route = self._routes[origin] = Route(origin, self._session.template(origin), self._depth)
+        depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
+        route = self._routes[origin] = Route(origin, self._session.template(origin), depth)
         return route

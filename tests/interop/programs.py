@@ -267,8 +267,7 @@ def haproxy(room: Room, origin: Program) -> AbstractContextManager[Program]:
 SQUID = """
 http_port 127.0.0.1:{port}
 acl origin port {origin}
-acl CONNECT method CONNECT
-http_access allow CONNECT origin
+http_access allow origin
 http_access deny all
 cache deny all
 visible_hostname localhost

@@ -30,6 +30,7 @@ PROCESSES = "tests/faults/test_processes.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
+PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
@@ -500,6 +501,31 @@ KNOWN = (
         "    if config.insecure:\n",
         "    if True:\n",
         ("tests/integration/test_cli.py::test_certificate_that_is_not_trusted[Tls.EXPIRED]",),
+    ),
+    # Proxies
+    Mutant(
+        "tunnel's Host is the proxy",
+        "through a proxy's tunnel the wrong site is asked, or none",
+        "downloader/lanes/session.py",
+        "            connection.set_tunnel(pool._tunnel_host, pool.port, pool.proxy_headers)\n",
+        "            connection.set_tunnel(connection.host, pool.port, pool.proxy_headers)\n",
+        (PROXIES + "test_a_server_behind_a_tunnel_cannot_tell_the_lanes_apart",),
+    ),
+    Mutant(
+        "proxy's credentials to the server",
+        "the password of the proxy is sent to every site",
+        "downloader/lanes/session.py",
+        "origin.headers\n        if origin.forwarded:\n",
+        "{**origin.headers, **self._adapter.proxy_headers(origin.proxy)}\n        if origin.forwarded:\n",
+        (PROXIES + "test_a_server_behind_a_tunnel_cannot_tell_the_lanes_apart",),
+    ),
+    Mutant(
+        "past the proxy",
+        "what must go through the proxy goes straight: nobody sees it, or a firewall stops it",
+        "downloader/lanes/session.py",
+        "        pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)\n",
+        "        pool = self._adapter.get_connection_with_tls_context(request, True)\n",
+        (PROXIES + "test_a_forwarding_proxy_cannot_tell_the_lanes_apart",),
     ),
     # Diagnostics
     Mutant(

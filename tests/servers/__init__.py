@@ -37,6 +37,7 @@ from servers.command import Result, download
 from servers.mix import ASKING, CODES, LASTING, ODD, PASSING, Faults, body_of
 from servers.raw import Request, Server
 from servers.tls import Certificates, Tls
+from servers.tunnel import Tunnel
 
 __all__ = [
     "ASKING",
@@ -60,6 +61,7 @@ __all__ = [
     "Server",
     "Step",
     "Tls",
+    "Tunnel",
     "Until",
     "body_of",
     "download",

@@ -1,0 +1,191 @@
+"""Through a proxy, both lanes: a tunnel is a connection like any other, a forwarding proxy is asked for one
+file at a time."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import CLOSE, Certificates, Server, Tunnel, download, listing, ok, status
+from servers.answers import Answer
+
+LANES = ("auto", "requests")
+QUICK = ("--retries", "1", "--backoff", "50ms", "--read-timeout", "2s", "--workers", "1")
+COUNT = 300
+FILES: dict[str, Answer] = {f"f{n}": ok(b"x%d" % n) for n in range(COUNT)}
+BODIES = {f"f{n}": b"x%d" % n for n in range(COUNT)}
+HOST = "127.0.3.1"
+PASSWORD = "Basic " + b64encode(b"me:pw").decode()
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[tuple[Server, tuple[str, ...]]]:
+    """A server over TLS, at an address that no proxy here has, and the options that trust it."""
+    certificates = Certificates(tmp_path)
+    context = certificates.context(hosts=[HOST])
+    with Server(files=FILES, tls=context, host=HOST) as server:
+        yield server, (*QUICK, "--cacert", str(certificates.ca))
+
+
+def by(proxy: str) -> tuple[str, str]:
+    return "--proxy", proxy.replace("//", "//me:pw@")
+
+
+def test_a_server_behind_a_tunnel_cannot_tell_the_lanes_apart(
+    secure: tuple[Server, tuple[str, ...]], tmp_path: Path
+) -> None:
+    server, options = secure
+    seen = {}
+    with Tunnel() as proxy:
+        for lane in LANES:
+            server.requests.clear()
+            proxy.heads.clear()
+            given = (*options, *by(proxy.url), "-H", "X-One: 1", "--lane", lane, "--connections", "4")
+            result = download(server.url, tmp_path / lane, *given)
+            assert (result.exit, result.files) == (0, BODIES), result.stderr
+            assert result.report["lanes"][{"auto": "wire"}.get(lane, lane)] == COUNT
+            seen[lane] = {request.target: request.headers for request in server.requests}
+            assert len(seen[lane]) == COUNT + 1
+            # Few tunnels, each asked for with what the proxy wants to know, which the server is not told.
+            assert 1 <= len(proxy.heads) <= 6
+            for head in proxy.heads:
+                assert head.startswith(b"CONNECT %s HTTP/1." % server.url.removeprefix("https://").encode())
+                assert PASSWORD.encode() in head
+    assert seen["auto"] == seen["requests"]
+    assert not any(request.header("Proxy-Authorization") for request in server.requests)
+
+
+def test_a_tunnel_is_used_as_deep_as_any_connection(
+    secure: tuple[Server, tuple[str, ...]], tmp_path: Path
+) -> None:
+    server, options = secure
+    with Tunnel() as proxy:
+        given = (*options, *by(proxy.url), "--pipeline", "16", "--connections", "2")
+        result = download(server.url, tmp_path / "d", *given)
+    assert (result.exit, result.files) == (0, BODIES), result.stderr
+    assert result.report["pipeline_depth"]["max"] == 16
+
+
+@pytest.mark.parametrize(
+    "name", ["http://files.example/", "http://files.example:8080/", "http://[::1]:81/"]
+)
+def test_a_forwarding_proxy_cannot_tell_the_lanes_apart(name: str, tmp_path: Path) -> None:
+    source = "".join(f"{name}f{n}?q={n}\n" for n in range(50))
+    seen = {}
+    with Server(default=lambda request: ok(request.target.encode())) as proxy:
+        for lane in LANES:
+            proxy.requests.clear()
+            given = (*QUICK, *by(proxy.url), "--lane", lane, "--connections", "4")
+            result = download("-", tmp_path / lane, *given, stdin=source)
+            assert result.exit == 0, result.stderr
+            assert len(result.files) == 50
+            assert {body.decode() for body in result.files.values()} == set(source.split())
+            assert result.report["lanes"][{"auto": "wire"}.get(lane, lane)] == 50
+            assert result.report["pipeline_depth"]["max"] <= 1
+            seen[lane] = {request.target: request.headers for request in proxy.requests}
+            assert all(request.header("Proxy-Authorization") == PASSWORD for request in proxy.requests)
+    assert seen["auto"] == seen["requests"]
+    assert result.report["connections_peak"] <= 4
+
+
+def test_a_listing_by_way_of_a_proxy(tmp_path: Path) -> None:
+    names = sorted(BODIES)
+    with Server(
+        default=lambda request: (
+            listing(names) if "/list" in request.target else ok(BODIES[request.target.rpartition("/")[2]])
+        )
+    ) as proxy:
+        result = download("http://files.example", tmp_path / "d", *QUICK, *by(proxy.url))
+        assert (result.exit, result.files) == (0, BODIES), result.stderr
+        assert all(request.target.startswith("http://files.example/") for request in proxy.requests)
+        assert {request.header("Host") for request in proxy.requests} == {"files.example"}
+    assert result.report["pipeline_depth"]["stopped"] == {"an HTTP proxy": 1}
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno",
+        b"HTTP/1.1 502 It does not answer\r\n\r\n",
+        b"no HTTP at all\r\n\r\n",
+        b"",
+    ],
+    ids=["407", "403", "502", "nonsense", "closes"],
+)
+def test_a_proxy_that_gives_no_tunnel(answer: bytes, lane: str, tmp_path: Path) -> None:
+    with Tunnel(answer) as proxy:
+        given = (*QUICK, *by(proxy.url), "--lane", lane)
+        result = download("-", tmp_path / "d", *given, stdin="https://files.example/a\n")
+        assert len(proxy.heads) == 2
+    assert (result.exit, result.codes) == (1, {"a": "proxy"}), result.stderr
+    told = json.dumps(result.failures) + result.stderr
+    assert "pw" not in told
+    if answer.startswith(b"HTTP"):
+        assert answer.split(b"\r\n")[0].split(b" ", 1)[1].decode() in result.failures["a"]["detail"]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_proxy_that_is_not_there(lane: str, tmp_path: Path) -> None:
+    with Tunnel() as closed:
+        dead = closed.url
+    given = (*QUICK, "--proxy", dead, "--lane", lane)
+    source = "https://files.example/a\nhttp://files.example/b\n"
+    result = download("-", tmp_path / "d", *given, stdin=source)
+    assert (result.exit, result.codes) == (1, {"a": "proxy", "b": "proxy"}), result.stderr
+
+
+def test_a_certificate_is_verified_through_a_tunnel(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with Server(files=FILES, tls=certificates.context()) as server, Tunnel() as proxy:
+        result = download("-", tmp_path / "d", *QUICK, *by(proxy.url), stdin=f"{server.url}/get/f0\n")
+    assert result.codes == {"f0": "tls-verify"}
+
+
+@pytest.mark.parametrize("after", [2_000, 9_000])
+def test_a_tunnel_that_breaks(after: int, secure: tuple[Server, tuple[str, ...]], tmp_path: Path) -> None:
+    server, options = secure
+    source = "".join(f"{server.url}/get/f{n}\n" for n in range(COUNT))
+    with Tunnel(breaks=after) as proxy:
+        given = (*options, *by(proxy.url), "--pipeline", "16", "--connections", "1")
+        result = download("-", tmp_path / "d", *given, stdin=source)
+        assert len(proxy.heads) >= 2
+    assert (result.exit, result.files) == (0, BODIES), result.stderr
+
+
+def test_an_error_of_the_proxy_is_an_answer(tmp_path: Path) -> None:
+    """To a plain GET it answers in the place of the server."""
+    answers = {
+        "http://files.example/a": status(407),
+        "http://files.example/b": status(502),
+        "http://files.example/c": [*ok(b"c", "Connection: close"), CLOSE],
+    }
+    with Server(routes=answers) as proxy:
+        source = "\n".join(answers)
+        result = download("-", tmp_path / "d", *QUICK, *by(proxy.url), stdin=source)
+    assert result.codes == {"a": "http-407", "b": "http-502"}
+    assert result.files == {"c": b"c"}
+
+
+def test_a_proxy_that_is_itself_spoken_to_over_tls(tmp_path: Path) -> None:
+    """To forward or for a tunnel; what is TLS within TLS goes through the requests lane."""
+    certificates = Certificates(tmp_path)
+    options = (*QUICK, "--cacert", str(certificates.ca))
+    plain = "".join(f"http://files.example/f{n}\n" for n in range(20))
+    with Server(default=ok(b"x"), tls=certificates.context()) as proxy:
+        result = download("-", tmp_path / "http", *options, *by(proxy.url), stdin=plain)
+        assert (result.exit, len(result.files)) == (0, 20), result.stderr
+        assert result.report["lanes"]["wire"] == 20
+    with (
+        Server(files=FILES, tls=certificates.context()) as server,
+        Tunnel(tls=certificates.context()) as tunnel,
+    ):
+        source = "".join(f"{server.url}/get/f{n}\n" for n in range(20))
+        result = download("-", tmp_path / "https", *options, *by(tunnel.url), stdin=source)
+        assert (result.exit, len(result.files)) == (0, 20), result.stderr
+        assert result.report["lanes"]["requests"] == 20
+        assert tunnel.heads
