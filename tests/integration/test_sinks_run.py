@@ -15,7 +15,8 @@ from servers import Server, ok
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-# Refuses O_TMPFILE as overlays and NFS do and, where NO_LINKS is set, hard links as FAT does.
+# Refuses O_TMPFILE as overlays and NFS do and, where NO_LINKS is set, hard links as FAT does; where LINKS
+# is set, the disk is full after so many.
 PRELOAD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,7 +39,9 @@ OPENAT(openat64)
 int linkat(int a, const char *from, int b, const char *to, int flags) {
     static int (*real)(int, const char *, int, const char *, int);
     if (!real) real = dlsym(RTLD_NEXT, "linkat");
+    static int made;
     if (getenv("NO_LINKS")) { errno = EPERM; return -1; }
+    if (getenv("LINKS") && made++ >= atoi(getenv("LINKS"))) { errno = ENOSPC; return -1; }
     return real(a, from, b, to, flags);
 }
 """
@@ -74,6 +77,21 @@ def test_file_systems_that_have_less(
     assert (here / "b").read_bytes() == b"B"
     assert (here / ("d%2Fe" if layout == "flat" else "d/e")).read_bytes() == b"E"
     assert not [path for path in root.rglob(".downloader-*")]
+
+
+def test_nothing_is_left_of_large_files_that_wait_when_the_disk_is_full(
+    run_downloader: Run, tmp_path: Path, preload: str
+) -> None:
+    body = bytes(400_000)
+    with Server(files={f"f{n}": ok(body) for n in range(400)}) as server:
+        args = (server.url, "-o", tmp_path / "d", "--workers", 1, "--connections", 32)
+        full = run_downloader(*args, env={"LD_PRELOAD": preload, "LINKS": "200"})
+        assert full.returncode == 4, full.stderr
+        assert "no space left" in full.stderr
+        assert len(list((tmp_path / "d").glob("f*"))) == 200
+        assert not list((tmp_path / "d").rglob(".downloader-*"))
+        assert run_downloader(*args).returncode == 0
+    assert len(list((tmp_path / "d").glob("f*"))) == 400
 
 
 @pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])

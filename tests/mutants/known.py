@@ -502,6 +502,17 @@ KNOWN = (
         "    if True:\n",
         ("tests/integration/test_cli.py::test_certificate_that_is_not_trusted[Tls.EXPIRED]",),
     ),
+    Mutant(
+        "what waits is left when the disk is full",
+        "half a gigabyte of temporary names stays in the destination",
+        "downloader/lanes/wire.py",
+        "                for _, rest in islice(held, at, None):\n                    let_go(rest)\n",
+        "",
+        (
+            "tests/integration/test_sinks_run.py::"
+            "test_nothing_is_left_of_large_files_that_wait_when_the_disk_is_full",
+        ),
+    ),
     # Proxies
     Mutant(
         "tunnel's Host is the proxy",
