@@ -129,7 +129,7 @@ class PageReader:
         whole = body.body if isinstance(body, _Large) else cast("bytes | bytearray", body)
         return whole, not (reader.closing or reader.surplus or reader.mid)
 
-    def large(self, job: Job) -> Writer:
+    def large(self, job: Job, length: int) -> Writer:
         """See ``Limits``."""
         return _Large()
 

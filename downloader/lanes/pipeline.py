@@ -76,10 +76,9 @@ class Pipeline:
         self.reader = Reader(self, route.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
-        self.since = self.heard = 0.0
+        self.since = self.heard = self._slowest = 0.0
         self._deep = False
         self._window = self._counted = self._held_bytes = 0
-        self._slowest = 0.0
 
     # requests
 
@@ -376,7 +375,7 @@ class Pipeline:
 
     # what the reader asks
 
-    def large(self, job: Job) -> Writer:
+    def large(self, job: Job, length: int) -> Writer:
         """See ``reading.Limits``. Nothing shall wait behind a large body, or for it."""
         outstanding = self.reader.outstanding
         if len(outstanding) > 1 or self.reader.held:
@@ -386,6 +385,7 @@ class Pipeline:
             outstanding.append(job)
             outstanding.extend([None] * len(behind))
         self.route.large()
+        self._stream.widen(length)
         return self._lane.open_writer(job)
 
     def proxied(self) -> None:

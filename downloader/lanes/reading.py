@@ -63,8 +63,9 @@ class Limits(Protocol):
 
     max_size: int
 
-    def large(self, job: Job) -> Writer:
-        """The body of ``job`` is large: where it goes. Raises FetchError, DestinationError."""
+    def large(self, job: Job, length: int) -> Writer:
+        """The body of ``job`` is large: where it goes. ``length`` is 0 where it is not known. Raises
+        FetchError, DestinationError."""
 
     def proxied(self) -> None:
         """The answer came through a proxy."""
@@ -289,7 +290,7 @@ class Reader:
                 job = self.outstanding[0] if self.outstanding else None
                 if job is None:
                     raise HandOver  # nobody waits for it
-                writer = self.body = self.limits.large(job)
+                writer = self.body = self.limits.large(job, length)
                 if body:
                     writer.write(body)
             else:

@@ -22,6 +22,7 @@ import gevent  # noqa: E402
 __all__ = ["BUFFER", "LEAST_REST", "MUCH", "Blocked", "Stream"]
 
 BUFFER = 512 << 10
+_WIDE = 2 << 20
 _READ, _WRITE = 1, 2
 _RECORD = 16 << 10  # the most that one record of TLS holds
 _FULL = _RECORD // 2
@@ -53,6 +54,7 @@ class Stream:
         "_tls",
         "_unsent",
         "_watcher",
+        "_wide",
         "_writable",
         "key",
         "receive",
@@ -76,6 +78,7 @@ class Stream:
         self._end: OSError | None = None
         self.receive: Callable[[bool], int] = self._receive if self._tls is None else self._receive_tls
         self._unsent = b""
+        self._wide = False
         self._writable: Any = None
         self._watcher = gevent.get_hub().loop.io(sock.fileno(), _READ)
         self._watcher.start(self.guarded, readable)
@@ -154,6 +157,18 @@ class Stream:
         if _QUICKACK is not None:
             with contextlib.suppress(OSError):
                 self._raw.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    def widen(self, length: int) -> None:
+        """A body of ``length`` bytes has begun: if the kernel may as well take it in whole, let it.
+
+        To wait for so much makes its buffer twice as large at once (tcp_set_rcvlowat() of Linux; SO_RCVBUF
+        would end its own tuning and is limited more). Then we wait for any byte again.
+        """
+        if 0 < length <= _WIDE and not self._wide:
+            self._wide = True
+            for least in (_WIDE, 1):
+                with contextlib.suppress(OSError):
+                    self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
 
     def usable(self) -> bool:
         """Whether it is open and nothing has arrived that nobody asked for."""

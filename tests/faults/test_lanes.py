@@ -58,6 +58,21 @@ def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
     assert (headers["User-Agent"], headers["X-One"]) == ("me/1", "1")
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_last_bytes_of_a_large_body_are_not_waited_for(tls: bool, tmp_path: Path) -> None:
+    """What makes room for much at once must not have us wait for as much."""
+    body = bytes(range(256)) * 4096
+    (whole,) = ok(body)
+    assert isinstance(whole, bytes)
+    steps = [whole[:-3], Pause(0.2), whole[-3:-2], Pause(0.2), whole[-2:]]
+    certificates = Certificates(tmp_path)
+    with Server(files={"a": steps, "b": steps}, tls=certificates.context() if tls else None) as server:
+        options = ("--retries", "0", "--read-timeout", "2s", "--connections", "1", "--workers", "1")
+        result = download(server.url, tmp_path / "d", *options, "--cacert", str(certificates.ca))
+    assert (result.exit, result.files) == (0, {"a": body, "b": body})
+    assert result.report["lanes"] == {"wire": 2, "requests": 0}
+
+
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("end", ["closes", "says so and closes"])
 def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str, tmp_path: Path) -> None:

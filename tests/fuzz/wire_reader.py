@@ -41,7 +41,7 @@ class Connection:
     def __init__(self, max_size: int = 0) -> None:
         self.max_size = max_size
 
-    def large(self, job: Any) -> Kept:
+    def large(self, job: Any, length: int) -> Kept:
         return Kept()
 
     def proxied(self) -> None:

@@ -513,6 +513,14 @@ KNOWN = (
             "test_nothing_is_left_of_large_files_that_wait_when_the_disk_is_full",
         ),
     ),
+    Mutant(
+        "waits for a large piece",
+        "the end of a large file, which is a small piece, is never noticed",
+        "downloader/lanes/stream.py",
+        "            for least in (_WIDE, 1):\n",
+        "            for least in (_WIDE,):\n",
+        ("tests/faults/test_lanes.py::test_the_last_bytes_of_a_large_body_are_not_waited_for",),
+    ),
     # Proxies
     Mutant(
         "tunnel's Host is the proxy",
