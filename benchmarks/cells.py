@@ -104,7 +104,7 @@ _DEPTH: Final = Cell("", "depth", "", _DEPTHS, files=200_000, where="null", roun
 _DEPTH_LATE: Final = replace(
     _DEPTH, clients=tuple(name for name in _DEPTHS if "off" not in name), delay="20ms", origin="dev"
 )
-_LARGE: Final = Cell("", "speed", "", _STREAMING, size=10**9, files=1, rounds=3)
+_LARGE: Final = Cell("", "speed", "", _STREAMING, size=10**9, files=1, rounds=5)
 _DELAYED: Final = Cell(
     "", "million", "", _PAIR, delay="0-3s", origin="dev", where="null", connections=1000, rounds=1
 )
@@ -138,8 +138,8 @@ CELLS: Final = (
     Cell("http-100B-null", "speed", "HTTP, 100 B, thrown away", _FEW, where="null"),
     Cell("http-10kB", "speed", "HTTP, 10 kB", _FEW, size=10_000, files=100_000),
     Cell("https-10kB", "speed", "HTTPS, 10 kB", _FEW, size=10_000, files=100_000, tls=True),
-    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=6_000, quick=50, rounds=3),
-    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=6_000, tls=True, rounds=3),
+    Cell("http-1MB", "speed", "HTTP, 1 MB", _FEW, size=1_000_000, files=6_000, quick=50),
+    Cell("https-1MB", "speed", "HTTPS, 1 MB", _FEW, size=1_000_000, files=6_000, tls=True),
     replace(_LARGE, name="http-1GB", title="HTTP, one file of 1 GB"),
     replace(_LARGE, name="https-1GB", title="HTTPS, one file of 1 GB", tls=True),
     Cell(
