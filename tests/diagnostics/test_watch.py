@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from watching import PATCHED, Starter, Writer, free_port, get, program, until, watch
@@ -31,6 +34,28 @@ if __name__ == "__main__":
     server.serve_forever()
 """
 )
+
+# What opens the file of a report makes a file `begun`, and goes on a tenth of a second later.
+SLOW_REPORT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+#define OPEN(name) \
+int name(const char *path, int flags, ...) { \
+    va_list rest; va_start(rest, flags); mode_t mode = va_arg(rest, mode_t); va_end(rest); \
+    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, #name); \
+    int found = real(path, flags, mode); \
+    if (strstr(path, ".part") && !strstr(path, "python")) { \
+        close(real("begun", O_CREAT | O_WRONLY, 0600)); usleep(100000); \
+    } \
+    return found; \
+}
+OPEN(open)
+OPEN(open64)
+"""
 
 
 @pytest.mark.parametrize(
@@ -98,17 +123,25 @@ def test_code_that_has_the_interpreter_locked_is_seen(watch: Starter, program: W
 
 
 def test_one_who_locks_the_interpreter_while_the_report_is_written_is_seen(
-    watch: Starter, program: Writer
+    watch: Starter, program: Writer, tmp_path: Path
 ) -> None:
-    """Writing gives the interpreter's lock away: the first report here to the first who wants it."""
+    """Writing gives the interpreter's lock away; here the first step of it takes until somebody has it."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "slow.c").write_text(SLOW_REPORT)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", "slow.so", "slow.c", "-ldl"], cwd=tmp_path, check=True
+    )
     source = """
 def locked():
-    real(0)  # our thread gets the interpreter, and begins its report
+    while not os.path.exists("begun"):
+        real(0)
     return sum(range(30_000_000))
 
 gevent.spawn(locked).join()
 """
-    job = watch(*program(PATCHED + source))
+    job = watch(*program(PATCHED + source), env={"LD_PRELOAD": str(tmp_path / "slow.so")})
     assert job.wait() == 0
     assert re.search(r"computing +app\.py:\d+ in locked: return sum", job.err), job.err
 
