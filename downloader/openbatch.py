@@ -169,8 +169,8 @@ class Job(msgspec.Struct, eq=False, gc=False):
     """One item of an open batch, and its attempts so far; see ``core.schedule.Job``.
 
     ``target`` is what stands in the request line; ``url`` is "" where the source derives it from the
-    name. ``sent``: when it was last asked for (seconds, monotonic). ``asked_again``: it was cut off once
-    by a connection that had served others, which counted as nobody's failure. ``path``: its origin, None
+    name. ``sent``: when it was last asked for (seconds, monotonic). ``cut_off``: how often it was, by
+    a connection that had served others, which counted as nobody's failure. ``path``: its origin, None
     for what does not go through the wire lane. A Struct, since one is made for every file.
     """
 
@@ -187,7 +187,7 @@ class Job(msgspec.Struct, eq=False, gc=False):
     path: object
     attempts: int = 0
     sent: float = 0.0
-    asked_again: bool = False
+    cut_off: int = 0
 
 
 def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:

@@ -306,10 +306,12 @@ class Pipeline:
         if self.served and not reader.mid and not reader.answered:
             route.broke_at(self.served)
             first = reader.outstanding[0]
-            if first is None or not first.asked_again:
-                # It had served before, and nothing of the next answer came: nothing was refused.
+            # It had served before, and nothing of the next answer came: nothing was refused, the first
+            # time; nor the second, where this is how we learn that the server answers no more.
+            spared = 2 if route.limit == self.served else 1
+            if first is None or first.cut_off < spared:
                 if first:
-                    first.asked_again = True
+                    first.cut_off += 1
                 route.broke()
                 self.abandon()
                 return
@@ -319,7 +321,7 @@ class Pipeline:
         """The answer that was being read fails; what is behind it is asked again; the connection ends."""
         reader, lane = self.reader, self._lane
         reader.discard()
-        behind = self._take_outstanding()
+        behind = reader.take()
         first = behind.pop(0) if behind else None
         if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
             # Whose answer that was is not known yet.
@@ -351,11 +353,6 @@ class Pipeline:
             let_go(body)
         self._give_back([job for job, _ in held])
 
-    def _take_outstanding(self) -> list[Job | None]:
-        taken = list(self.reader.outstanding)
-        self.reader.outstanding.clear()
-        return taken
-
     def _give_back(self, jobs: list[Job | None] | list[Job]) -> None:
         self._lane.again([job for job in jobs if job is not None])
 
@@ -369,7 +366,7 @@ class Pipeline:
     def abandon(self) -> None:
         """Close; what has been asked for and not been stored is given back."""
         self.reader.discard()
-        self._give_back(self._take_outstanding())
+        self._give_back(self.reader.take())
         self._unconfirmed()
         self.end()
 
@@ -380,7 +377,7 @@ class Pipeline:
         outstanding = self.reader.outstanding
         if len(outstanding) > 1 or self.reader.held:
             self._unconfirmed()
-            behind = self._take_outstanding()[1:]
+            behind = self.reader.take()[1:]
             self._give_back(behind)
             outstanding.append(job)
             outstanding.extend([None] * len(behind))

@@ -353,6 +353,12 @@ class Reader:
         if job is not None:
             self.held.append((job, body))
 
+    def take(self) -> list[Job | None]:
+        """All that has been asked for and not been answered; it is no longer waited for."""
+        taken = list(self.outstanding)
+        self.outstanding.clear()
+        return taken
+
     def discard(self) -> None:
         """Let go of a body that will not be complete."""
         body, self.body = self.body, _NONE

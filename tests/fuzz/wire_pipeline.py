@@ -104,6 +104,7 @@ class Script:
     opened: int = 0
     patience: float = IDLE
     large: frozenset[int] = NONE
+    gate: Event | None = None  # the second connection answers once it is set
 
     def __call__(self, sock: Any, _: object) -> None:
         number, self.opened = self.opened, self.opened + 1
@@ -119,6 +120,8 @@ class Script:
                     self.begun.append(before)
                     begins = False
                 step = next(todo, "right")
+                if self.gate and number == 1:
+                    assert self.gate.wait(LONGEST)
                 reply, ends = carry_out(step, body(index, index in self.large))
                 # One answer too many comes with the one before, or at depth 1 nobody could tell; and
                 # what is behind it without a pause, or at no depth: a connection does not rest for ever.
@@ -204,6 +207,7 @@ class Owner:
         self.most = most
         self.active = 0
         self.failures: list[tuple[Job, FetchError]] = []
+        self.attempts: list[str] = []
         self.handed: list[Job] = []
         self.defect: BaseException | None = None
         self.lane: Any = None
@@ -227,6 +231,7 @@ class Owner:
 
     def failed(self, job: Job, error: FetchError, began: float) -> None:
         job.attempts += 1
+        self.attempts.append(f"{job.name}: {error.code}")
         if job.attempts < ATTEMPTS and error.code != "http-404":
             self.again([job])
         else:
@@ -262,7 +267,9 @@ def serving(script: Script) -> Iterator[str]:
         server.stop(timeout=0)
 
 
-def run(script: Script, depth: int, connections: int, place: Path) -> tuple[Owner, dict[str, bytes]]:
+def run(
+    script: Script, depth: int, connections: int, place: Path, make: type[Owner] = Owner
+) -> tuple[Owner, dict[str, bytes]]:
     """Fetch all there is; what became of it."""
     output, ledger = place / "d", place / "ledger"
     output.mkdir()
@@ -279,7 +286,7 @@ def run(script: Script, depth: int, connections: int, place: Path) -> tuple[Owne
             Job(batch, n, Item(each), each, -1, "", b"/get/" + each.encode(), origin, host, False, origin)
             for n, each in enumerate(map(name, range(COUNT)))
         ]
-        owner = Owner(jobs, connections)
+        owner = make(jobs, connections)
         owner.lane = lane = WireLane(config, session, sink, owner)
         sweeper = gevent.spawn(lane.sweep)
         try:
@@ -365,3 +372,26 @@ def test_a_further_connection_begins_with_many() -> None:
     assert files == {name(n): body(n) for n in range(COUNT)}
     assert script.begun == [1, 1, 1, 2, 2]
     assert script.opened == 5
+
+
+class OneLess(Owner):
+    """After the first connection that was cut off there is one less."""
+
+    gate: Event
+
+    def again(self, jobs: list[Job]) -> None:
+        super().again(jobs)
+        self.most = 1
+        self.gate.set()
+
+
+def test_who_shows_where_the_limit_is_has_not_failed() -> None:
+    """Each connection is cut off after two answers. The first leaves 3 unanswered; the second, which has
+    been answered once, asks for 2, 3 and more, since nobody can know yet that two are all it answers."""
+    OneLess.gate = gate = Event()
+    script = Script([(["right", "right", "close"], 0)] * COUNT, patience=LONGEST, gate=gate)
+    with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
+        owner, files = run(script, 4, 2, Path(place), OneLess)
+    assert files == {name(n): body(n) for n in range(COUNT)}
+    assert script.asked[3] == 3
+    assert owner.attempts == []

@@ -289,6 +289,14 @@ KNOWN = (
         25,
     ),
     Mutant(
+        "who shows where the limit is has failed",
+        "a file has used up an attempt because a server closes each connection after so many",
+        "downloader/lanes/pipeline.py",
+        "spared = 2 if route.limit == self.served else 1",
+        "spared = 1",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+    ),
+    Mutant(
         "answers matched from the wrong end",
         "a body is stored under another file's name",
         "downloader/lanes/reading.py",
