@@ -79,12 +79,7 @@ class OpenBatch:
         self.states[index] = size + 2
         self.requests += requests
         self.wire += wire
-        if new:
-            self._stored += 1
-            self._bytes += size
-        else:
-            self._skipped += 1
-        self.left -= 1
+        self._count(1, 0 if new else 1, size if new else 0)
 
     def put_all(self, sink: Sink, answers: Iterable[tuple[Job, object]]) -> tuple[int, Exception | None]:
         """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
@@ -117,13 +112,17 @@ class OpenBatch:
                     old += 1
         except (FetchError, DestinationError) as error:
             problem = error
-        self._stored += count - old
-        self._skipped += old
-        self._bytes += size
         self.requests += count
         self.wire += count
-        self.left -= count
+        self._count(count, old, size)
         return count, problem
+
+    def _count(self, published: int, old: int, size: int) -> None:
+        """So many stand under their names; ``old`` of them did before, the others have ``size`` bytes."""
+        self._stored += published - old
+        self._skipped += old
+        self._bytes += size
+        self.left -= published
 
     def unverified(self) -> None:
         """Nothing vouched for the length of an item that is published."""

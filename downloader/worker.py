@@ -101,12 +101,16 @@ class _Worker:
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)
-        suspects, poison = set(lease.suspects), set(lease.poison)
-        odd = done or suspects or poison or lease.only
+        odd = done or lease.suspects or lease.poison or lease.only
         if not odd and (jobs := self.addresses.jobs(batch, items)):
             self.schedule.add_all(jobs)
-            self.dispatch()
-            return
+        else:
+            self._take_each(batch, items, done)
+        self.dispatch()
+
+    def _take_each(self, batch: OpenBatch, items: list[Item], done: set[int]) -> None:
+        """Schedule the items of ``batch`` but those that are ``done``, one by one."""
+        suspects, poison = set(batch.lease.suspects), set(batch.lease.poison)
         for index in batch.wanted():
             if index in poison:
                 text = failure_kind("poison").meaning
@@ -120,7 +124,6 @@ class _Worker:
                     self.schedule.add(job)
         if not batch.left:
             self.finished(batch)
-        self.dispatch()
 
     # work
 
