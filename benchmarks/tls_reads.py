@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.origin import Origin, nginx
@@ -24,6 +25,17 @@ from benchmarks.running import cores
 CONNECTIONS, ANSWERS, ROUNDS = 32, 100_000, 5
 _BUFFER = memoryview(bytearray(256 << 10))
 _RECORD = 16 << 10
+
+
+def _drained(tls: Any) -> int:
+    """All that OpenSSL has now, in bytes."""
+    count = 0
+    try:
+        while count <= len(_BUFFER) - _RECORD:
+            count += tls.read(len(_BUFFER) - count, _BUFFER[count:])
+    except ssl.SSLWantReadError:
+        pass
+    return count
 
 
 class OnSocket:
@@ -39,13 +51,7 @@ class OnSocket:
 
     def receive(self) -> int:
         """All that is there, in bytes."""
-        count = 0
-        try:
-            while count <= len(_BUFFER) - _RECORD:
-                count += self._tls.read(len(_BUFFER) - count, _BUFFER[count:])
-        except ssl.SSLWantReadError:
-            pass
-        return count
+        return _drained(self._tls)
 
 
 class OverMemory:
@@ -77,13 +83,7 @@ class OverMemory:
         except BlockingIOError:
             return 0
         self._in.write(_BUFFER[:taken])
-        count = 0
-        try:
-            while count <= len(_BUFFER) - _RECORD:
-                count += self._tls.read(len(_BUFFER) - count, _BUFFER[count:])
-        except ssl.SSLWantReadError:
-            pass
-        return count
+        return _drained(self._tls)
 
 
 Kind = Callable[[socket.socket, ssl.SSLContext, str], "OnSocket | OverMemory"]

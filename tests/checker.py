@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -148,6 +149,20 @@ def check(
     if inspection.wrong:
         raise Wrong("\n".join([f"{dest}:", *inspection.wrong[:40]]))
     return inspection.checked()
+
+
+def left_in(root: Path) -> bytes:
+    """All names and contents under ``root``, what a journal has packed unpacked."""
+    found = []
+    for path in root.rglob("*"):
+        found.append(os.fsencode(path))
+        if path.is_file():
+            found.append(path.read_bytes())
+        if path.name == "journal.sqlite":
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                for names, origin in database.execute("SELECT names, origin FROM listing"):
+                    found += [zlib.decompress(names), origin]
+    return b"\n".join(found)
 
 
 def agree(dest: Path, status: int, report: Mapping[str, Any] | None = None) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import sqlite3
 import subprocess
 import sys
 import threading
-import zlib
 from pathlib import Path
 
 import pytest
+from checker import left_in
 from harness import Job, command, environment, members
 from servers import Certificates, Request, Server, Step, Tls
 from servers.rows import CASES, HOPS
@@ -26,21 +24,6 @@ PATIENCE += ("--retries", "1", "--backoff", "50ms", "--max-size", "1M", "--worke
 def forms(secret: str) -> list[bytes]:
     """As it is, and as Basic credentials of `me` have it (what does not depend on what stands before)."""
     return [secret.encode(), base64.b64encode(f"me:{secret}".encode())[4:-4]]
-
-
-def left(root: Path) -> bytes:
-    """All names and contents under ``root``, the journal's blobs unpacked."""
-    found = []
-    for path in root.rglob("*"):
-        found.append(os.fsencode(path))
-        if path.is_file():
-            found.append(path.read_bytes())
-        if path.name == "journal.sqlite":
-            database = sqlite3.connect(path)
-            for names, origin in database.execute("SELECT names, origin FROM listing"):
-                found += [zlib.decompress(names), origin]
-            database.close()
-    return b"\n".join(found)
 
 
 def seen_of(session: int, argv: list[str], over: threading.Event, found: list[bytes]) -> None:
@@ -120,7 +103,7 @@ def test_no_secret_is_told(way: str, tmp_path: Path) -> None:
     report = json.loads((out / "r.json").read_text())
     assert len(report["failed_by_error"]) > (12 if way == "straight" else 8), report["failed_by_error"]
     assert shown
-    everything = b"\n".join([told.encode(), left(out), *shown])
+    everything = b"\n".join([told.encode(), left_in(out), *shown])
     for secret in (URL, HEADER, NETRC, PROXY):
         for form in forms(secret):
             assert form not in everything, everything[max(everything.find(form) - 200, 0) :][:400]

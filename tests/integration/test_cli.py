@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import zlib
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checker import left_in
 from harness import Job, environment
 from servers import CLOSE, RESET, Certificates, Request, Server, Step, Tls, listing, ok, status
 
@@ -352,18 +352,8 @@ def test_standard_input_that_is_closed(tmp_path: Path) -> None:
 
 
 def everything(root: Path, *outputs: str) -> bytes:
-    """Every byte that a run left: outputs, files, names, the journal's blobs unpacked."""
-    found = [text.encode() for text in outputs]
-    for path in root.rglob("*"):
-        found.append(os.fsencode(path))
-        if path.is_file():
-            found.append(path.read_bytes())
-        if path.name == "journal.sqlite":
-            database = sqlite3.connect(path)
-            for names, origin in database.execute("SELECT names, origin FROM listing"):
-                found += [zlib.decompress(names), origin]
-            database.close()
-    return b"\n".join(found)
+    """Every byte that a run said or left."""
+    return b"\n".join([*(text.encode() for text in outputs), left_in(root)])
 
 
 def test_secrets_in_a_list(run_downloader: Run, tmp_path: Path) -> None:
