@@ -5,7 +5,8 @@ server answers each connection's requests one at a time and slowly. No server sa
 depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays: hill climbing, as in
 TCP's slow start, with a measured gain in the place of the absence of loss. It pays when the goodput of
 the worker grows (answers a second, over all connections to the origin), or, where the worker's CPU is
-what limits it, as long as an answer does not cost more of it.
+what limits it, as long as an answer does not cost more of it. What it costs to store one is charged when
+it is answered: the first windows after a step are answered and not stored yet, and would look too good.
 
 Everything here is a value and a function from one to the next; who measures is ``lanes.route``.
 """
@@ -29,11 +30,23 @@ _LONGEST_PAUSE = 640
 
 class Sample(NamedTuple):
     """A measurement: ``rate`` answers a second, each after ``latency`` seconds in the mean; the process
-    was on the CPU for ``busy`` of the time (0 to 1)."""
+    was on the CPU for ``busy`` of the time (0 to 1), and would have been for ``debt`` more if all that was
+    answered had been stored, and nothing that was answered before (below 0 where that was more)."""
 
     rate: float
     latency: float
     busy: float = 0.0
+    debt: float = 0.0
+
+    @property
+    def goodput(self) -> float:
+        """Answers a second, if each is stored in its turn."""
+        return self.rate / max(self.busy + self.debt, 1.0)
+
+    @property
+    def cost(self) -> float:
+        """Seconds of the CPU that an answer takes, stored."""
+        return (self.busy + self.debt) / self.rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +94,7 @@ def measured(depth: Depth, sample: Sample) -> Depth:
         return _deeper(depth, sample)
     if depth.tries + 1 < _TRIES:
         return replace(depth, tries=depth.tries + 1)
-    if sample.rate < before.rate * _LOSS:
+    if sample.goodput < before.goodput * _LOSS:
         return _rest(replace(depth, now=max(depth.now // STEP, 1)), "deeper was slower")
     if min(sample.busy, before.busy) < _BUSY:
         # Nobody was held up but by the server: what is in flight for nothing only waits.
@@ -90,13 +103,13 @@ def measured(depth: Depth, sample: Sample) -> Depth:
 
 
 def _pays(sample: Sample, before: Sample) -> bool:
-    if sample.rate > before.rate * _GAIN:
+    if sample.goodput > before.goodput * _GAIN:
         return True
     if min(sample.busy, before.busy) < _BUSY:
         return False
     # What an answer costs of the CPU; unlike the rate, it does not depend on who else runs. Where we are
     # the ones who are slow, nothing waits the longer for being asked early: not dearer is good enough.
-    return sample.busy / sample.rate < before.busy / before.rate * _DEARER
+    return sample.cost < before.cost * _DEARER
 
 
 def broke(depth: Depth) -> Depth:

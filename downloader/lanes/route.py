@@ -15,12 +15,21 @@ from downloader.lanes.session import Origin  # noqa: E402
 if TYPE_CHECKING:
     from downloader.lanes.pipeline import Pipeline
 
-__all__ = ["Route"]
+__all__ = ["Route", "Stored"]
 
 # A measurement of goodput: so long at least (seconds), and so many answers.
 _EPOCH, _SAMPLES = 0.05, 400
 # After so many requests Apache and nginx close a connection, if they were not told otherwise.
 _USUAL_LIMITS = (100, 1000)
+
+
+class Stored:
+    """What the lane has stored: ``files``, and the ``seconds`` of CPU that it took."""
+
+    __slots__ = ("files", "seconds")
+
+    def __init__(self) -> None:
+        self.files, self.seconds = 0, 0.0
 
 
 class Route:
@@ -37,6 +46,8 @@ class Route:
         "_head",
         "_joint",
         "_since",
+        "_stored",
+        "_storing",
         "_tail",
         "_waited",
         "_worked",
@@ -50,8 +61,11 @@ class Route:
         "trusted",
     )
 
-    def __init__(self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth) -> None:
+    def __init__(
+        self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth, stored: Stored
+    ) -> None:
         self.origin = origin
+        self._stored = stored
         self._head, self._tail = template
         self._joint = self._tail + self._head
         self.depth = depth
@@ -59,7 +73,7 @@ class Route:
         self.misfits = self.limit = self._broke_at = 0
         self.single = self.trusted = False
         self.shapes: dict[tuple[bytes, ...], Any] = {}
-        self._since = self._worked = self._waited = 0.0
+        self._since = self._worked = self._waited = self._storing = 0.0
         self._answers = 0
 
     def requests(self, targets: list[bytes]) -> bytes:
@@ -73,11 +87,15 @@ class Route:
         elapsed = now - self._since
         if elapsed < _EPOCH or (self._answers < _SAMPLES and elapsed < 10 * _EPOCH):
             return
+        answers, stored, worked = self._answers, self._stored, thread_time()
         if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
-            busy = min((thread_time() - self._worked) / elapsed, 1.0)
-            sample = depths.Sample(self._answers / elapsed, self._waited / self._answers, busy)
+            busy = min((worked - self._worked) / elapsed, 1.0)
+            owed = answers * stored.seconds / stored.files if stored.files else 0.0
+            debt = (owed - (stored.seconds - self._storing)) / elapsed
+            sample = depths.Sample(answers / elapsed, self._waited / answers, busy, debt)
             self.depth = depths.measured(self.depth, sample)
-        self._since, self._worked, self._answers, self._waited = now, thread_time(), 0, 0.0
+        self._since, self._worked, self._storing = now, worked, stored.seconds
+        self._answers, self._waited = 0, 0.0
 
     def starved(self) -> None:
         """There was less to ask for than could have been asked: what is being measured says nothing."""

@@ -16,7 +16,7 @@ from downloader import patching
 patching.require()
 
 from itertools import islice  # noqa: E402
-from time import monotonic  # noqa: E402
+from time import monotonic, thread_time  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
 import gevent  # noqa: E402
@@ -31,7 +31,7 @@ from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.fetch import too_late, too_slow  # noqa: E402
 from downloader.lanes.pipeline import Pipeline  # noqa: E402
 from downloader.lanes.reading import Body, HandOver, let_go  # noqa: E402
-from downloader.lanes.route import Route  # noqa: E402
+from downloader.lanes.route import Route, Stored  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.stream import BUFFER  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
@@ -99,6 +99,7 @@ class WireLane:
         self.appetite = max(config.connections, _AHEAD)
         self._fresh: list[tuple[Job, Body]] = []
         self._routes: dict[Origin, Route] = {}
+        self._stored_so_far = Stored()
         self._busy: set[Pipeline] = set()
         self._opening = Group()
         self._enabled = config.lane == "auto" and not config.compressed
@@ -223,6 +224,12 @@ class WireLane:
 
     def settle(self, route: Route | None, held: list[tuple[Job, Body]]) -> None:
         """What came of these, from ``route``: store what is a file."""
+        began, stored = thread_time(), self._stored_so_far
+        self._settle(route, held)
+        stored.files += len(held)
+        stored.seconds += thread_time() - began
+
+    def _settle(self, route: Route | None, held: list[tuple[Job, Body]]) -> None:
         at, last = 0, len(held)
         while at < last:
             job, body = held[at]
@@ -325,5 +332,6 @@ class WireLane:
             for old in [each for each, route in self._routes.items() if not route.idle]:
                 del self._routes[old]
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
-        route = self._routes[origin] = Route(origin, self._session.template(origin), depth)
+        template = self._session.template(origin)
+        route = self._routes[origin] = Route(origin, template, depth, self._stored_so_far)
         return route

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gevent
+import pytest
 from budget import bounded, rounds
 from gevent import socket
 from gevent.event import Event
@@ -21,8 +22,10 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from downloader.config import Config
+from downloader.core.depth import DEEPEST, STEP, Depth
 from downloader.core.schedule import Host
 from downloader.errors import FetchError
+from downloader.lanes.route import Route, Stored
 from downloader.lanes.session import LaneSession, Origin
 from downloader.lanes.wire import WireLane
 from downloader.ledger import Ledger
@@ -395,3 +398,20 @@ def test_who_shows_where_the_limit_is_has_not_failed() -> None:
     assert files == {name(n): body(n) for n in range(COUNT)}
     assert script.asked[3] == 3
     assert owner.attempts == []
+
+
+@pytest.mark.parametrize(("stored", "depth"), [(4000, DEEPEST), (0, STEP)])
+def test_an_answer_is_charged_with_storing_it(stored: int, depth: int) -> None:
+    """To store one takes a millisecond: eight times as many answers in the same time are no gain as long as
+    they are not stored."""
+    so_far, now = Stored(), 1000.0
+    url = "http://127.0.0.1:1"
+    origin = LaneSession(Config(source=url, output="d")).origin(url)
+    route = Route(origin, (b"", b""), Depth(), so_far)
+    route.answered(now, 1, 0.001)  # a measurement begins
+    for answered, files in ((500, 500), (4000, stored)):
+        so_far.files += files
+        so_far.seconds += files / 1000
+        now += 0.5
+        route.answered(now, answered, 0.001)
+    assert route.depth.now == depth

@@ -129,3 +129,25 @@ def test_where_the_cpu_limits_a_depth_without_a_gain_is_kept() -> None:
     for cost in (30e-6, 32e-6, 32e-6):
         depth = measured(depth, 0.9 / cost, FAST, 0.9)
     assert (depth.now, depth.stopped) == (STEP, "deeper was not faster")
+
+
+def test_what_is_not_stored_yet_is_no_gain() -> None:
+    """The first answers after a step are held back: they come fast, and are still to be stored."""
+    depth = measure(Depth(), Sample(40_000, FAST, 0.9))
+    shallow = measure(depth, Sample(80_000, FAST, 0.8, debt=1.2))
+    assert (shallow.now, shallow.tries) == (STEP, 1)
+    assert measure(shallow, Sample(60_000, FAST, 0.9)).now == DEEPEST
+
+
+def test_storing_what_came_before_is_no_loss() -> None:
+    depth = measure(Depth(), Sample(40_000, FAST, 0.9))
+    deeper = measure(depth, Sample(80_000, FAST, 0.8, debt=0.4))
+    assert deeper.now == DEEPEST
+    deeper = measure(deeper, Sample(60_000, FAST, 0.95, debt=-0.2))
+    assert (deeper.now, deeper.stopped) == (DEEPEST, "the limit")
+
+
+def test_where_the_server_limits_what_is_owed_costs_nothing() -> None:
+    """It is stored while nothing comes."""
+    depth = measure(Depth(), Sample(1000, FAST, 0.1))
+    assert measure(depth, Sample(2000, FAST, 0.1, debt=0.3)).now == DEEPEST
