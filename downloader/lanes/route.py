@@ -6,6 +6,7 @@ from downloader import patching
 
 patching.require()
 
+from dataclasses import dataclass  # noqa: E402
 from time import thread_time  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
@@ -23,13 +24,12 @@ _EPOCH, _SAMPLES = 0.05, 400
 _USUAL_LIMITS = (100, 1000)
 
 
+@dataclass(slots=True)
 class Stored:
-    """What the lane has stored: ``files``, and the ``seconds`` of CPU that it took."""
+    """What the lane has stored so far: ``files``, and the ``seconds`` of CPU that it took."""
 
-    __slots__ = ("files", "seconds")
-
-    def __init__(self) -> None:
-        self.files, self.seconds = 0, 0.0
+    files: int = 0
+    seconds: float = 0.0
 
 
 class Route:
