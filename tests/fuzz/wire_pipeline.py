@@ -377,21 +377,19 @@ def test_a_further_connection_begins_with_many() -> None:
     assert script.opened == 5
 
 
-class OneLess(Owner):
-    """After the first connection that was cut off there is one less."""
-
-    gate: Event
-
-    def again(self, jobs: list[Job]) -> None:
-        super().again(jobs)
-        self.most = 1
-        self.gate.set()
-
-
 def test_who_shows_where_the_limit_is_has_not_failed() -> None:
     """Each connection is cut off after two answers. The first leaves 3 unanswered; the second, which has
     been answered once, asks for 2, 3 and more, since nobody can know yet that two are all it answers."""
-    OneLess.gate = gate = Event()
+    gate = Event()
+
+    class OneLess(Owner):
+        """After the first connection that was cut off there is one less, and the second is answered."""
+
+        def again(self, jobs: list[Job]) -> None:
+            super().again(jobs)
+            self.most = 1
+            gate.set()
+
     script = Script([(["right", "right", "close"], 0)] * COUNT, patience=LONGEST, gate=gate)
     with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
         owner, files = run(script, 4, 2, Path(place), OneLess)
