@@ -92,7 +92,7 @@ def serve_download() -> None:
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
     config = msgspec.json.decode(sys.stdin.buffer.read(size), type=Config)
     try:
-        answer = Answer(run_job(config, ended=_closed))
+        answer = Answer(run_job(config, ended=_closed).report)
     except DownloaderError as error:
         answer = Answer(error=type(error).__name__, message=str(error))
     try:

@@ -52,8 +52,8 @@ class Checkpoint:
     def _settle(self, worker: int, outcome: BatchDone) -> None:
         journal = self._destination.journal
         lease = self._book.lease(worker, outcome.seq)
-        marks = outcome.marks
-        if lease is not None and lease.only:
-            others = core_marks.without(journal.marks(lease.seq), lease.count, lease.only)
+        marks, retried = outcome.marks, lease.only if lease is not None else ()
+        if lease is not None and retried:
+            others = core_marks.without(journal.marks(lease.seq), lease.count, retried)
             marks = core_marks.merge(others, marks, lease.count)
-        journal.settle(outcome, marks, merged=lease is not None and bool(lease.only))
+        journal.settle(outcome, marks, retried=retried)

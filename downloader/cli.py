@@ -24,7 +24,9 @@ from downloader.options import SIZE, TIME, Fetch, Parsed, Root, Word, count, lat
 
 __all__ = ["main"]
 
-_FAILURES_SHOWN = 5
+
+# Console reads it from argv.
+_verbose = click.option("-v", "verbose", count=True, expose_value=False, help="-vv: tracebacks.")
 
 
 @click.group(cls=Root, add_help_option=False)
@@ -121,6 +123,17 @@ def cli() -> None:
 @click.option("--allow-private-redirects", is_flag=True, help="From public to private addresses, too.")
 @click.option("--resume/--restart", "resume", default=True, help="Go on with DEST's journal, or forget it.")
 @click.option("--retry-failed", is_flag=True, help="Only what the journal has as failed.")
+@click.option(
+    "--relist", is_flag=True, help="Read SOURCE again; what DEST and its journal have needs no request."
+)
+@click.option(
+    "--existing",
+    type=Word(["replace", "keep", "fail"]),
+    metavar="replace|keep|fail",
+    default="replace",
+    show_default=True,
+    help="Files of yours in DEST that have a name of SOURCE.",
+)
 @click.option("--fsync", is_flag=True, help="What is counted stored survives a power cut.")
 @click.option("--dry-run", is_flag=True, help="List and count, store nothing.")
 @click.option(
@@ -166,15 +179,13 @@ def fetch(**given: Any) -> int:
 
         dry_run(config, as_json=given["as_json"], say=say)
         return 0
-    from downloader.inspection import first_failures
     from downloader.report import as_text
     from downloader.run import run_job
 
-    report = run_job(config)
+    report, failures = run_job(config)
     if given["as_json"]:
         say_json(report)
     else:
-        failures = first_failures(config.output, _FAILURES_SHOWN) if report.failed else []
         say(as_text(report, console.next_command(report.exit_code), failures))
     if report.exit_code == 130:
         console.complain("interrupted; the same command resumes")
@@ -193,8 +204,8 @@ def _config(given: dict[str, Any]) -> Any:
     plain = (
         "source output list_path get_path store layout connections pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
-        "compressed redirects allow_private_redirects retry_failed fsync dry_run progress report failures "
-        "preflight quiet log_json verbose"
+        "compressed redirects allow_private_redirects retry_failed relist existing fsync dry_run progress "
+        "report failures preflight quiet log_json verbose"
     )
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
     return Config(
@@ -218,6 +229,7 @@ def _config(given: dict[str, Any]) -> Any:
 @cli.command()
 @click.argument("dest")
 @click.option("--json", "as_json", is_flag=True)
+@_verbose
 def status(dest: str, as_json: bool) -> int:
     """What the journal of DEST says. Exit code 0 when complete, 1 when files failed, 4 otherwise."""
     from downloader.inspection import status as read_status
@@ -244,6 +256,7 @@ def status(dest: str, as_json: bool) -> int:
 @click.argument("dest")
 @click.option("--json", "as_json", is_flag=True)
 @click.option("-q", "quiet", is_flag=True)
+@_verbose
 def verify(dest: str, as_json: bool, quiet: bool) -> int:
     """Whether the files in DEST agree with its journal: size and checksum of each.
 
@@ -260,6 +273,8 @@ def verify(dest: str, as_json: bool, quiet: bool) -> int:
         for name in found.damaged:
             say(f"damaged: {shown(name)}")
         say(f"{found.agree:,} of {found.checked:,} files agree with the journal")
+        if found.damaged and not found.written_down:
+            say("the file system is read-only: to have them fetched again, verify where it can be written")
     return 1 if found.damaged_count else 0
 
 

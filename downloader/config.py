@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
+from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.errors import ConfigError
@@ -72,6 +73,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     allow_private_redirects: bool = False
     restart: bool = False
     retry_failed: bool = False
+    relist: bool = False
+    existing: Existing = "replace"
     fsync: bool = False
     dry_run: bool = False
     progress: Literal["auto", "bar", "plain", "none"] = "auto"
@@ -112,6 +115,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def retry_policy(self) -> RetryPolicy:
         """The retry policy as a value of its own."""
         return RetryPolicy(self.retries, self.backoff, self.max_retry_after)
+
+    @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        """What this run reads or writes besides the files of the source: what it is, and its path."""
+        is_list = self.kind == "urls" and self.source != "-"
+        named = (
+            ("the list of URLs", self.source if is_list else ""),
+            ("--report", self.report),
+            ("--failures", self.failures),
+            ("--cacert", self.cacert),
+            ("--cert", self.cert),
+            ("--key", self.key),
+            ("--netrc", self.netrc),
+        )
+        return tuple((what, path) for what, path in named if path)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -210,6 +228,10 @@ def _option(name: str) -> str:
 def _check_contradictions(config: Config) -> None:
     if config.restart and config.retry_failed:
         raise ConfigError("--restart forgets what failed; it cannot go with --retry-failed")
+    if config.relist and (config.restart or config.retry_failed or config.dry_run):
+        raise ConfigError(
+            "--relist reads the source again; it cannot go with --restart, --retry-failed, --dry-run"
+        )
     if config.insecure and config.cacert:
         raise ConfigError("--insecure ignores --cacert; give one of the two")
     if config.key and not config.cert:

@@ -13,22 +13,27 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
 
+from downloader import known
 from downloader.config import Config
 from downloader.core import marks as core_marks
 from downloader.core.marks import Mark
+from downloader.core.ownership import Rules
 from downloader.durable import boot_id, syncfs
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
-from downloader.journal import Job, Journal
+from downloader.journal import Holds, Job, Journal
 from downloader.journal import exists as journal_exists
 from downloader.ledger import read as read_ledger
 from downloader.model import Lease, Tally
+from downloader.owners import settle_contested
+from downloader.reserved import check_reserved, reserved_names
 from downloader.sinks.files import file_matches, place
 
-__all__ = ["HOME", "Destination", "home_of", "lock"]
+__all__ = ["HOME", "Destination", "collect_ledgers", "holds", "home_of", "lock"]
 
 HOME = ".downloader"
 _ORPHANS_END_WITHIN = 10.0
@@ -45,7 +50,8 @@ class Destination:
     Raises ConfigError when it cannot be one (a file, not permitted, a journal of another job),
     InUse when another run owns it, DestinationError when the disk fails, JournalError.
 
-    ``cut_off``: the machine went down while a run was at work here.
+    ``cut_off``: the machine went down while a run was at work here. ``rules``: what to do with files that
+    have the names of items. ``reserved``: names that no item may have, and the option that names the file.
     """
 
     def __init__(self, config: Config) -> None:
@@ -67,9 +73,16 @@ class Destination:
             try:
                 # Also what a run without --fsync has left in memory.
                 self.sync()
-                self.cut_off = self._begin()
+                boot, before = boot_id(), self.journal.running
+                self.cut_off = bool(before and boot and before != boot)
                 self.job, self.resumed = self._agree()
-                self._collect_ledgers()
+                self.journal.run(boot)
+                collect_ledgers(self.home, self.journal, self._holds)
+                self.complete_since = "" if config.relist else self.journal.complete_since
+                if config.relist:
+                    self._read_again()
+                self.reserved = reserved_names(config)
+                check_reserved(config, self.reserved, self.journal)
                 self.before: Tally = self.journal.tally()
                 self.listed_before: int = self.journal.position()[2]
             except BaseException:
@@ -139,15 +152,34 @@ class Destination:
             os.close(self._root)
             os.close(self.lock_fd)
 
-    def _begin(self) -> bool:
-        """This run is at work; whether another was when the machine went down."""
-        boot, before = boot_id(), self.journal.running
-        self.journal.run(boot)
-        return bool(before and boot and before != boot)
+    def _read_again(self) -> None:
+        """Have the source read from its beginning, unless a run that was cut off is at that already."""
+        going_on = known.exists(self.home) and not self.journal.ended
+        if self.journal.position()[1] and not (going_on and self._config.kind == "server"):
+            known.write(self.home, self.journal)
+            self.journal.begin_anew()
+
+    def finish(self, complete: bool) -> None:
+        """The run is over: write down since when the job is ``complete``, forget what is of no use now."""
+        if self.journal.ended and not self.journal.open_count():
+            known.remove(self.home)
+        if complete and self.journal.ended and not self.complete_since:
+            self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))
+
+    @property
+    def rules(self) -> Rules:
+        """What workers are told of the files that are there."""
+        # Where several items can have one name, what a cut left may be another's: the journal is asked.
+        lost_before = self.job.lost_before_ns if self._config.kind == "server" else 0
+        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing)
+
+    def settle_names(self) -> dict[int, dict[int, int]]:
+        """See ``owners.settle_contested``."""
+        root = Path(self._config.output)
+        return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
 
     def _holds(self, name: str, mark: Mark) -> bool:
-        path = os.path.join(self._config.output, place(name, self._config.layout))
-        return file_matches(path, None, mark.size, mark.crc)
+        return holds(Path(self._config.output), self._config.layout, name, mark)
 
     def _agree(self) -> tuple[Job, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
@@ -158,7 +190,7 @@ class Destination:
             kind=config.kind,
             store=config.store,
             layout=config.layout,
-            foreign_before_ns=self._foreign_before(),
+            foreign_before_ns=0 if self._is_empty() else self._now,
         )
         job = self.journal.job()
         if job is None:
@@ -176,26 +208,30 @@ class Destination:
             )
         if self.cut_off:
             # What is there and not in the journal may be damaged, and must not be in the way.
-            # The lock was written just now; the journal's own time is that of its last checkpoint.
-            now = os.fstat(self.lock_fd).st_ctime_ns
-            job = msgspec.structs.replace(job, foreign_before_ns=now)
+            job = msgspec.structs.replace(job, lost_before_ns=self._now)
             self.journal.begin(job)
         return job, True
 
-    def _foreign_before(self) -> int:
-        """A file whose ctime is older was there before the job; 0 when nothing was.
+    @property
+    def _now(self) -> int:
+        """When the lock was written, by the clock of the file system, which stamps files."""
+        return os.fstat(self.lock_fd).st_ctime_ns
 
-        Read from the file system itself, whose clock is the one that stamps files.
-        """
+    def _is_empty(self) -> bool:
         with os.scandir(self._config.output) as entries:
-            empty = all(entry.name == HOME for entry in entries)
-        return 0 if empty else (self.home / "journal.sqlite").stat().st_ctime_ns
+            return all(entry.name == HOME for entry in entries)
 
-    def _collect_ledgers(self) -> None:
-        """What workers of a run that was killed had published, into the journal."""
-        for path in sorted(self.home.glob("ledger-*")):
-            self.keep({seq: marks.packed() for seq, marks in read_ledger(path)})
-            path.unlink()
+
+def holds(root: Path, layout: str, name: str, mark: Mark) -> bool:
+    """Return whether the file of the item ``name`` under ``root`` is as ``mark`` says."""
+    return file_matches(os.fspath(root / place(name, layout)), None, mark.size, mark.crc)
+
+
+def collect_ledgers(home: Path, journal: Journal, holds: Holds) -> None:
+    """Bring what workers of a run that was killed have written into the journal."""
+    for path in sorted(home.glob("ledger-*")):
+        journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, holds)
+        path.unlink()
 
 
 def source_digest(config: Config) -> str:
@@ -226,9 +262,15 @@ def _make(output: Path, home: Path) -> None:
 
 
 def _forget(home: Path) -> None:
+    """Remove what is known of an earlier job; a power cut does not bring it back."""
     for path in home.iterdir():
-        if path.name.startswith(("journal.sqlite", "ledger-")):
+        if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite")):
             path.unlink()
+    fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def lock(home: Path) -> int:

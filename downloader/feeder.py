@@ -11,8 +11,11 @@ from gevent.queue import Queue
 
 from downloader.channel import ChildLink
 from downloader.config import Config
+from downloader.destination import home_of
 from downloader.errors import FetchError, SourceError, failure_kind
 from downloader.journal import encode_names
+from downloader.known import Known
+from downloader.known import exists as is_read_again
 from downloader.model import (
     BATCH_ITEMS,
     Batch,
@@ -53,7 +56,9 @@ def run(config: Config, link: ChildLink, ready: Callable[[bool], Ready]) -> None
                 page = Page(source.recall(order), b"", order.origin)
                 link.send(_batch(order.seq, page, recalled=True))
             elif isinstance(order, Continue):
-                _read_on(config, link, credit, source.pages, order)
+                home = home_of(config.output)
+                known = Known(home, order.seq) if is_read_again(home) else None
+                _read_on(config, link, credit, source.pages, order, known)
             elif isinstance(order, Finish):
                 return
     finally:
@@ -93,7 +98,7 @@ def _heartbeat(link: ChildLink) -> None:
         link.send(Heartbeat(Tally(), 0))
 
 
-def _batch(seq: int, page: Page, *, recalled: bool = False) -> Batch:
+def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None = None) -> Batch:
     if page.names is not None:
         names = page.names
         items = _encode(list(zip(names)))  # as Items whose other fields are left out
@@ -109,6 +114,7 @@ def _batch(seq: int, page: Page, *, recalled: bool = False) -> Batch:
         items=items,
         recalled=recalled,
         position=page.position,
+        marks=known.marks(seq, names) if known else b"",
     )
 
 
@@ -128,6 +134,7 @@ def _read_on(
     credit: _CreditCount,
     pages: Callable[[bytes, Callable[[], int]], Iterator[Page]],
     start: Continue,
+    known: Known | None,
 ) -> None:
     seq, listed = start.seq, start.listed
     sizes = _sizes()
@@ -141,7 +148,7 @@ def _read_on(
         return
     for page in pages(start.cursor, size):
         credit.spend()
-        batch = _batch(seq, page)
+        batch = _batch(seq, page, known=known)
         link.send(batch)
         seq += 1
         listed += batch.count

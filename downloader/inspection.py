@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -13,13 +13,15 @@ import msgspec
 
 from downloader.core import marks as core_marks
 from downloader.core.units import show_count
-from downloader.destination import home_of, lock
+from downloader.destination import collect_ledgers, holds, home_of, lock
 from downloader.errors import ConfigError, JournalError
-from downloader.journal import BatchRow, Job, Journal, decode_names, exists
-from downloader.model import Failure
+from downloader.journal import BatchRow, Job, Journal, decode_names
+from downloader.ledger import read as read_ledger
+from downloader.model import Failure, Tally
+from downloader.rows import is_read_only
 from downloader.sinks.files import file_matches, place
 
-__all__ = ["Status", "Verified", "first_failures", "status", "verify"]
+__all__ = ["Status", "Verified", "status", "verify"]
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -39,25 +41,27 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What ``verify`` found: ``damaged`` names the files (the first 1,000) that are not as stored."""
+    """What ``verify`` found: ``damaged`` names the files (the first 1,000) that are not as stored;
+    ``written_down``: the next run fetches them again."""
 
     checked: int
     agree: int
     damaged_count: int
     damaged: list[str]
+    written_down: bool = True
 
 
 def status(output: str) -> Status:
-    """Read the journal of ``output``, also while a run is writing it.
+    """Read the journal of ``output``, and the ledgers of workers, also while a run is writing them.
 
     Raises ConfigError where there is none, JournalError.
     """
     journal = _open(output, read_only=True)
     try:
         job = _job(journal)
-        tally = journal.tally()
+        tally = journal.tally(open_too=True) + _in_ledgers(home_of(output), journal)
         listed = journal.position()[2]
-        open_batches = journal.open_count()
+        pending = listed - tally.stored - tally.failed
         return Status(
             source=job.shown,
             store=job.store,
@@ -65,45 +69,61 @@ def status(output: str) -> Status:
             listed=listed,
             stored=tally.stored,
             failed=tally.failed,
-            pending=listed - tally.stored - tally.failed,
+            pending=pending,
             bytes=tally.bytes,
-            source_read=journal.read,
-            complete=journal.read and not open_batches and not tally.failed,
+            source_read=journal.ended,
+            complete=journal.ended and not pending and not journal.open_count() and not tally.failed,
             failed_by_error=journal.failures_by_code(),
         )
     finally:
         journal.close()
 
 
-def first_failures(output: str, most: int) -> list[Failure]:
-    """The first ``most`` failed files of ``output``. Raises ConfigError, JournalError."""
-    journal = _open(output, read_only=True)
-    try:
-        return list(islice(journal.failures(), most))
-    finally:
-        journal.close()
+def _in_ledgers(home: Path, journal: Journal) -> Tally:
+    """Return what the ledgers have as published and the journal has not yet, of batches that are open."""
+    files = size = 0
+    known: dict[int, bytes] = {}
+    for path in sorted(home.glob("ledger-*")):
+        for seq, marks in read_ledger(path):
+            if journal.is_open(seq):
+                known[seq] = core_marks.merge(known.get(seq, b""), marks.packed(), marks.count)
+    for seq, packed in known.items():
+        older = journal.marks(seq)
+        count = len(core_marks.unpack(packed)[0])
+        now, before = core_marks.summed(core_marks.merge(older, packed, count)), core_marks.summed(older)
+        files, size = files + now[0] - before[0], size + now[1] - before[1]
+    return Tally(stored=files, bytes=size)
 
 
 def verify(output: str, quiet: bool = False) -> Verified:
     """Compare every stored file with the size and checksum that the journal has.
 
-    A file that is missing or differs is written down as failed (``damaged``), so that the same
-    command fetches it again. Raises ConfigError, InUse, JournalError.
+    A file that is missing or differs is written down as damaged, so that the same command fetches it
+    again; not where the file system is read-only. Raises ConfigError, InUse, JournalError.
     """
-    if not exists(home_of(output)):
-        raise ConfigError(f"{output} has no journal; nothing was downloaded there by this program")
-    fd = lock(home_of(output))
+    _find(output)
+    home = home_of(output)
+    if is_read_only(home):
+        return _verify_with(output, quiet, read_only=True)
+    fd = lock(home)
     try:
-        journal = _open(output, read_only=False)
-        try:
-            return _verify(journal, Path(output), quiet)
-        finally:
-            journal.close()
+        return _verify_with(output, quiet, read_only=False)
     finally:
         os.close(fd)
 
 
-def _verify(journal: Journal, root: Path, quiet: bool) -> Verified:
+def _verify_with(output: str, quiet: bool, *, read_only: bool) -> Verified:
+    journal = _open(output, read_only=read_only)
+    try:
+        if not read_only:
+            job = _job(journal)
+            collect_ledgers(home_of(output), journal, partial(holds, Path(output), job.layout))
+        return _verify(journal, Path(output), quiet, read_only)
+    finally:
+        journal.close()
+
+
+def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
     job = _job(journal)
     if job.store != "files":
         raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
@@ -119,13 +139,12 @@ def _verify(journal: Journal, root: Path, quiet: bool) -> Verified:
         count, _ = core_marks.summed(row.marks)
         checked += count
         agree += count - len(damaged)
-        if damaged:
-            gone = {failure.index for failure in damaged}
-            journal.mark_damaged(row.seq, damaged, core_marks.without(row.marks, row.count, gone))
+        if damaged and not read_only:
+            journal.mark_damaged(row.seq, damaged)
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
-    return Verified(checked, agree, checked - agree, names)
+    return Verified(checked, agree, checked - agree, names, not read_only)
 
 
 def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
@@ -147,10 +166,26 @@ def _damaged(row: BatchRow, root: Path, layout: str) -> Iterator[Failure]:
 
 
 def _open(output: str, *, read_only: bool) -> Journal:
+    _find(output)
+    return Journal(home_of(output), read_only=read_only)
+
+
+def _find(output: str) -> None:
+    """Raise ConfigError where there is no journal that this user may read."""
     home = home_of(output)
-    if not exists(home):
-        raise ConfigError(f"{output} has no journal; nothing was downloaded there by this program")
-    return Journal(home, read_only=read_only)
+    try:
+        os.stat(home / "journal.sqlite")
+        readable = os.access(home / "journal.sqlite", os.R_OK)
+    except PermissionError:
+        readable = False
+    except OSError:
+        raise ConfigError(
+            f"{output} has no journal; nothing was downloaded there by this program"
+        ) from None
+    if not readable:
+        raise ConfigError(
+            f"{home}: Permission denied; only the user who downloaded into {output} may read its journal"
+        )
 
 
 def _job(journal: Journal) -> Job:

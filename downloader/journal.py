@@ -11,13 +11,13 @@ sees it). The tables: ``schema``. A journal that was damaged since is told by it
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from downloader.core.marks import Mark, merge, published, summed, without
+from downloader.core.marks import OWNED, Mark, changed, merge, summed, unpack, written
 from downloader.errors import JournalError
 from downloader.model import Batch, BatchDone, Failure, Tally
 from downloader.rows import Rows
@@ -47,7 +47,7 @@ def decode_names(blob: bytes) -> list[str]:
 class Job(msgspec.Struct, frozen=True):
     """What a journal belongs to. ``source`` is a digest, ``shown`` the same without secrets.
 
-    ``foreign_before_ns``: a file in the destination whose ctime is older was there before the job.
+    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
     """
 
     source: str
@@ -56,6 +56,7 @@ class Job(msgspec.Struct, frozen=True):
     store: str
     layout: str
     foreign_before_ns: int
+    lost_before_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,9 @@ class Journal:
             raise rows.damaged("what is known of the job is missing")
 
     def begin(self, job: Job) -> None:
-        """This journal belongs to ``job`` from now on."""
-        with self._rows.transaction():
+        """Write down that this journal belongs to ``job``. It is on the disk in any case, so that a power
+        cut leaves no files without it."""
+        with self._rows.synced(), self._rows.transaction():
             self._put("job", msgspec.json.encode(job).decode())
             for key in _KEYS[1:]:
                 if self._get(key) is None:
@@ -153,6 +155,22 @@ class Journal:
         self._put("ended", f"{'limit' if limited else 'end'} {batches}")
 
     @property
+    def complete_since(self) -> str:
+        """When all that the source lists was stored, in ISO 8601; empty when it is not, or not known."""
+        return (self._get("completed") or "") if self.ended and not self.unfinished_count() else ""
+
+    def complete(self, when: str) -> None:
+        """Write down that all that the source lists is stored since ``when``."""
+        self._put("completed", when)
+
+    def begin_anew(self) -> None:
+        """Forget what the source lists, so that it is read again."""
+        with self._rows.transaction():
+            for table in ("batch", "listing", "published", "failure"):
+                self._rows.delete(table, "1")
+            self._put("ended", "")
+
+    @property
     def running(self) -> str:
         """The boot in which a run went to work here and did not come to its end; empty: none did."""
         return self._get("running") or ""
@@ -160,7 +178,8 @@ class Journal:
     def run(self, boot: str) -> None:
         """A run is at work from now on, in ``boot``; "": no more. On the disk in any case: after a power
         cut all that follows may be missing, but this not."""
-        self._rows.put_synced("job", "running", boot)
+        with self._rows.synced():
+            self._put("running", boot)
 
     @property
     def unsynced(self) -> bool:
@@ -170,7 +189,9 @@ class Journal:
     def distrust(self) -> None:
         """A sync failed: nothing is published of batches that are not done."""
         with self._rows.transaction():
-            self._rows.delete("published", "seq IN (SELECT seq FROM batch WHERE done = 0)")
+            for row in list(self._rows.select("batch", "WHERE done = 0")):
+                self._rows.delete("published", "seq = ?", row[0])
+                self._recount(row[0], b"")
             self._put("unsynced", "1")
 
     def trust(self) -> None:
@@ -206,6 +227,8 @@ class Journal:
         with self._rows.transaction():
             self._rows.add("batch", batch.seq, batch.count, 0, 0, 0, 0, 0)
             self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            if batch.marks:
+                self._recount(batch.seq, batch.marks)
             if self.read:
                 self._put("ended", "")
 
@@ -215,12 +238,10 @@ class Journal:
         return b"" if row is None else bytes(row[1])
 
     def keep_marks(self, marks: dict[int, bytes], holds: Holds) -> None:
-        """Also published of batches whose outcome is not known (after a drain or a death).
+        """Write down what is known of batches whose outcome is not known (after a drain or a death).
 
-        Of a batch that is done, failed files may have been tried again: those that are published
-        now, and are there as it ``holds``, failed no more. (Not those that ``verify`` found damaged
-        since: which of the two came first, marks do not tell.) Those of an open batch are looked at
-        when it is leased.
+        Of a batch that is done, failed files may have been tried again: those that are on the disk now,
+        as it ``holds``, failed no more. Those of an open batch are looked at when it is leased.
         """
         if not marks:
             return
@@ -240,20 +261,22 @@ class Journal:
     def _keep(self, seq: int, newer: bytes, holds: Holds, count: int, done: bool) -> None:
         older = self.marks(seq)
         if not done:
-            self._rows.put("published", seq, merge(older, newer, count))
+            self._recount(seq, merge(older, newer, count))
             return
-        failed = {each.index for each in self.failures(seq) if each.code != "damaged"}
+        failed = {each.index for each in self.failures(seq)}
+        if not failed:
+            return
         listed = decode_names(self._listing(seq)[1])
         mended = {
-            mark.index
-            for mark in published(newer)
+            mark.index: mark.size + 2
+            for mark in written(newer)
             if mark.index in failed and holds(listed[mark.index], mark)
         }
         if mended:
-            merged = merge(older, without(newer, count, set(range(count)) - mended), count)
+            crcs = unpack(newer)[1]
             for index in mended:
                 self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
-            self._recount(seq, merged)
+            self._recount(seq, changed(older, count, mended, {index: crcs[index] for index in mended}))
 
     def _recount(self, seq: int, marks: bytes) -> None:
         row = self._rows.find("batch", "WHERE seq = ?", seq)
@@ -263,30 +286,36 @@ class Journal:
             self._rows.put("batch", seq, row[1], row[2], stored, failed, size, row[6])
             self._rows.put("published", seq, marks)
 
-    def settle(self, outcome: BatchDone, marks: bytes, *, merged: bool = True) -> None:
-        """A batch is done: its row and its failures, in one transaction.
+    def settle(self, outcome: BatchDone, marks: bytes, *, retried: Sequence[int] = ()) -> None:
+        """Write down that a batch is done: its row and its failures, in one transaction.
 
-        For a batch that was done before and had failures, the earlier failures are replaced;
-        ``marks`` are the ``merged`` ones. Where they are those of ``outcome`` alone and nothing was
-        skipped, its tally says what they come to, and they need not be unpacked.
+        ``retried``: the batch was done before, and these of its items were tried again; their earlier
+        failures are replaced, and ``marks`` are those of all items. Else ``marks`` are those of
+        ``outcome``; where nothing was skipped its tally is their sum, and they need not be unpacked.
         """
         seq, tally, rows = outcome.seq, outcome.tally, self._rows
-        stored, size = summed(marks) if merged or tally.skipped else (tally.stored, tally.bytes)
+        stored, size = summed(marks) if retried or tally.skipped else (tally.stored, tally.bytes)
         with rows.transaction():
             before = rows.find("batch", "WHERE seq = ?", seq)
             if before is None:
                 raise rows.damaged(f"batch {seq} is missing")
-            rows.delete("failure", "seq = ?", seq)
+            if not retried:
+                rows.delete("failure", "seq = ?", seq)
+            for index in retried:
+                rows.delete("failure", "seq = ? AND idx = ?", seq, index)
             for f in outcome.failures:
                 rows.add("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            (failed,) = rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
             unverified = before[6] + tally.unverified
-            rows.put("batch", seq, before[1], 1, stored, len(outcome.failures), size, unverified)
+            rows.put("batch", seq, before[1], 1, stored, failed, size, unverified)
             rows.put("published", seq, marks)
 
-    def tally(self) -> Tally:
-        """The whole job so far: items of batches that are done, and what is published of open ones."""
+    def tally(self, *, open_too: bool = False) -> Tally:
+        """Return the sums of the job so far: of batches that are done and, with ``open_too``, of open
+        ones, as far as they were written down."""
         stored, failed, size, unverified = self._rows.figures(
-            "SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch WHERE done = 1"
+            "SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch"
+            + ("" if open_too else " WHERE done = 1")
         )
         return Tally(stored, 0, failed, size, unverified)
 
@@ -319,6 +348,15 @@ class Journal:
         """All batches, in ascending order; rows may be changed meanwhile."""
         return self._batches("1")
 
+    def is_open(self, seq: int) -> bool:
+        """Return whether batch ``seq`` is there and not done."""
+        row = self._rows.find("batch", "WHERE seq = ?", seq)
+        return row is not None and not row[2]
+
+    def unfinished_count(self) -> int:
+        """Return how many batches are open or have failures."""
+        return self._rows.figures(f"SELECT count(*) FROM batch WHERE {_UNFINISHED}")[0]
+
     def open_count(self) -> int:
         """Batches that are not done."""
         return self._rows.figures("SELECT count(*) FROM batch WHERE done = 0")[0]
@@ -336,9 +374,29 @@ class Journal:
         """How many failed with each code."""
         return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
 
-    def mark_damaged(self, seq: int, damaged: list[Failure], marks: bytes) -> None:
-        """``verify`` found these files of a batch that is done changed or missing."""
+    def contested(self, after: tuple[int, int], most: int) -> list[tuple[int, Failure]]:
+        """Return at most ``most`` failures ``name-taken`` with their batches, in order, behind the item
+        ``after`` (batch, index)."""
+        query = "WHERE (seq, idx) > (?, ?) AND code = 'name-taken' ORDER BY seq, idx LIMIT ?"
+        return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
+
+    def mark_damaged(self, seq: int, damaged: list[Failure]) -> None:
+        """Write down that these files of a batch are not as they were stored: they are the items' own, to
+        be replaced. In a batch that is done they count as failed."""
         with self._rows.transaction():
-            for f in damaged:
+            row = self._rows.find("batch", "WHERE seq = ?", seq)
+            if row is None:
+                return
+            for f in damaged if row[2] else ():
                 self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
-            self._recount(seq, marks)
+            self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))
+
+    def claim(self, seq: int, claims: Mapping[int, int]) -> None:
+        """Write down that items of batch ``seq`` are OWNED or UNOWNED; see ``core.marks``."""
+        with self._rows.transaction():
+            row = self._rows.find("batch", "WHERE seq = ?", seq)
+            if row is not None:
+                self._claim(seq, row[1], claims)
+
+    def _claim(self, seq: int, count: int, claims: Mapping[int, int]) -> None:
+        self._recount(seq, changed(self.marks(seq), count, claims))

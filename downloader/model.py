@@ -78,13 +78,15 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
-    """Counts that are added up: over batches, over runs."""
+    """Counts that are added up: over batches, over runs. ``replaced``: of the stored, those in whose place
+    a file stood that belonged to no item."""
 
     stored: int = 0
     skipped: int = 0
     failed: int = 0
     bytes: int = 0
     unverified: int = 0
+    replaced: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -93,6 +95,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.failed + other.failed,
             self.bytes + other.bytes,
             self.unverified + other.unverified,
+            self.replaced + other.replaced,
         )
 
     @property
@@ -156,7 +159,8 @@ class Finish(Message, frozen=True):
 
 
 class Batch(Message, frozen=True):
-    """A batch of the source. ``items`` is MessagePack of ``list[Item]``; ``names`` the names alone."""
+    """A batch of the source. ``items`` is MessagePack of ``list[Item]``; ``names`` the names alone;
+    ``marks``: what an earlier reading of the source has stored of it (``core.marks``)."""
 
     seq: int
     count: int
@@ -166,6 +170,7 @@ class Batch(Message, frozen=True):
     items: bytes
     recalled: bool = False
     position: float = -1.0
+    marks: bytes = b""
 
 
 class Ended(Message, frozen=True):
@@ -180,11 +185,11 @@ class Ended(Message, frozen=True):
 class Lease(Message, frozen=True):
     """A batch to fetch, or what is left of one.
 
-    ``only``: indices to fetch (empty: all). ``done``: marks of what is published already
-    (``core.marks``), to be verified against the disk and not fetched; ``earlier``: those of them that
-    an earlier run published. ``suspects``: indices that were in flight when two workers died; fetched
+    ``only``: indices to fetch (empty: all). ``done``: what is known of the items (``core.marks``): what is
+    written is verified against the disk and not fetched; ``earlier``: those of them that
+    an earlier run wrote. ``suspects``: indices that were in flight when two workers died; fetched
     one at a time, with nothing else in flight. ``poison``: indices to be failed as poison.
-    ``replace``: indices whose existing file is known to be damaged and is to be replaced.
+    ``replace``: indices whose own file is not trusted and is to be replaced, besides those that are OWNED.
     """
 
     seq: int
@@ -308,6 +313,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     cpu_by_role: dict[str, float]
     peak_rss_mb: dict[str, float]
     resumed: bool
+    replaced: int
+    complete_since: str | None = None
     versions: dict[str, str]
     preflight: str
     exit_code: int

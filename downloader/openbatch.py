@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from time import monotonic
 from typing import Any
 
 import gevent
 import msgspec
 
+from downloader.core.checksum import crc32
 from downloader.core.latency import Histogram
-from downloader.core.marks import UNTOUCHED, Mark, published, unpack
+from downloader.core.marks import OWNED, UNTOUCHED, Mark, claims, written
 from downloader.core.schedule import Host
-from downloader.errors import DestinationError, FetchError
+from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.ledger import Slot
 from downloader.model import BatchDone, Failure, Item, Lease, Returned, Tally
-from downloader.sinks import Sink
+from downloader.sinks import NEW, REPLACED, SAME, Sink, Writer
 
-__all__ = ["Job", "OpenBatch", "reconcile"]
+__all__ = ["Exempt", "Job", "OpenBatch", "reconcile", "settled"]
 
 _LARGE = 16 << 20
 _LONGEST_TURN = 0.1
 
 
 class OpenBatch:
-    """``left`` is how many items have not reached their end. Items are counted as they end."""
+    """``left`` is how many items have not reached their end. Items are counted as they end.
+
+    ``claims``: items whose mark is OWNED or UNOWNED (``core.marks``) as long as they are not published.
+    """
 
     __slots__ = (
         "_bytes",
         "_crcs",
         "_failed",
+        "_replaced",
         "_skipped",
         "_stored",
         "_unverified",
+        "claims",
         "errors",
         "failures",
         "latency",
         "lease",
         "left",
         "marks",
-        "replaced",
         "requests",
         "retries",
         "seq",
@@ -56,7 +61,9 @@ class OpenBatch:
         # As `core.marks` has them: what is written for every file is written without a call.
         self.states, self._crcs = slot.marks.arrays
         self.left = len(lease.only) or lease.count
-        self.replaced = set(lease.replace)
+        self.claims = claims(lease.done) | dict.fromkeys(lease.replace, OWNED)
+        for index, claim in self.claims.items():
+            self.states[index] = claim
         self.requests = 0
         self.wire = 0
         self.retries = 0
@@ -64,31 +71,45 @@ class OpenBatch:
         self.latency = Histogram()
         self.failures: list[Failure] = []
         self._stored = self._skipped = self._failed = self._bytes = self._unverified = 0
+        self._replaced = 0
 
     def wanted(self) -> range | tuple[int, ...]:
         """The indices of the items that are leased."""
         return self.lease.only or range(self.lease.count)
 
+    def forget(self, index: int) -> None:
+        """Mark item ``index`` as not in flight any more, and not published."""
+        self.states[index] = self.claims.get(index, UNTOUCHED)
+
+    def claim(self, index: int, claim: int) -> None:
+        """Keep ``claim`` for item ``index``, whatever attempts at it come to."""
+        self.claims[index] = self.states[index] = claim
+
+    def publish(self, index: int, writer: Writer) -> int:
+        """Publish what ``writer`` has as item ``index``; return what ``Writer.publish`` does.
+
+        The ledger has size and checksum before the name appears. To be followed by ``published``.
+        """
+        self.marks.intend(index, writer.size, writer.crc)
+        return writer.publish()
+
     def published(
-        self, index: int, size: int, crc: int, new: bool, requests: int = 0, wire: int = 0
+        self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
     ) -> None:
-        """Item ``index`` stands under its name, after ``requests``, ``wire`` of them through the wire
-        lane; ``new``: it did not, with these bytes, before this run. An item that an earlier run stored
-        adds no bytes."""
-        self._crcs[index] = crc
-        self.states[index] = size + 2
+        """Count item ``index``, which has its name now, after ``requests``, ``wire`` of them through the
+        wire lane. ``how``: what ``Writer.publish`` returned. An item that is not new adds no bytes."""
+        self.marks.publish(index, size, crc)
         self.requests += requests
         self.wire += wire
-        self._count(1, 0 if new else 1, size if new else 0)
+        self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
     def put_all(self, sink: Sink, answers: Iterable[tuple[Job, object]]) -> tuple[int, Exception | None]:
         """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
         ``answers`` as are whole bodies of this batch and of one host; how many that are, and what went
         wrong with the next. Counted together: one by one that is a tenth of a file's bytecodes.
         """
-        put, seq, replaced = sink.put, self.seq, self.replaced
-        states, crcs = self.states, self._crcs
-        count = old = size = 0
+        put, states, crcs = sink.put, self.states, self._crcs
+        count = old = size = replaced = 0
         host: Host | None = None
         problem: Exception | None = None
         try:
@@ -100,28 +121,45 @@ class OpenBatch:
                         break
                     host = job.host
                 index = job.index
-                crc, new = put(job.name, body, seq, index, index in replaced)
-                # The checksum first; see `core.marks`.
-                crcs[index] = crc
                 length = len(body)
-                states[index] = length + 2
-                count += 1
-                if new:
-                    size += length
+                # Before the name appears, and the checksum first; see `core.marks`.
+                crcs[index] = crc32(body)
+                states[index] = -3 - length
+                if not put(job.name, body):
+                    how = self._put(sink, job, body)
+                    length = length if how else 0
+                    old += not how
+                    replaced += how == REPLACED
                 else:
-                    old += 1
+                    states[index] = length + 2
+                size += length
+                count += 1
         except (FetchError, DestinationError) as error:
             problem = error
         self.requests += count
         self.wire += count
-        self._count(count, old, size)
+        self._count(count, old, size, replaced)
         return count, problem
 
-    def _count(self, published: int, old: int, size: int) -> None:
-        """So many stand under their names; ``old`` of them did before, the others have ``size`` bytes."""
+    def _put(self, sink: Sink, job: Job, body: bytes) -> int:
+        """Store ``body`` through a writer; return what ``Writer.publish`` does."""
+        index = job.index
+        writer = sink.open(job.name, self.seq, index, self.claims.get(index, UNTOUCHED))
+        try:
+            writer.write(body)
+            how = self.publish(index, writer)
+        finally:
+            writer.abort()
+        self.marks.publish(index, writer.size, writer.crc)
+        return how
+
+    def _count(self, published: int, old: int, size: int, replaced: int) -> None:
+        """Count so many as having their names; ``old`` of them had them before, the others have ``size``
+        bytes; for ``replaced`` of those a file was replaced that belonged to no item."""
         self._stored += published - old
         self._skipped += old
         self._bytes += size
+        self._replaced += replaced
         self.left -= published
 
     def unverified(self) -> None:
@@ -141,7 +179,9 @@ class OpenBatch:
     @property
     def tally(self) -> Tally:
         """What has ended so far."""
-        return Tally(self._stored, self._skipped, self._failed, self._bytes, self._unverified)
+        return Tally(
+            self._stored, self._skipped, self._failed, self._bytes, self._unverified, self._replaced
+        )
 
     def done(self) -> BatchDone:
         """The outcome of the whole."""
@@ -189,28 +229,79 @@ class Job(msgspec.Struct, eq=False, gc=False):
     cut_off: int = 0
 
 
+class Exempt(msgspec.Struct, frozen=True):
+    """Which items need no request. ``reserved``: names that no item may have, since a file of the run
+    itself has them, and what that is; ``standing``: files that were there before the job are kept."""
+
+    reserved: dict[str, str] = {}
+    standing: bool = False
+
+
 def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:
-    """Of what the ledger says is published, that which the disk agrees with: the indices, counted in
-    ``batch``. Reads the files; lets other greenlets run in between."""
+    """Return the indices of the items that are stored already: of those that the lease has as written, the
+    ones with which the disk agrees. They are counted in ``batch``.
+
+    Reads the files; lets other greenlets run in between.
+    """
     lease = batch.lease
-    earlier = unpack(lease.earlier)[0]
+    earlier = {mark.index for mark in written(lease.earlier)}
     wanted = set(lease.only)
     found = set()
-    turn_ends = monotonic() + _LONGEST_TURN
-    for mark in published(lease.done):
+    pause = _Pause()
+    for mark in written(lease.done):
         if wanted and mark.index not in wanted:
             continue
-        if monotonic() > turn_ends:
-            gevent.sleep(0.001)  # so that heartbeats go on; 0 may come back before any timer
-            turn_ends = monotonic() + _LONGEST_TURN
+        pause()
         if _on_disk(sink, items[mark.index].name, mark):
-            was_there = mark.index < len(earlier) and earlier[mark.index] != UNTOUCHED
-            batch.published(mark.index, mark.size, mark.crc, not was_there)
+            batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
             found.add(mark.index)
-        else:
-            # What stands there was this item's own file once: its name is not taken by another.
-            batch.replaced.add(mark.index)
+        elif mark.published:
+            # What has the name was this item's own file once: the name is not taken by another.
+            batch.claim(mark.index, OWNED)
     return found
+
+
+def settled(
+    batch: OpenBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
+) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
+    """Yield the items that nothing is asked for, but for those that are ``done``: the index, and size and
+    CRC-32 of the file that is kept, or the failure.
+
+    With --existing keep or fail it reads files, and lets other greenlets run in between.
+    """
+    poison = set(batch.lease.poison)
+    if not (poison or rules.reserved or rules.standing):
+        return
+    pause = _Pause()
+    for index in batch.wanted():
+        item = items[index]
+        if index in done or item.fault:
+            continue
+        if index in poison:
+            yield index, FetchError("poison", failure_kind("poison").meaning)
+        elif option := rules.reserved.get(item.name):
+            yield index, FetchError("reserved", f"{option} is this file; give that another place")
+        elif rules.standing:
+            pause()
+            try:
+                kept = gevent.get_hub().threadpool.apply(sink.standing, (item.name,))
+            except FetchError as error:
+                yield index, error
+            else:
+                if kept is not None:
+                    yield index, kept
+
+
+class _Pause:
+    """Called between files: lets heartbeats go on when reading them takes long."""
+
+    def __init__(self) -> None:
+        self._turn_ends = monotonic() + _LONGEST_TURN
+
+    def __call__(self) -> None:
+        if monotonic() > self._turn_ends:
+            gevent.sleep(0.001)  # 0 may come back before any timer
+            self._turn_ends = monotonic() + _LONGEST_TURN
 
 
 def _on_disk(sink: Sink, name: str, mark: Mark) -> bool:

@@ -116,7 +116,7 @@ class Root(click.Group):
 # The options of `fetch` as the help shows them.
 _SECTIONS = {
     "Source and destination": "output source_type list_path get_path limit max_size store layout "
-    "resume retry_failed fsync dry_run",
+    "resume retry_failed relist existing fsync dry_run",
     "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
     "max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "

@@ -29,8 +29,7 @@ from downloader.lanes.reading import HandOver, Reader  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import translate  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
-from downloader.sinks import Writer  # noqa: E402
-from downloader.sinks.null import NullSink  # noqa: E402
+from downloader.sinks import NEW, Writer  # noqa: E402
 
 __all__ = ["PageReader"]
 
@@ -48,7 +47,7 @@ class PageReader:
     def __init__(self, config: Config, session: LaneSession) -> None:
         self._config = config
         self._session = session
-        self._requests = RequestsLane(config, session, NullSink())
+        self._requests = RequestsLane(config, session)
         self._enabled = config.lane == "auto" and not config.compressed
         self._resting: deque[Any] = deque()  # connections, the longest rested first
         self._misfits = 0
@@ -148,8 +147,8 @@ class _Large:
         self.body += chunk
         self.size += len(chunk)
 
-    def publish(self) -> bool:
-        return True
+    def publish(self) -> int:
+        return NEW
 
     def abort(self) -> None:
         self.body = bytearray()

@@ -81,6 +81,10 @@ def make(config: Config, destination: Destination, run: Run, seconds: float) -> 
             "worker": round(run.worker_rss / 1024, 1),
         },
         resumed=destination.resumed,
+        replaced=run.tally.replaced,
+        complete_since=(destination.complete_since or None)
+        if complete and not stored + run.requests
+        else None,
         versions=run.versions,
         preflight=run.preflight,
         exit_code=exit_code,
@@ -119,6 +123,16 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
         lines.append(f"           {shown(failure.name)}: {failure.code} {failure.detail}".rstrip())
     if failures and report.failed > len(failures):
         lines.append(f"           … and {show_count(report.failed - len(failures))} more; see --failures")
+    if report.complete_since:
+        lines.append(
+            f"  complete since {report.complete_since}: nothing was asked for; --relist lists again, and "
+            "fetches what is new or missing"
+        )
+    if report.replaced:
+        lines.append(
+            f"  {show_count(report.replaced)} of the stored replaced files that were there before "
+            "(--existing keep leaves them)"
+        )
     if report.unverified:
         lines.append(f"  {show_count(report.unverified)} of the stored had no length to check against")
     latency = report.latency_ms

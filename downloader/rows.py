@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from downloader.errors import JournalError
-from downloader.schema import FORMAT, SCHEMA, row_sum
+from downloader.schema import FORMAT, OLDEST_FORMAT, SCHEMA, row_sum
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "is_read_only"]
 
 _CACHE_KIB = 512
 
@@ -31,19 +33,33 @@ class Rows:
 
     def __init__(self, path: Path, *, read_only: bool, durable: bool) -> None:
         self.path = path
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         with self._translated():
-            mode = "ro" if read_only else "rwc"
-            # Not as_uri(): from Python 3.14 on that imports urllib.request, so ssl, before any patching.
-            uri = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
-            if not read_only:
+            if read_only:
+                uri = self._uri_to_read()
+            else:
                 _make_private(path)
+                uri = _uri(path, "mode=rwc")
             self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
             try:
                 self._db.create_function("row_sum", -1, row_sum, deterministic=True)
                 self._prepare(read_only, durable)
             except BaseException:
-                self._db.close()
+                self.close()
                 raise
+
+    def _uri_to_read(self) -> str:
+        """Return how to open the file for reading. SQLite writes beside it even then; where it cannot, it
+        reads the file as it is, or, with a write-ahead log that is not folded in yet, a copy."""
+        if not is_read_only(self.path.parent):
+            return _uri(self.path, "mode=ro")
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if not log.exists() or not log.stat().st_size:
+            return _uri(self.path, "mode=ro&immutable=1")
+        self._copy = tempfile.TemporaryDirectory(prefix="downloader-")
+        for file in (self.path, log):
+            shutil.copy(file, self._copy.name)
+        return _uri(Path(self._copy.name, self.path.name), "mode=ro")
 
     def _prepare(self, read_only: bool, durable: bool) -> None:
         if not read_only:
@@ -60,10 +76,12 @@ class Rows:
         elif not self._has_schema():
             raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version != FORMAT:
+        if version not in (OLDEST_FORMAT, FORMAT):
             raise JournalError(
                 f"{self.path} has format {version}, this version reads {FORMAT}; --restart begins anew"
             )
+        if version != FORMAT and not read_only:
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _has_schema(self) -> bool:
         row = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'batch'").fetchone()
@@ -73,6 +91,8 @@ class Rows:
         """Close, folding the write-ahead log into the file."""
         with self._translated():
             self._db.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     def damaged(self, what: object) -> JournalError:
         """What to raise where the journal cannot be as it was written."""
@@ -112,11 +132,12 @@ class Rows:
         """Write a row, in the place of the one with the same key."""
         self.add(table, *values, instead="OR REPLACE")
 
-    def put_synced(self, table: str, *values: int | str | bytes) -> None:
-        """The same, and on the disk in any case."""
+    @contextlib.contextmanager
+    def synced(self) -> Iterator[None]:
+        """Have what is written inside on the disk at the end, whatever ``durable`` says."""
         with self._translated():
             self._db.execute("PRAGMA synchronous = FULL")
-            self.put(table, *values)
+            yield
             self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
 
     def delete(self, table: str, condition: str, *parameters: int) -> None:
@@ -153,6 +174,16 @@ class Rows:
         """The rows of a query for values and how often each occurs."""
         with self._translated():
             return dict(self._db.execute(query))
+
+
+def is_read_only(directory: Path) -> bool:
+    """Return whether nothing can be written in ``directory``."""
+    return not os.access(directory, os.W_OK)
+
+
+def _uri(path: Path, options: str) -> str:
+    # Not as_uri(): from Python 3.14 on that imports urllib.request, so ssl, before any patching.
+    return f"file:{quote(os.fsencode(path.absolute()))}?{options}"
 
 
 def _make_private(path: Path) -> None:

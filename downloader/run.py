@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from itertools import islice
 from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,19 +16,27 @@ from downloader import report as reports
 from downloader.config import Config
 from downloader.destination import Destination
 from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
-from downloader.model import Report
+from downloader.model import Failure, Report
 from downloader.progress import Progress
 from downloader.supervisor import Supervisor
 
-__all__ = ["run_job"]
+__all__ = ["Finished", "run_job"]
 
+_FAILURES_SHOWN = 5
 _CUT_OFF = (
     "the machine went down while a run was at work here: files that the journal does not vouch for are "
     "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
 )
 
 
-def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Report:
+class Finished(NamedTuple):
+    """The report of a run, and the first few of the files that failed."""
+
+    report: Report
+    failures: list[Failure]
+
+
+def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finished:
     """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
 
     Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where
@@ -54,7 +64,10 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
         report = reports.make(config, destination, run, monotonic() - began)
         if report.exit_code == 0 and destination.journal.unsynced:
             destination.journal.trust()
-        return _write(config, destination, report)
+        destination.finish(report.exit_code == 0)
+        # From the journal that is open: the destination may have been moved or removed by now.
+        failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
+        return Finished(_write(config, destination, report), failures)
     finally:
         destination.close()
 

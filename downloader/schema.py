@@ -23,9 +23,11 @@ import zlib
 
 import msgspec
 
-__all__ = ["FORMAT", "SCHEMA", "row_sum"]
+__all__ = ["FORMAT", "OLDEST_FORMAT", "SCHEMA", "row_sum"]
 
-FORMAT = 2
+FORMAT = 3
+OLDEST_FORMAT = 2
+"""Has the same tables; its marks know neither claims nor intents (``core.marks``)."""
 
 SCHEMA = f"""
 PRAGMA user_version = {FORMAT};

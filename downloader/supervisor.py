@@ -81,6 +81,7 @@ class Supervisor:
         # Each ends the run when it is too long, as boots that fail do: no endless respawning.
         self._failed_feeders = self._blameless = 0
         self._finishing = False
+        self._settled_names = False
         self._drain_by: float | None = None
         self._sharers: list[int] = []
         self.result = Run()
@@ -119,14 +120,14 @@ class Supervisor:
         self._hire(FEEDER, main, tries, stdin=config.source == "-")
 
     def _hire_worker(self, tries: int = 0) -> None:
-        config, number, job = self._config, self._number, self._destination.job
-        ledger = self._destination.ledger(number)
+        config, number, destination = self._config, self._number, self._destination
+        ledger = destination.ledger(number)
         self._number += 1
 
         def main(link: object, ready: object) -> None:
             from downloader import worker
 
-            setup = worker.Setup(number, ledger, job.foreign_before_ns)
+            setup = worker.Setup(number, ledger, destination.rules, destination.reserved)
             worker.run(config, setup, link, ready)  # type: ignore[arg-type]
 
         self._hire(number, main, tries)
@@ -174,10 +175,31 @@ class Supervisor:
                 self._crew.send(worker, lease)
             self._feed()
             self._share_rate()
-            if self._supply.over and not self._book.open and not self._finishing:
+            over = self._supply.over and not self._book.open and not self._finishing
+            if over and not self._fetch_contested():
                 self._finishing = True
                 self._crew.send_all(Finish())
         self._crew.listen_for_room()
+
+    def _fetch_contested(self) -> bool:
+        """Fetch the items once more whose name turns out to be owned by no other; return whether there are
+        any. Once in a run."""
+        if self._settled_names or self.result.stop is not None:
+            return False
+        self._settled_names = True
+        claims = self._destination.settle_names()
+        count = sum(map(len, claims.values()))
+        if not count:
+            return False
+        if self._config.source == "-":
+            text = f"{count} files met a file that is none of this job's; the same command replaces them"
+            self._progress.log("warning", text)
+            return False
+        self.result.tally += Tally(failed=-count)
+        self._supply.revisit(claims)
+        if self._crew.get(FEEDER) is None:
+            self._hire_feeder()
+        return True
 
     def _feed(self) -> None:
         """Ask for as many batches as workers can take, and one in reserve for each at least."""
@@ -235,7 +257,8 @@ class Supervisor:
         self._journal.open_batch(batch)
         self._progress.listed(batch.count, batch.position)
         if batch.count:
-            self._book.add(Lease(batch.seq, batch.count, batch.items))
+            known = batch.marks
+            self._book.add(Lease(batch.seq, batch.count, batch.items, done=known, earlier=known))
         else:
             # A page without names: the row keeps its cursor.
             self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
@@ -326,16 +349,14 @@ class Supervisor:
 
     def _check_end(self) -> None:
         """Nobody is left: was everything read and fetched?"""
-        config, journal = self._config, self._journal
+        journal = self._journal
         self.result.ended = self._supply.done and self.result.stop is None
-        if config.retry_failed and self.result.ended and not self.result.interrupted:
-            _, _, listed = journal.position()
-            ended = journal.ended or (config.limit and listed >= config.limit)
-            if not ended or journal.open_count():
-                raise SourceError(
-                    "what had failed was tried again, but the source was never read to its end; "
-                    "leave out --retry-failed to go on"
-                )
+        retried = self._config.retry_failed and self.result.ended and not self.result.interrupted
+        if retried and (not journal.read or journal.open_count()):
+            raise SourceError(
+                "what had failed was tried again, but the source was never read to its end; "
+                "leave out --retry-failed to go on"
+            )
 
     def _signalled(self, number: int) -> None:
         if self.result.interrupted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
 from downloader.journal import BatchRow, Journal
@@ -21,12 +21,14 @@ class Supply:
 
     def __init__(self, journal: Journal, *, failed_only: bool) -> None:
         self._journal = journal
-        self._failed_only = failed_only
+        # The source is read on when nothing is left to be recalled.
+        self._read_on = not failed_only
         self._recalls: Iterator[BatchRow] = journal.unfinished(failed_only=failed_only)
         self._recalled: dict[int, BatchRow] = {}  # asked for again, and not come yet
         self._recalling = True
         self._rewrite = journal.unsynced
         self._wanted = 0  # batches asked for and not come yet, recalled ones too
+        self._again: dict[int, Collection[int]] = {}
         self.done = False
 
     @property
@@ -46,11 +48,11 @@ class Supply:
             row = next(self._recalls, None)
             if row is None:
                 self._recalling = False
-                if self._failed_only:
-                    self.end()
-                else:
+                if self._read_on:
                     cursor, seq, listed = self._journal.position()
                     yield Continue(cursor, listed, seq)
+                else:
+                    self.end()
                 break
             self._recalled[row.seq] = row
             self._wanted += 1
@@ -69,14 +71,20 @@ class Supply:
         if not row.done:
             again = tuple(range(row.count)) if self._rewrite else ()
             return Lease(row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=again)
-        failed = list(self._journal.failures(row.seq))
+        failed = tuple(failure.index for failure in self._journal.failures(row.seq))
+        only = tuple(sorted(self._again.pop(row.seq, failed)))
+        replace = only if self._rewrite else ()
         return Lease(
-            row.seq,
-            row.count,
-            batch.items,
-            only=tuple(failure.index for failure in failed),
-            replace=tuple(f.index for f in failed if self._rewrite or f.code == "damaged"),
+            row.seq, row.count, batch.items, only=only, done=self._journal.marks(row.seq), replace=replace
         )
+
+    def revisit(self, again: Mapping[int, Collection[int]]) -> None:
+        """Ask for these failed items once more, by batch; when all else has come."""
+        self._again = dict(again)
+        self._recalls = (row for row in self._journal.unfinished(failed_only=True) if row.seq in again)
+        self._recalling = True
+        self._read_on = False
+        self.done = False
 
     def end(self) -> None:
         """The feeder has read to the end: it owes what was recalled, and nothing else."""

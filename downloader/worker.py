@@ -26,6 +26,9 @@ from gevent.pool import Group
 from downloader.addresses import Addresses
 from downloader.channel import ChildLink
 from downloader.config import Config
+from downloader.core.leases import DEATHS_TO_POISON
+from downloader.core.marks import UNTOUCHED
+from downloader.core.ownership import Rules
 from downloader.core.schedule import Host, Schedule
 from downloader.descriptors import affordable
 from downloader.errors import DestinationError, FetchError, failure_kind
@@ -47,8 +50,8 @@ from downloader.model import (
     Stop,
     Tally,
 )
-from downloader.openbatch import Job, OpenBatch, reconcile
-from downloader.sinks import Sink, open_sink
+from downloader.openbatch import Exempt, Job, OpenBatch, reconcile, settled
+from downloader.sinks import SAME, Sink, Writer, open_sink
 
 __all__ = ["Setup", "run"]
 
@@ -57,11 +60,13 @@ _MOST_OPEN = 64
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a worker is told besides the Config."""
+    """What a worker is told besides the Config. ``reserved``: names that no item may have, since a file of
+    the run itself has them, and the option that names it."""
 
     number: int
     ledger: Path
-    foreign_before_ns: int
+    rules: Rules
+    reserved: dict[str, str] = {}
 
 
 class _Worker:
@@ -72,10 +77,11 @@ class _Worker:
         self.config = config = msgspec.structs.replace(config, connections=connections)
         self.link = link
         self.session = LaneSession(config)
-        self.sink: Sink = open_sink(config, setup.foreign_before_ns)
-        self.requests = RequestsLane(config, self.session, self.sink, self._gate, self._turn)
+        self.sink: Sink = open_sink(config, setup.rules)
+        self.requests = RequestsLane(config, self.session, self._gate, self._turn)
         self.wire = WireLane(config, self.session, self.sink, self)
         self.policy = config.retry_policy
+        self.exempt = Exempt(setup.reserved, config.existing != "replace")
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
         self.schedule: Schedule[Job] = Schedule(config.connections, config.slots_per_host)
         if config.rate:
@@ -101,7 +107,13 @@ class _Worker:
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)
-        odd = done or lease.suspects or lease.poison or lease.only
+        for index, end in settled(batch, items, self.sink, done, self.exempt):
+            done.add(index)
+            if isinstance(end, FetchError):
+                self._fail(batch, index, items[index], end, DEATHS_TO_POISON if end.code == "poison" else 0)
+            else:
+                batch.published(index, *end, SAME)
+        odd = done or lease.suspects or lease.only
         if not odd and (jobs := self.addresses.jobs(batch, items)):
             self.schedule.add_all(jobs)
         else:
@@ -110,12 +122,9 @@ class _Worker:
 
     def _take_each(self, batch: OpenBatch, items: list[Item], done: set[int]) -> None:
         """Schedule the items of ``batch`` but those that are ``done``, one by one."""
-        suspects, poison = set(batch.lease.suspects), set(batch.lease.poison)
+        suspects = set(batch.lease.suspects)
         for index in batch.wanted():
-            if index in poison:
-                text = failure_kind("poison").meaning
-                self._fail(batch, index, items[index], FetchError("poison", text), 3)
-            elif index not in done:
+            if index not in done:
                 try:
                     job = self.addresses.job(batch, index, items[index], index in suspects)
                 except FetchError as error:
@@ -178,25 +187,32 @@ class _Worker:
         """One attempt at ``job`` through the requests lane."""
         batch, index = job.batch, job.index
         batch.marks.begin(index)
+
+        def begin() -> Writer:
+            claim = batch.claims.get(index, UNTOUCHED)
+            return self.sink.open(job.name, batch.seq, index, claim)
+
+        def publish(writer: Writer) -> int:
+            return batch.publish(index, writer)
+
         try:
-            replace, url = index in batch.replaced, self.addresses.url(job)
-            done = self.requests.fetch(url, job.name, batch.seq, index, size=job.size, replace=replace)
+            done = self.requests.fetch(self.addresses.url(job), job.size, begin, publish)
         except FetchError as error:
             self.failed(job, error, job.sent)
         except Postponed as postponed:
-            batch.marks.forget(index)
+            batch.forget(index)
             batch.requests += postponed.requests
             self.schedule.add_later(job, postponed.until)
         except gevent.GreenletExit:
-            batch.marks.forget(index)
+            batch.forget(index)
         except Exception as error:
-            batch.marks.forget(index)
+            batch.forget(index)
             self.lost(error)
         else:
             batch.latency.add(monotonic() - job.sent)
             if not done.verified:
                 batch.unverified()
-            batch.published(index, done.size, done.crc, done.new, done.requests)
+            batch.published(index, done.size, done.crc, done.how, done.requests)
             self.answered(job.host)
             if not batch.left:
                 self.finished(batch)
@@ -215,7 +231,7 @@ class _Worker:
     def again(self, jobs: list[Job]) -> None:
         """These were asked for in vain, and nobody is to blame."""
         for job in reversed(jobs):
-            job.batch.marks.forget(job.index)
+            job.batch.forget(job.index)
             job.batch.requests += 1
             job.batch.wire += 1
             self.schedule.again(job)
@@ -264,7 +280,7 @@ class _Worker:
         batch, schedule, now = job.batch, self.schedule, monotonic()
         kind = failure_kind(error.code)
         job.attempts += 1
-        batch.marks.forget(job.index)
+        batch.forget(job.index)
         batch.requests += error.requests
         batch.wire += error.wire
         batch.attempt_failed(error.code)

@@ -85,12 +85,12 @@ class Marks:
 
     @classmethod
     def of(cls, raw: bytes, count: int) -> Marks:
-        """``count`` states (u64), then as many checksums (u32), little-endian."""
-        states = struct.unpack_from(f"<{count}Q", raw)
+        """``count`` states (i64), then as many checksums (u32), little-endian."""
+        states = struct.unpack_from(f"<{count}q", raw)
         crcs = struct.unpack_from(f"<{count}I", raw, 8 * count)
         return cls(
             {i: Stored(state - 2, crcs[i]) for i, state in enumerate(states) if state >= 2},
-            {i for i, state in enumerate(states) if state == 1},
+            {i for i, state in enumerate(states) if state == 1 or state <= -3},
         )
 
 

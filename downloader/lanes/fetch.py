@@ -27,7 +27,7 @@ from downloader.core.units import show_size, show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import is_stale, translate  # noqa: E402
-from downloader.sinks import Sink, Writer  # noqa: E402
+from downloader.sinks import Writer  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsLane", "too_late", "too_slow"]
 
@@ -37,17 +37,14 @@ _DIGITS = 18
 
 
 class Fetched(NamedTuple):
-    """A file that is stored. ``new`` is false when the same bytes were there already; ``verified``
-    when something vouched for the length; ``requests`` counts redirects too;
-    ``wire`` of them
-    went through the wire lane."""
+    """A file that is stored. ``how``: what ``Writer.publish`` returned; ``verified``: something vouched for
+    the length; ``requests`` counts redirects too."""
 
     size: int
     crc: int
-    new: bool
+    how: int
     verified: bool
     requests: int
-    wire: int = 0
 
 
 class Postponed(Exception):
@@ -61,7 +58,7 @@ class Postponed(Exception):
 
 
 class RequestsLane:
-    """Fetches through ``session`` into ``sink``.
+    """Fetches through ``session``.
 
     ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
     (seconds, monotonic); it raises FetchError where it may not. ``turn``, before any redirect is: when its
@@ -72,7 +69,6 @@ class RequestsLane:
         self,
         config: Config,
         session: LaneSession,
-        sink: Sink,
         gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
     ) -> None:
@@ -80,7 +76,6 @@ class RequestsLane:
         self._turn = turn
         self._config = config
         self._session = session
-        self._sink = sink
         self._secrets = config.secrets
         # Under --min-speed: the response that a greenlet reads, since when, and what measures it.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace]] = {}
@@ -95,11 +90,12 @@ class RequestsLane:
                     greenlet.kill(too_slow(self._config), block=False)
 
     def fetch(
-        self, url: str, name: str, seq: int, index: int, *, size: int = -1, replace: bool = False
+        self, url: str, size: int, begin: Callable[[], Writer], publish: Callable[[Writer], int]
     ) -> Fetched:
-        """Store the file at ``url`` as ``name``; ``size`` is what the source promises, or -1.
+        """Store the file at ``url``; ``size`` is what the source promises, or -1.
 
-        Raises FetchError, DestinationError, Postponed.
+        ``begin`` gives the writer for the body, ``publish`` publishes what it has. Raises FetchError,
+        DestinationError, Postponed.
         """
         writer: Writer | None = None
         response: Any = None
@@ -108,7 +104,7 @@ class RequestsLane:
                 response, hops = self._open(url)
                 length = _length(response)
                 self._check_size(length)
-                writer = self._sink.open(name, seq, index, replace=replace)
+                writer = begin()
                 self._stream(response, writer, length)
                 self._reading.pop(gevent.getcurrent(), None)
                 if size >= 0 and writer.size != size:
@@ -117,7 +113,8 @@ class RequestsLane:
                     )
                 # Published without a switch to another greenlet: no deadline fires in between.
                 vouched = length is not None or response.chunked or size >= 0
-                done = Fetched(writer.size, writer.crc, writer.publish(), vouched, hops + 1)
+                how = publish(writer)
+                done = Fetched(writer.size, writer.crc, how, vouched, hops + 1)
                 writer = None
                 return done
             finally:

@@ -24,6 +24,7 @@ from gevent.pool import Group  # noqa: E402
 
 from downloader.config import Config  # noqa: E402
 from downloader.core import depth as depths  # noqa: E402
+from downloader.core.marks import UNTOUCHED  # noqa: E402
 from downloader.core.pace import Pace  # noqa: E402
 from downloader.core.schedule import Host  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
@@ -284,15 +285,15 @@ class WireLane:
             if job.size >= 0 and writer.size != job.size:
                 text = f"{writer.size} bytes arrived, the source says {job.size}"
                 raise FetchError("size-mismatch", text)
-            new = writer.publish()
-            job.batch.published(job.index, writer.size, writer.crc, new, 1, 1)
+            how = job.batch.publish(job.index, writer)
+            job.batch.published(job.index, writer.size, writer.crc, how, 1, 1)
         finally:
             writer.abort()
 
     def open_writer(self, job: Job) -> Writer:
         """Where the body of ``job`` goes, piece by piece. Raises FetchError, DestinationError."""
-        replace = job.index in job.batch.replaced
-        return self._sink.open(job.name, job.batch.seq, job.index, replace=replace)
+        batch, index = job.batch, job.index
+        return self._sink.open(job.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
 
     # connections
 

@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Protocol
 
 from downloader.config import Config
+from downloader.core.marks import UNTOUCHED
+from downloader.core.ownership import Rules
 
-__all__ = ["Sink", "Writer", "open_sink"]
+__all__ = ["NEW", "REPLACED", "SAME", "Sink", "Writer", "open_sink"]
+
+# What ``publish`` and ``put`` return.
+SAME = 0
+"""The name was there already, and stays: with the same bytes, or because --existing keep says so."""
+NEW = 1
+"""The name is new, or stands for other bytes of the same item now."""
+REPLACED = 2
+"""A file that belonged to no item of the job was replaced."""
 
 
 class Writer(Protocol):
@@ -22,11 +32,11 @@ class Writer(Protocol):
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append ``chunk``. Raises DestinationError when the destination fails."""
 
-    def publish(self) -> bool:
-        """Make the name appear; True when it is new or replaced, False when the same bytes were
-        there already.
+    def publish(self) -> int:
+        """Make the name appear; return NEW, SAME or REPLACED.
 
-        Raises FetchError (``name-taken``, ``bad-name``) when it cannot, DestinationError.
+        ``size`` and ``crc`` are afterwards those of the file that has the name. Raises FetchError
+        (``name-taken``, ``file-exists``, ``bad-name``) when it cannot, DestinationError.
         """
 
     def abort(self) -> None:
@@ -36,29 +46,34 @@ class Writer(Protocol):
 class Sink(Protocol):
     """A destination."""
 
-    def open(self, name: str, seq: int, index: int, *, replace: bool = False) -> Writer:
+    def open(self, name: str, seq: int, index: int, claim: int = UNTOUCHED) -> Writer:
         """Begin the file ``name`` (a safe relative path), item ``index`` of batch ``seq``.
 
-        Raises FetchError (``bad-name``, ``name-taken``), DestinationError.
+        ``claim``: OWNED where the file that has the name now is known to be this item's own, UNOWNED
+        where it is known to be of no item of the job (``core.marks``). Raises FetchError
+        (``bad-name``), DestinationError.
         """
 
-    def put(
-        self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
-    ) -> tuple[int, bool]:
-        """Open, write and publish a whole file; its CRC-32, and what ``Writer.publish`` says.
+    def put(self, name: str, body: bytes | bytearray) -> bool:
+        """Store a whole file under a new name and return True, or change nothing and return False: then
+        it takes a writer."""
 
-        Raises as they do.
+    def standing(self, name: str) -> tuple[int, int] | None:
+        """Return size and CRC-32 of the file ``name`` where it was there before the job and is to be
+        kept, None where there is no such file.
+
+        Raises FetchError ``file-exists`` where --existing refuses it, DestinationError.
         """
 
     def verify(self, name: str, size: int, crc: int) -> bool:
         """Whether the published file has that size and CRC-32."""
 
     def close(self) -> None:
-        """Let go of what is held open."""
+        """Close open descriptors."""
 
 
-def open_sink(config: Config, foreign_before_ns: int) -> Sink:
-    """The sink that ``config`` names. ``foreign_before_ns``: see ``journal.Job``."""
+def open_sink(config: Config, rules: Rules) -> Sink:
+    """Return the sink that ``config`` names; ``rules`` are for names that are taken."""
     if config.store == "null":
         from downloader.sinks.null import NullSink
 
@@ -66,4 +81,4 @@ def open_sink(config: Config, foreign_before_ns: int) -> Sink:
     from downloader.sinks.files import FilesSink
 
     root = Path(config.output)
-    return FilesSink(root, config.layout, foreign_before_ns, one_system=config.fsync)
+    return FilesSink(root, config.layout, rules, one_system=config.fsync)

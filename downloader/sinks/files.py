@@ -26,14 +26,13 @@ import sys
 from collections import OrderedDict
 from pathlib import Path
 
+from downloader.core.checksum import crc32
+from downloader.core.marks import OWNED, UNTOUCHED
 from downloader.core.naming import SafeName, hashed, shown
+from downloader.core.ownership import Decision, Rules, rule
 from downloader.descriptors import held_directories
 from downloader.errors import DestinationError, FetchError
-
-try:  # the same sum, ten times as fast: a seventh of the CPU of a large file
-    from isal.isal_zlib import crc32
-except ImportError:
-    from zlib import crc32
+from downloader.sinks import NEW, REPLACED, SAME
 
 __all__ = ["FilesSink", "FilesWriter", "file_matches", "place"]
 
@@ -48,7 +47,8 @@ _RENAME_NOREPLACE = 1
 # system calls more for every file.
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
-_NEW = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
+_UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # What link() says where the file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -110,7 +110,7 @@ def _remove(name: str, directory: int) -> None:
 def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
     """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        fd = os.open(path, _READ, dir_fd=directory)
     except OSError:
         return False
     try:
@@ -126,10 +126,10 @@ class FilesWriter:
     """A file that has no final name yet."""
 
     __slots__ = (
+        "_claim",
         "_directory",
         "_fd",
         "_leaf",
-        "_replace",
         "_sink",
         "_spare",
         "_temporary",
@@ -137,12 +137,12 @@ class FilesWriter:
         "size",
     )
 
-    def __init__(self, sink: FilesSink, directory: int, leaf: str, temporary: str, replace: bool) -> None:
+    def __init__(self, sink: FilesSink, directory: int, leaf: str, temporary: str, claim: int) -> None:
         self._sink = sink
         self._directory = directory
         self._leaf = leaf
         self._spare = temporary
-        self._replace = replace
+        self._claim = claim
         self._fd, self._temporary = sink.make_unnamed(directory, temporary)
         self.size = 0
         self.crc = 0
@@ -158,14 +158,14 @@ class FilesWriter:
         self.size += len(chunk)
         self.crc = crc32(chunk, self.crc)
 
-    def publish(self) -> bool:
+    def publish(self) -> int:
         """See ``Writer``."""
         try:
             try:
                 self._link(self._leaf)
             except FileExistsError:
                 return self._meet()
-            return True
+            return NEW
         except OSError as error:
             raise self._sink.failed(error, self._leaf) from error
         finally:
@@ -191,27 +191,30 @@ class FilesWriter:
                 raise
             _rename_new(self._temporary, leaf, self._directory)
 
-    def _meet(self) -> bool:
-        """The name is taken. By what is known to be damaged, or not to be on the disk, whatever it looks
-        like: replace it. By the same bytes: fine. By what was there before the job: replace it, unread if
-        that is large. By another item: refuse."""
+    def _meet(self) -> int:
+        """Decide about the file that has the name; see ``core.ownership``."""
         found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             raise FetchError("bad-name", f"{self._leaf}: a directory of this name is there")
-        foreign = found.st_ctime_ns < self._sink.foreign_before_ns
-        if not self._replace and not (foreign and self.size > _LONG_TO_READ):
+        decision = rule(self._claim, found.st_ctime_ns, self._sink.rules)
+        # A large file that is to be replaced anyway is not read: that takes longer than a worker may be
+        # silent. What is not trusted is written again even if it looks the same.
+        unread = decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ
+        if self._claim != OWNED and not unread:
             if file_matches(self._leaf, self._directory, self.size, self.crc):
-                return False
-            if not foreign:
-                raise FetchError(
-                    "name-taken",
-                    f"{self._leaf}: another file of this job, with other bytes, has this name",
-                )
+                return SAME
+            if decision in (Decision.KEEP, Decision.REFUSE):
+                self.size, self.crc = self._sink.keep(self._leaf, self._directory, found)
+                return SAME
+        if decision is Decision.CONTESTED:
+            raise FetchError(
+                "name-taken", f"{self._leaf}: another file of this job, with other bytes, has this name"
+            )
         if not self._temporary:
             _remove(self._spare, self._directory)
             self._link(self._spare)
         os.rename(self._spare, self._leaf, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-        return True
+        return REPLACED if decision is Decision.REPLACE_FOREIGN else NEW
 
     def abort(self) -> None:
         """Close, and remove the temporary name if it has one."""
@@ -233,10 +236,8 @@ class FilesSink:
     reach it.
     """
 
-    def __init__(
-        self, root: Path, layout: str, foreign_before_ns: int, *, one_system: bool = False
-    ) -> None:
-        self.foreign_before_ns = foreign_before_ns
+    def __init__(self, root: Path, layout: str, rules: Rules, *, one_system: bool = False) -> None:
+        self.rules = rules
         self._layout = layout
         self._flat = layout == "flat"
         try:
@@ -256,45 +257,37 @@ class FilesSink:
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
 
-    def open(self, name: str, seq: int, index: int, *, replace: bool = False) -> FilesWriter:
+    def open(self, name: str, seq: int, index: int, claim: int = UNTOUCHED) -> FilesWriter:
         """See ``Sink``."""
         try:
             directory, leaf = self._locate(name)
             self._pins[directory] = self._pins.get(directory, 0) + 1
             try:
-                return FilesWriter(self, directory, leaf, f".downloader-{seq}-{index}", replace)
+                return FilesWriter(self, directory, leaf, f".downloader-{seq}-{index}", claim)
             except OSError:
                 self.unpin(directory)
                 raise
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def put(
-        self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
-    ) -> tuple[int, bool]:
-        """See ``Sink``. Without a writer where that will do: four system calls and nothing else. What is
-        given in bytes need not be encoded."""
+    def put(self, name: str, body: bytes | bytearray) -> bool:
+        """See ``Sink``: four system calls and nothing else. What is given in bytes need not be encoded."""
         if self._flat and self._unnamed and "/" not in name:
             root = self._root
             try:
-                fd = _open(b".", _NEW, 0o666, dir_fd=root)
+                fd = _open(b".", _UNNAMED, 0o666, dir_fd=root)
                 try:
                     if _write(fd, body) == len(body):
                         # `.`, `..` and "" cannot be made: the kernel refuses them.
                         files = self.open_files
                         _link(_digits(fd), name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
-                        return crc32(body), True
+                        return True
                 finally:
                     _close(fd)
             except OSError:
-                # Whatever it is (the name is taken, the disk is full), the writer knows what to do.
+                # Whatever it is (the name is taken, the disk is full), a writer knows what to do.
                 pass
-        writer = self.open(name, seq, index, replace=replace)
-        try:
-            writer.write(body)
-            return writer.crc, writer.publish()
-        finally:
-            writer.abort()
+        return False
 
     def failed(self, error: OSError, name: str) -> Exception:
         """What ``error`` means for ``name``, or for the whole destination."""
@@ -313,6 +306,32 @@ class FilesSink:
         except (OSError, FetchError):
             return False
         return file_matches(leaf, directory, size, crc)
+
+    def standing(self, name: str) -> tuple[int, int] | None:
+        """See ``Sink``."""
+        try:
+            directory, leaf = self._locate(name)
+            found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+            if found.st_ctime_ns >= self.rules.foreign_before_ns:
+                return None
+            return self.keep(leaf, directory, found)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self.failed(error, name) from error
+
+    def keep(self, leaf: str, directory: int, found: os.stat_result) -> tuple[int, int]:
+        """Return size and CRC-32 of a file that belongs to no item, as --existing wants it; raise
+        FetchError ``file-exists`` where it does not, or when it is not a file."""
+        if self.rules.existing == "fail":
+            raise FetchError("file-exists", f"{leaf}: remove it, or give --existing replace or keep")
+        if not stat.S_ISREG(found.st_mode):
+            raise FetchError("file-exists", f"{leaf}: not a regular file; --existing replace replaces it")
+        fd = os.open(leaf, _READ, dir_fd=directory)
+        try:
+            return os.fstat(fd).st_size, _crc_of(fd)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """See ``Sink``."""

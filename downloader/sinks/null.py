@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+from downloader.core.checksum import crc32
 
 __all__ = ["NullSink", "NullWriter"]
 
@@ -19,11 +19,11 @@ class NullWriter:
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Count ``chunk``."""
         self.size += len(chunk)
-        self.crc = zlib.crc32(chunk, self.crc)
+        self.crc = crc32(chunk, self.crc)
 
-    def publish(self) -> bool:
+    def publish(self) -> int:
         """Nothing to do; always new."""
-        return True
+        return 1
 
     def abort(self) -> None:
         """Nothing to undo."""
@@ -32,15 +32,17 @@ class NullWriter:
 class NullSink:
     """See ``Sink``."""
 
-    def open(self, name: str, seq: int, index: int, *, replace: bool = False) -> NullWriter:
+    def open(self, name: str, seq: int, index: int, claim: int = 0) -> NullWriter:
         """A writer that counts."""
         return NullWriter()
 
-    def put(
-        self, name: str, body: bytes | bytearray, seq: int, index: int, replace: bool = False
-    ) -> tuple[int, bool]:
-        """Sum it."""
-        return zlib.crc32(body), True
+    def put(self, name: str, body: bytes | bytearray) -> bool:
+        """Nothing to do."""
+        return True
+
+    def standing(self, name: str) -> tuple[int, int] | None:
+        """There is nothing."""
+        return None
 
     def verify(self, name: str, size: int, crc: int) -> bool:
         """There is nothing on the disk that could disagree."""

@@ -51,6 +51,7 @@ class UrlsSource:
     def __init__(self, config: Config) -> None:
         self._mirror = config.layout == "mirror"
         self._shown = "standard input" if config.source == "-" else config.shown_source
+        self._source = config.source
         self._at = _Place()
         self._read_lines = 0  # for messages; ``_at`` moves by pages
         self._size = 0
@@ -70,6 +71,8 @@ class UrlsSource:
     def recall(self, batch: Recall) -> list[Item]:
         """By reading those lines again."""
         start, end = msgspec.msgpack.decode(batch.origin, type=tuple[_Place, _Place])
+        if start.offset < self._at.offset:
+            self._rewind()
         self._advance(start)
         items: list[Item] = []
         while self._at.line < end.line and (lines := self._lines(end.line - self._at.line)):
@@ -91,6 +94,18 @@ class UrlsSource:
             position = self._at.offset / self._size if self._size else -1.0
             items = self._items(lines)
             yield Page(items, msgspec.msgpack.encode(self._at), origin, min(position, 1.0))
+
+    def _rewind(self) -> None:
+        """Read the list from its beginning again; standard input cannot be."""
+        if isinstance(self._stream, Pipe):
+            return
+        self._stream.close()
+        self._guarded(lambda _: self._reopen(), 0)
+
+    def _reopen(self) -> bytes:
+        self._stream = self._open(self._source)
+        self._at = _Place()
+        return b""
 
     def _advance(self, to: _Place) -> None:
         """Read on to ``to`` without looking at the lines; it must be what it was."""

@@ -264,9 +264,10 @@ def test_status_and_verify(run_downloader: Run, tmp_path: Path, dev_server: Call
     root = tmp_path / "d"
     run_downloader(server.url, "-o", root, *ONE, "--limit", 30)
     partly = run_downloader("status", root, "--json")
-    # Read as far as it was wanted: the run said complete, and so does this.
-    assert partly.returncode == 0
-    assert json.loads(partly.stdout)["listed"] == 30
+    # The source has more.
+    assert partly.returncode == 4
+    said = json.loads(partly.stdout)
+    assert (said["listed"], said["source_read"], said["complete"]) == (30, False, False)
     assert run_downloader(server.url, "-o", root, *ONE).returncode == 0
     whole = run_downloader("status", root)
     assert whole.returncode == 0
@@ -297,16 +298,18 @@ def test_a_job_ends_as_it_does_whoever_listens(where: str, tmp_path: Path) -> No
     assert {path.name for path in (tmp_path / "d").iterdir()} == {".downloader", "a", "b"}
 
 
-def test_status_agrees_with_a_run_that_was_limited(tmp_path: Path) -> None:
+def test_what_failed_of_the_first_files_is_tried_again(tmp_path: Path) -> None:
+    """A user tries the first files of a long list, mends the server, and tries those that failed again."""
     dest = str(tmp_path / "d")
-    with Server(files={name: ok() for name in "abcd"}) as server:
-        for limit, code in (("2", 0), ("3", 0)):
-            done = subprocess.run(
-                command(server.url, "-o", dest, "--limit", limit), check=False, timeout=60
-            )
-            assert done.returncode == code
-            done = subprocess.run(command("status", dest), check=False, timeout=60)
-            assert done.returncode == code
+    with Server(files={"a": ok(), "b": status(404), "c": ok()}) as server:
+        limited = command(server.url, "-o", dest, "--limit", "2")
+        assert subprocess.run(limited, check=False, timeout=60).returncode == 1
+        server.routes["/get/b"] = ok()
+        retry = command(server.url, "-o", dest, "--limit", "2", "--retry-failed")
+        assert subprocess.run(retry, check=False, timeout=60).returncode == 0
+        assert subprocess.run(command("status", dest), check=False, timeout=60).returncode == 4
+        assert subprocess.run(command(server.url, "-o", dest), check=False, timeout=60).returncode == 0
+        assert subprocess.run(command("status", dest), check=False, timeout=60).returncode == 0
 
 
 def test_memory_is_our_own_not_that_of_who_started_us(tmp_path: Path) -> None:

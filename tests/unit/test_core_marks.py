@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downloader.core.marks import ITEM_BYTES, Mark, Marks, merge, published, summed, unpack, without
+from downloader.core.marks import (
+    ITEM_BYTES,
+    OWNED,
+    UNOWNED,
+    Mark,
+    Marks,
+    changed,
+    claims,
+    merge,
+    published,
+    summed,
+    unpack,
+    without,
+    written,
+)
 
 COUNT = 20
 SOME = st.dictionaries(
@@ -57,7 +71,7 @@ def test_the_life_of_an_item() -> None:
     marks.begin(1)
     marks.begin(2)
     assert marks.in_flight() == [0, 1, 2]
-    marks.forget(0)
+    marks.set(0, 0)
     marks.publish(2, 0, 0)
     assert marks.in_flight() == [1]
     assert list(published(marks.packed())) == [Mark(2, 0, 0)]
@@ -89,3 +103,53 @@ def test_empty() -> None:
 def test_damaged_marks(blob: bytes) -> None:
     with pytest.raises(ValueError, match="damaged marks"):
         unpack(blob)
+
+
+def test_an_item_about_to_be_published() -> None:
+    marks = Marks(3)
+    marks.intend(0, 0, 7)
+    marks.intend(1, 100, 8)
+    marks.publish(2, 5, 9)
+    assert marks.in_flight() == [0, 1]
+    blob = marks.packed()
+    assert list(written(blob)) == [Mark(0, 0, 7, False), Mark(1, 100, 8, False), Mark(2, 5, 9)]
+    assert list(published(blob)) == [Mark(2, 5, 9)]
+    assert summed(blob) == (1, 5)
+
+
+STATES = {"nothing": 0, "in flight": 1, "stored": 102, "owned": OWNED, "unowned": UNOWNED, "intent": -50}
+# What is known after an older source (row) and a newer one (column).
+MERGED = """
+            nothing  in_flight  stored  owned   unowned  intent
+nothing     nothing  nothing    stored  owned   unowned  intent
+in_flight   nothing  nothing    stored  owned   unowned  intent
+stored      stored   stored     stored  stored  stored   stored
+owned       owned    owned      stored  owned   unowned  owned
+unowned     unowned  unowned    stored  owned   unowned  unowned
+intent      intent   intent     stored  owned   unowned  intent
+"""
+
+
+def test_merge_walks_the_table_of_states() -> None:
+    header, *rows = [line.split() for line in MERGED.strip().splitlines()]
+    for older, *outcomes in rows:
+        for newer, outcome in zip(header, outcomes, strict=True):
+            merged = merge(_one(older, 1), _one(newer, 2), 1)
+            states, crcs = unpack(merged)
+            assert states[0] == STATES[outcome.replace("_", " ")], (older, newer)
+            if outcome == "stored":
+                assert crcs[0] == (2 if newer == "stored" else 1)
+
+
+def _one(state: str, crc: int) -> bytes:
+    marks = Marks(1)
+    states, crcs = marks.arrays
+    states[0], crcs[0] = STATES[state.replace("_", " ")], crc
+    return marks.packed()
+
+
+def test_claims() -> None:
+    blob = changed(packed({1: (5, 6), 2: (7, 8)}), COUNT, {1: OWNED, 3: UNOWNED})
+    assert claims(blob) == {1: OWNED, 3: UNOWNED}
+    assert as_dict(blob) == {2: (7, 8)}
+    assert claims(changed(b"", 2, {0: OWNED})) == {0: OWNED}

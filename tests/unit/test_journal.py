@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.marks import Mark, Marks, published, without
+from downloader.core.marks import OWNED, UNOWNED, Mark, Marks, claims, published
 from downloader.errors import JournalError
 from downloader.journal import Job, Journal, decode_names, encode_names, exists
 from downloader.model import Batch, BatchDone, Failure, Tally
@@ -37,7 +37,7 @@ def marks(*indices: int, size: int = 100) -> bytes:
 
 
 def done(seq: int, failures: list[Failure], stored: int) -> BatchDone:
-    return BatchDone(seq, Tally(stored, 0, len(failures), 0, 0), 0, 0, 0, {}, {}, b"", failures)
+    return BatchDone(seq, Tally(stored, 0, len(failures), 100 * stored, 0), 0, 0, 0, {}, {}, b"", failures)
 
 
 def failure(index: int, code: str = "http-404") -> Failure:
@@ -57,14 +57,14 @@ def test_the_tally_of_a_batch_stands_for_its_marks(journal: Journal) -> None:
     for seq in range(3):
         journal.open_batch(batch(seq))
     fresh = BatchDone(0, Tally(4, 0, 1, 400, 0), 0, 0, 0, {}, {}, b"", [failure(4)])
-    journal.settle(fresh, marks(0, 1, 2, 3), merged=False)
+    journal.settle(fresh, marks(0, 1, 2, 3))
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
     # What an earlier run stored is in no tally of this one: then the marks are summed.
     met = BatchDone(1, Tally(1, 4, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
-    journal.settle(met, marks(0, 1, 2, 3, 4), merged=False)
+    journal.settle(met, marks(0, 1, 2, 3, 4))
     assert journal.tally() == Tally(9, 0, 1, 900, 0)
     rest = BatchDone(2, Tally(1, 0, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
-    journal.settle(rest, marks(0, 1, 2, 3, 4), merged=True)
+    journal.settle(rest, marks(0, 1, 2, 3, 4), retried=[1])
     assert journal.tally() == Tally(14, 0, 1, 1400, 0)
 
 
@@ -108,7 +108,7 @@ def test_failed_files_are_replaced_when_they_are_tried_again(journal: Journal) -
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(3), failure(4)], 3), marks(0, 1, 2))
     assert [row.seq for row in journal.unfinished(failed_only=True)] == [0]
-    journal.settle(done(0, [failure(4, "reset")], 1), marks(0, 1, 2, 3))
+    journal.settle(done(0, [failure(4, "reset")], 1), marks(0, 1, 2, 3), retried=[3, 4])
     assert list(journal.failures(0)) == [failure(4, "reset")]
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
 
@@ -131,11 +131,11 @@ def test_marks_are_kept_for_open_batches(journal: Journal) -> None:
 def test_marks_of_a_done_batch_mend_what_had_failed(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(2), failure(3), failure(4, "damaged")], 2), marks(0, 1))
-    # A retry that was killed: 2 is stored now. And an old ledger that has 1 and 4 as well.
+    # A retry that was killed: 2 and 4 are stored now. And an old ledger that has 1 as well.
     journal.keep_marks({0: marks(1, 2, 4, size=7)}, there)
-    assert [each.index for each in journal.failures(0)] == [3, 4]
-    assert indices(journal.marks(0)) == [0, 1, 2]
-    assert journal.tally() == Tally(3, 0, 2, 207, 0)
+    assert [each.index for each in journal.failures(0)] == [3]
+    assert indices(journal.marks(0)) == [0, 1, 2, 4]
+    assert journal.tally() == Tally(4, 0, 1, 214, 0)
     assert journal.open_count() == 0
 
 
@@ -194,10 +194,32 @@ def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob
 def test_damaged_files_fail(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
-    left = without(journal.marks(0), COUNT, {1})
-    journal.mark_damaged(0, [failure(1, "damaged")], left)
+    journal.mark_damaged(0, [failure(1, "damaged")])
     assert journal.tally() == Tally(3, 0, 2, 300, 0)
     assert [each.index for each in journal.failures(0)] == [1, 4]
+    assert claims(journal.marks(0)) == {1: OWNED}
+
+
+def test_damaged_files_of_an_open_batch_are_pending(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    journal.keep_marks({0: marks(0, 1)}, there)
+    journal.mark_damaged(0, [failure(1, "damaged")])
+    assert journal.tally() == Tally()
+    assert journal.tally(open_too=True) == Tally(1, 0, 0, 100, 0)
+    assert list(journal.failures()) == []
+    assert (indices(journal.marks(0)), claims(journal.marks(0))) == ([0], {1: OWNED})
+
+
+def test_only_some_failures_are_tried_again(journal: Journal) -> None:
+    journal.open_batch(batch(0))
+    journal.settle(done(0, [failure(3), failure(4, "name-taken")], 3), marks(0, 1, 2))
+    assert journal.contested((-1, -1), 10) == [(0, failure(4, "name-taken"))]
+    assert journal.contested((0, 4), 10) == []
+    journal.claim(0, {4: UNOWNED})
+    assert claims(journal.marks(0)) == {4: UNOWNED}
+    journal.settle(done(0, [], 1), marks(0, 1, 2, 4), retried=[4])
+    assert list(journal.failures(0)) == [failure(3)]
+    assert journal.tally() == Tally(4, 0, 1, 400, 0)
 
 
 def test_a_transaction_is_whole_or_not_at_all(journal: Journal) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from downloader.core.naming import BadName, SafeName, escape, mirror_path, unescape, url_name, url_path
+from downloader.core.ownership import Rules
 from downloader.errors import FetchError
 from downloader.sinks.files import FilesSink, place
 
@@ -56,6 +57,17 @@ def stand(root: Path) -> dict[str, bytes]:
     }
 
 
+def store(sink: FilesSink, name: str, body: bytes, index: int) -> None:
+    """Store as a worker does it."""
+    if not sink.put(name, body):
+        writer = sink.open(name, 0, index)
+        try:
+            writer.write(body)
+            writer.publish()
+        finally:
+            writer.abort()
+
+
 @pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])
 @given(names=st.lists(RAW, min_size=1, max_size=8))
 @settings(max_examples=60, deadline=None)
@@ -63,13 +75,13 @@ def test_inside_injective_and_reversible(layout: str, names: list[str | bytes]) 
     with tempfile.TemporaryDirectory() as outer:
         root = Path(outer, "deep", "root")
         root.mkdir(parents=True)
-        sink = FilesSink(root, "hashed" if layout == "hashed" else "flat", 0)
+        sink = FilesSink(root, "hashed" if layout == "hashed" else "flat", Rules())
         stored: set[bytes] = set()
         refused = set()
         for index, raw in enumerate(dict.fromkeys(map(as_bytes, names))):
             try:
                 name = of_server(layout, raw)
-                sink.put(name, raw, 0, index)
+                store(sink, name, raw, index)
             except BadName:
                 assert not raw or len(raw) > 85
             except FetchError as error:
@@ -95,9 +107,9 @@ def test_no_url_of_a_list_leads_outside(layout: str, raw: str | bytes) -> None:
     with tempfile.TemporaryDirectory() as outer:
         root = Path(outer, "root")
         root.mkdir()
-        sink = FilesSink(root, "hashed" if layout == "hashed" else "flat", 0)
+        sink = FilesSink(root, "hashed" if layout == "hashed" else "flat", Rules())
         try:
-            sink.put(of_url(layout, raw), b"x", 0, 0)
+            store(sink, of_url(layout, raw), b"x", 0)
         except (BadName, FetchError):
             assert stand(root) == {}
         else:
@@ -116,7 +128,7 @@ def test_a_parent_that_is_a_symlink_is_not_followed(layout: str, names: list[str
         root, outside = Path(outer, "root"), Path(outer, "outside")
         root.mkdir()
         outside.mkdir()
-        sink = FilesSink(root, "hashed" if layout == "hashed" else "flat", 0)
+        sink = FilesSink(root, "hashed" if layout == "hashed" else "flat", Rules())
         refused = set()
         for index, raw in enumerate(names):
             try:
@@ -130,7 +142,7 @@ def test_a_parent_that_is_a_symlink_is_not_followed(layout: str, names: list[str
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(outside)
             try:
-                sink.put(name, b"x", 0, index)
+                store(sink, name, b"x", index)
             except FetchError as error:
                 refused.add(error.code)
         sink.close()

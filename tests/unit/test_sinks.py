@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from downloader.config import Config
+from downloader.core.marks import OWNED, UNOWNED, UNTOUCHED
+from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
-from downloader.sinks import files, open_sink
+from downloader.sinks import NEW, REPLACED, SAME, files, open_sink
 from downloader.sinks.files import FilesSink, file_matches, place
 from downloader.sinks.null import NullSink
 
 Make = Callable[..., FilesSink]
+NO_RULES = Rules()
 
 
 @pytest.fixture(params=["unnamed", "named", "no links", "no proc"])
@@ -30,8 +33,8 @@ def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     if request.param == "no proc":
         monkeypatch.setattr(files, "_PROC_FDS", "/nowhere")
 
-    def sink(root: Path, layout: str = "flat", foreign_before_ns: int = 0) -> FilesSink:
-        made.append(FilesSink(root, layout, foreign_before_ns))
+    def sink(root: Path, layout: str = "flat", rules: Rules = NO_RULES) -> FilesSink:
+        made.append(FilesSink(root, layout, rules))
         return made[-1]
 
     yield sink
@@ -46,8 +49,8 @@ def refuse(number: int) -> Callable[..., object]:
     return call
 
 
-def put(sink: FilesSink, name: str, *chunks: bytes, index: int = 0, replace: bool = False) -> bool:
-    writer = sink.open(name, 0, index, replace=replace)
+def put(sink: FilesSink, name: str, *chunks: bytes, index: int = 0, claim: int = UNTOUCHED) -> int:
+    writer = sink.open(name, 0, index, claim)
     for chunk in chunks:
         writer.write(chunk)
     content = b"".join(chunks)
@@ -89,8 +92,14 @@ def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
         put(sink, "a", b"two", index=2)
     assert caught.value.code == "name-taken"
     assert (tmp_path / "a").read_bytes() == b"one"
-    assert put(sink, "a", b"two", index=2, replace=True)
+    assert put(sink, "a", b"two", index=2, claim=OWNED) == NEW
     assert (tmp_path / "a").read_bytes() == b"two"
+    assert put(sink, "a", b"three", index=2, claim=UNOWNED) == REPLACED
+    assert (tmp_path / "a").read_bytes() == b"three"
+    # What is not trusted is written again, even if it looks the same.
+    before = (tmp_path / "a").stat().st_ino
+    assert put(sink, "a", b"three", index=2, claim=OWNED) == NEW
+    assert (tmp_path / "a").stat().st_ino != before
     assert names(tmp_path) == {"a"}
 
 
@@ -98,15 +107,38 @@ def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "same").write_bytes(b"same")
     (tmp_path / "folder").mkdir()
-    sink = make(tmp_path, foreign_before_ns=(tmp_path / "same").stat().st_ctime_ns + 10**9)
+    sink = make(tmp_path, rules=Rules((tmp_path / "same").stat().st_ctime_ns + 10**9))
     # Left over from a run that was killed here; it must not be in the way.
     (tmp_path / ".downloader-0-0").write_bytes(b"left over")
-    assert put(sink, "a", b"new")
-    assert not put(sink, "same", b"same")
+    assert put(sink, "a", b"new") == REPLACED
+    assert put(sink, "same", b"same") == SAME
     with pytest.raises(FetchError, match="bad-name"):
         put(sink, "folder", b"x")
     assert (tmp_path / "a").read_bytes() == b"new"
     assert names(tmp_path) - {".downloader-0-0"} == {"a", "same"}
+
+
+@pytest.mark.parametrize("rules", ["keep", "fail"])
+def test_a_file_that_was_there_before_and_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("a")
+    sink = make(tmp_path, rules=Rules((tmp_path / "a").stat().st_ctime_ns + 10**9, 0, rules))  # type: ignore[arg-type]
+    for name in ("a", "link"):
+        writer = sink.open(name, 0, 0)
+        writer.write(b"new one")
+        if name == "a" and rules == "keep":
+            assert writer.publish() == SAME
+            assert (writer.size, writer.crc) == (3, zlib.crc32(b"old"))
+            assert sink.standing(name) == (3, zlib.crc32(b"old"))
+            continue
+        with pytest.raises(FetchError, match="file-exists"):
+            writer.publish()
+        with pytest.raises(FetchError, match="file-exists"):
+            sink.standing(name)
+    assert put(sink, "a", b"old") == SAME
+    assert put(sink, "a", b"mine", claim=OWNED) == NEW
+    assert sink.standing("none") is None
+    assert (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize("foreign", [True, False])
@@ -118,11 +150,11 @@ def test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before(
     (tmp_path / "a").touch()
     os.truncate(tmp_path / "a", len(block) * blocks)  # the same bytes
     before = os.stat(tmp_path / "a")
-    sink = make(tmp_path, foreign_before_ns=before.st_ctime_ns + 10**9 if foreign else 0)
+    sink = make(tmp_path, rules=Rules(before.st_ctime_ns + 10**9 if foreign else 0))
     writer = sink.open("a", 0, 0)
     for _ in range(blocks):
         writer.write(block)
-    assert writer.publish() is foreign
+    assert writer.publish() == (REPLACED if foreign else SAME)
     after = os.stat(tmp_path / "a")
     assert (after.st_ino != before.st_ino) is foreign
     assert after.st_size == before.st_size
@@ -134,7 +166,7 @@ def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
     monkeypatch.setattr(files, "_TMPFILE", 0)
     (tmp_path / ".downloader-0-0").write_bytes(b"whole")
     os.link(tmp_path / ".downloader-0-0", tmp_path / "a")
-    sink = FilesSink(tmp_path, "flat", 0)
+    sink = FilesSink(tmp_path, "flat", Rules())
     writer = sink.open("a", 0, 0)
     assert (tmp_path / "a").read_bytes() == b"whole"
     writer.write(b"whole")
@@ -148,7 +180,7 @@ def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(files, "_TMPFILE", 0)
     monkeypatch.setattr(os, "link", refuse(errno.EPERM))
     monkeypatch.setattr(files.sys, "platform", "other")
-    sink = FilesSink(tmp_path, "flat", 0)
+    sink = FilesSink(tmp_path, "flat", Rules())
     with pytest.raises(DestinationError, match="neither hard links nor a rename that refuses to replace"):
         put(sink, "a", b"x")
     sink.close()
@@ -255,22 +287,25 @@ def test_a_small_file_that_cannot_be_written_has_no_name(
 
     monkeypatch.setattr(files, "_write", full)
     monkeypatch.setattr(os, "write", refuse(errno.ENOSPC))
+    assert not sink.put("a", b"0123456789")
+    writer = sink.open("a", 0, 0)
     with pytest.raises(DestinationError, match="no space left"):
-        sink.put("a", b"0123456789", 0, 0)
+        writer.write(b"0123456789")
+    writer.abort()
     assert names(tmp_path) == set()
     monkeypatch.setattr(os, "write", real)
-    assert sink.put("a", b"0123456789", 0, 0) == (zlib.crc32(b"0123456789"), True)
+    assert sink.put("a", b"0123456789") or put(sink, "a", b"0123456789") == NEW
     assert (tmp_path / "a").read_bytes() == b"0123456789"
     assert not any(seen)
 
 
 def test_a_destination_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match="No such file"):
-        FilesSink(tmp_path / "none", "flat", 0)
+        FilesSink(tmp_path / "none", "flat", Rules())
 
 
 def test_opened_by_name(tmp_path: Path) -> None:
-    null = open_sink(Config(source="http://h", output=str(tmp_path), store="null"), 0)
+    null = open_sink(Config(source="http://h", output=str(tmp_path), store="null"), Rules())
     assert isinstance(null, NullSink)
     writer = null.open("../x", 0, 0)
     writer.write(b"abc")
@@ -278,7 +313,7 @@ def test_opened_by_name(tmp_path: Path) -> None:
     assert null.verify("x", 3, 0)
     writer.abort()
     null.close()
-    sink = open_sink(Config(source="http://h", output=str(tmp_path), layout="hashed"), 0)
+    sink = open_sink(Config(source="http://h", output=str(tmp_path), layout="hashed"), Rules())
     assert isinstance(sink, FilesSink)
     put(sink, "a", b"x")
     sink.close()

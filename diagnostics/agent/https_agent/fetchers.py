@@ -144,7 +144,7 @@ def _as_downloader(options):
         cacert=verify or "",
         deadline=options["limit"],
     )
-    lane = RequestsLane(config, LaneSession(config), None, lambda key: 0.0)  # type: ignore[arg-type]
+    lane = RequestsLane(config, LaneSession(config), lambda key: 0.0)
     return lambda url: lane.read(url, 1 << 20)
 
 

@@ -1,0 +1,308 @@
+"""A name is taken only by another item of the job; whatever else has it, the same command finishes the job.
+
+And files of the user: replaced, kept or refused, as --existing says, and never in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from checker import agree
+from harness import Job, command, environment
+from servers import Request, Server, Step, Until, ok, status
+
+ONE = ("--workers", 1, "--json")
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., Job]
+
+
+def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    assert done.returncode == code, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def other_bytes_each_time() -> Callable[[Request], Sequence[Step]]:
+    """An answer with another body for each request."""
+    numbers = iter(range(10**6))
+    return lambda request: ok(f"body {next(numbers)} of {request.target}".encode())
+
+
+@pytest.fixture
+def changing() -> Iterator[Server]:
+    """A server whose bodies differ for each request."""
+    with Server(files={f"f{number:02}": other_bytes_each_time() for number in range(60)}) as server:
+        yield server
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(b"?" * 20)
+
+
+class Gate:
+    """An answer that does not come until ``open()``; ``reached()`` waits until somebody asks for it."""
+
+    def __init__(self) -> None:
+        self._asked, self._opened = Event(), Event()
+
+    def __call__(self, request: Request) -> Sequence[Step]:
+        self._asked.set()
+        return [Until(self._opened), *ok(b"behind the gate")]
+
+    def reached(self) -> None:
+        assert self._asked.wait(30)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def test_a_damaged_file_is_replaced_though_the_server_failed_in_between(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    dest = tmp_path / "d"
+    with Server(files={"a": ok(b"one"), "b": ok(b"two")}) as server:
+        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        damage(dest / "a")
+        assert run_downloader("verify", dest).returncode == 1
+        server.routes["/get/a"] = status(404)
+        failed = report_of(run_downloader(server.url, "-o", dest, *ONE), 1)
+        assert failed["failed_by_error"] == {"http-404": 1}
+        server.routes["/get/a"] = ok(b"one, new")
+        mended = report_of(run_downloader(server.url, "-o", dest, *ONE, "--retry-failed"))
+        assert (mended["stored"], mended["replaced"]) == (1, 0)
+        assert (dest / "a").read_bytes() == b"one, new"
+        assert run_downloader("verify", dest).returncode == 0
+    agree(dest, 0)
+
+
+def test_a_damaged_file_of_a_job_that_was_interrupted(
+    run_downloader: Run, start: Start, tmp_path: Path, changing: Server
+) -> None:
+    dest = tmp_path / "d"
+    changing.routes["/get/f30"] = gate = Gate()
+    job = start(changing.url, "-o", dest, *ONE, "--pipeline", "off", "--connections", 1)
+    gate.reached()
+    job.kill(signal.SIGINT)
+    assert job.wait() == 130
+    stored = sorted(path for path in dest.glob("f*"))
+    assert stored
+    newest = stored[-1]
+    damage(newest)
+    assert newest.name in run_downloader("verify", dest).stdout
+    said = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert (said["failed"], said["stored"]) == (0, len(stored) - 1)
+    assert said["pending"] == said["listed"] - said["stored"]
+    gate.open()
+    report = report_of(run_downloader(changing.url, "-o", dest, *ONE))
+    assert report["stored"] + report["skipped"] == 60
+    agree(dest, 0, report)
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "worker"])
+@pytest.mark.parametrize("number", [1, 20, 60])
+def test_killed_between_a_file_s_name_and_its_mark(
+    victim: str, number: int, start: Start, run_downloader: Run, tmp_path: Path, changing: Server
+) -> None:
+    """strace holds the process behind the system call that gives the name; there it is killed."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    dest, trace = tmp_path / "d", tmp_path / "trace"
+    inject = f"linkat:delay_exit=3000000:when={number}"
+    line = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=linkat", "-e", f"inject={inject}"]
+    run = command(changing.url, "-o", dest, *ONE, "--pipeline", "off")
+    process = subprocess.Popen(
+        [*map(str, line), *run],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    worker = _held(process, dest, number)
+    supervisor = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(worker if victim == "worker" else supervisor, signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    if victim == "worker":
+        assert process.returncode == 0, err
+        report = json.loads(out)
+        assert report["stored"] + report["skipped"] == 60
+        agree(dest, 0, report)
+        return
+    held = {path.name: path.read_bytes() for path in dest.glob("f*")}
+    report = report_of(run_downloader(changing.url, "-o", dest, *ONE))
+    assert report["stored"] + report["skipped"] == 60
+    assert {name: (dest / name).read_bytes() for name in held} == held  # none was fetched again
+    agree(dest, 0, report)
+
+
+def _held(process: subprocess.Popen[str], dest: Path, number: int) -> int:
+    """Wait until ``number`` files have their names; the worker that is held behind the last one."""
+    while len(list(dest.glob("f*"))) < number:
+        assert process.poll() is None, process.communicate()
+    found = None
+    while found is None:
+        assert process.poll() is None, process.communicate()
+        found = next(
+            (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if _is_held(path, dest)),
+            None,
+        )
+    return found
+
+
+def _is_held(status: Path, dest: Path) -> bool:
+    try:
+        # A worker has its ledger in its memory; the feeder and the supervisor have not.
+        return "(tracing stop)" in status.read_text() and f"{dest}/.downloader/ledger-" in (
+            status.with_name("maps").read_text()
+        )
+    except OSError:
+        return False
+
+
+def test_two_items_of_one_name_are_told_apart_in_every_run(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with Server(routes={"/x/a": ok(b"first"), "/y/a": ok(b"second")}) as server:
+        (tmp_path / "urls.txt").write_text(f"{server.url}/x/a\n{server.url}/y/a\n")
+        for _ in range(2):
+            report = report_of(run_downloader(tmp_path / "urls.txt", "-o", dest, *ONE), 1)
+            assert report["failed_by_error"] == {"name-taken": 1}
+        first = (dest / "a").read_bytes()
+        # The owner is damaged: it is replaced by its own bytes, not by those of the other.
+        damage(dest / "a")
+        assert run_downloader("verify", dest).returncode == 1
+        report_of(run_downloader(tmp_path / "urls.txt", "-o", dest, *ONE), 1)
+        assert (dest / "a").read_bytes() == first
+
+
+def mine(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine\n")
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("kind", ["file", "symlink"])
+def test_a_file_of_mine_is_replaced_and_i_am_told(
+    kind: str, lane: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    dest = tmp_path / "d"
+    mine(dest / "x" if kind == "file" else tmp_path / "target")
+    if kind == "symlink":
+        dest.mkdir()
+        (dest / "x").symlink_to(tmp_path / "target")
+    with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
+        done = run_downloader(server.url, "-o", dest, "--workers", 1, "--lane", lane)
+        assert done.returncode == 0
+        assert "1 of the stored replaced files that were there before" in done.stdout
+        assert (dest / "x").read_bytes() == b"theirs"
+        assert not (dest / "x").is_symlink()
+        assert kind == "file" or (tmp_path / "target").read_text() == "mine\n"
+
+
+def test_a_file_of_mine_is_kept_and_not_asked_for(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    mine(dest / "x")
+    with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
+        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "keep"))
+        assert (report["stored"], report["skipped"], report["replaced"]) == (1, 1, 0)
+        assert server.count("/get/x") == 0
+    assert (dest / "x").read_text() == "mine\n"
+    assert run_downloader("verify", dest).returncode == 0
+    agree(dest, 0, report)
+
+
+def test_a_file_of_mine_refuses_the_download(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    mine(dest / "x")
+    with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
+        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "fail"), 1)
+        assert report["failed_by_error"] == {"file-exists": 1}
+        assert (dest / "x").read_text() == "mine\n"
+        # The user makes up his mind.
+        again = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "replace"))
+        assert (again["stored"], again["replaced"]) == (1, 1)
+
+
+@pytest.mark.parametrize("existing", ["replace", "keep", "fail"])
+@pytest.mark.parametrize("source", ["server", "list"])
+def test_a_file_that_i_put_there_while_the_job_was_interrupted(
+    source: str, existing: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """It is no item's: the journal says so."""
+    dest = tmp_path / "d"
+    with Server(files={"a": ok(b"a"), "b": ok(b"theirs")}) as server:
+        where: Any = server.url
+        if source == "list":
+            where = tmp_path / "urls.txt"
+            where.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+        report_of(run_downloader(where, "-o", dest, *ONE, "--limit", 1))
+        mine(dest / "b")
+        done = run_downloader(where, "-o", dest, *ONE, "--existing", existing)
+        report = report_of(done, 1 if existing == "fail" else 0)
+        expected = {"replace": "theirs", "keep": "mine\n", "fail": "mine\n"}
+        assert (dest / "b").read_text() == expected[existing]
+        assert report["replaced"] == (existing == "replace")
+        assert report["failed_by_error"] == ({"file-exists": 1} if existing == "fail" else {})
+        agree(dest, done.returncode, report)
+
+
+def test_a_download_named_like_the_list_of_urls(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    dest.mkdir()
+    with Server(routes={"/urls.txt": ok(b"theirs"), "/b": ok(b"b")}) as server:
+        lines = f"{server.url}/urls.txt\n{server.url}/b\n"
+        (dest / "urls.txt").write_text(lines)
+        report = report_of(run_downloader(dest / "urls.txt", "-o", dest, *ONE), 1)
+        assert report["failed_by_error"] == {"reserved": 1}
+        assert (dest / "urls.txt").read_text() == lines
+        assert (dest / "b").read_bytes() == b"b"
+
+
+@pytest.mark.parametrize("option", ["--report", "--failures"])
+def test_a_download_named_like_the_report(option: str, run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with Server(files={"out.json": ok(b"theirs"), "b": ok(b"b")}) as server:
+        report = report_of(run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json"), 1)
+        assert report["failed_by_error"] == {"reserved": 1}
+        assert b"theirs" not in (dest / "out.json").read_bytes()
+        # Without the option it is a file like any other; and then no report may replace it.
+        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        assert (dest / "out.json").read_bytes() == b"theirs"
+        refused = run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json")
+        assert refused.returncode == 2
+        assert "is a file that was downloaded here" in refused.stderr
+        assert (dest / "out.json").read_bytes() == b"theirs"
+
+
+def test_the_destination_is_renamed_in_mid_run(start: Start, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    gate = Gate()
+    with Server(files={"a": ok(b"a"), "b": status(404), "c": gate}) as server:
+        job = start(server.url, "-o", dest, "--workers", 1, "--pipeline", "off")
+        gate.reached()
+        dest.rename(tmp_path / "elsewhere")
+        gate.open()
+        assert job.wait() == 1, job.err
+        assert "b: http-404" in job.out
+        assert "1  http-404" in job.out
+    assert (tmp_path / "elsewhere" / "c").read_bytes() == b"behind the gate"
+
+
+def test_the_journal_is_removed_in_mid_run(start: Start, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    gate = Gate()
+    with Server(files={"a": ok(b"a"), "b": status(404), "c": gate}) as server:
+        job = start(server.url, "-o", dest, "--workers", 1, "--pipeline", "off")
+        gate.reached()
+        shutil.rmtree(dest / ".downloader")
+        gate.open()
+        assert job.wait() in (1, 4), job.err
+        assert "b: http-404" in job.out
+        assert "nothing was downloaded there" not in job.err

@@ -1,0 +1,109 @@
+"""--relist: a source that was read to its end is read again; what is there needs no request."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checker import agree
+from harness import DevServer, Job, serving
+from servers import Server, listing, ok
+
+ONE = ("--workers", 1, "--json")
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    assert done.returncode == code, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_a_complete_job_says_that_nothing_was_asked_for(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with Server(files={"a": ok(b"a")}) as server:
+        first = run_downloader(server.url, "-o", dest)
+        assert "complete since" not in first.stdout
+        asked = len(server.requests)
+        done = run_downloader(server.url, "-o", dest)
+        assert done.returncode == 0
+        assert "complete since 20" in done.stdout
+        assert "--relist lists again" in done.stdout
+        assert len(server.requests) == asked
+        assert report_of(run_downloader(server.url, "-o", dest, *ONE))["complete_since"].startswith("20")
+
+
+def test_what_is_new_and_what_was_deleted_is_fetched(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with Server(files={name: ok(name.encode()) for name in "abcd"}) as server:
+        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        (dest / "b").unlink()
+        (dest / "c").write_bytes(b"changed by me")
+        server.routes["/get/0"] = ok(b"new")
+        server.routes["/list"] = listing(["0", *"abcd"])
+        before = len(server.requests)
+        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
+        assert (report["listed"], report["stored"], report["skipped"]) == (5, 3, 2)
+        asked = {request.target for request in server.requests[before:]}
+        assert asked == {"/list", "/get/0", "/get/b", "/get/c"}
+        assert (dest / "c").read_bytes() == b"c"
+        agree(dest, 0, report)
+        # And it is complete anew.
+        assert report_of(run_downloader(server.url, "-o", dest, *ONE))["requests"] == 0
+        assert not list((dest / ".downloader").glob("known*"))
+
+
+def test_a_list_that_was_corrected(run_downloader: Run, tmp_path: Path) -> None:
+    dest, urls = tmp_path / "d", tmp_path / "urls.txt"
+    with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:
+        urls.write_text(f"{server.url}/get/a\nhtp://wrong/b\n")
+        report = report_of(run_downloader(urls, "-o", dest, *ONE), 1)
+        assert report["failed_by_error"] == {"bad-url": 1}
+        urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+        report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"))
+        assert (report["stored"], report["skipped"], report["failed"]) == (1, 1, 0)
+        assert server.count("/get/a") == 1
+        agree(dest, 0, report)
+
+
+def test_a_second_item_of_a_known_name_is_no_less_taken(run_downloader: Run, tmp_path: Path) -> None:
+    dest, urls = tmp_path / "d", tmp_path / "urls.txt"
+    with Server(routes={"/x/a": ok(b"first"), "/y/a": ok(b"second")}) as server:
+        urls.write_text(f"{server.url}/x/a\n")
+        report_of(run_downloader(urls, "-o", dest, *ONE))
+        urls.write_text(f"{server.url}/x/a\n{server.url}/y/a\n")
+        report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
+        assert (report["skipped"], report["failed_by_error"]) == (1, {"name-taken": 1})
+        assert (dest / "a").read_bytes() == b"first"
+
+
+@pytest.fixture(scope="module")
+def large() -> Any:
+    with serving(files=5000, page=100, delay="0-5ms") as server:
+        yield server
+
+
+@pytest.mark.parametrize("asked", [1, 20, 45])
+def test_killed_while_it_reads_again(
+    asked: int, large: DevServer, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    dest = tmp_path / "d"
+    report_of(run_downloader(large.url, "-o", dest, *ONE))
+    before = large.stats()
+    for name in ("file-0000000010", "file-0000004990"):
+        (dest / name).unlink()
+    job = start(large.url, "-o", dest, *ONE, "--relist")
+    large.until(lambda counters: counters["lists"] - before["lists"] >= asked)
+    job.kill(signal.SIGKILL)
+    job.wait()
+    job.alone(5)
+    report = report_of(run_downloader(large.url, "-o", dest, *ONE, "--relist"))
+    assert report["listed"] == report["stored"] + report["skipped"] == 5000
+    assert large.stats()["gets"] - before["gets"] <= 4  # two, and what was in flight
+    agree(dest, 0, report)
+    assert not list((dest / ".downloader").glob("known*"))
