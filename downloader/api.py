@@ -51,6 +51,7 @@ def download(config: Config) -> Report:
         [sys.executable, "-c", "from downloader.api import serve_download; serve_download()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=None if _is_open(2) else subprocess.DEVNULL,
         env=environment,
     )
     assert process.stdin is not None
@@ -78,6 +79,14 @@ def download(config: Config) -> Report:
         return answer.report
     kind = getattr(errors, answer.error, DownloaderError)
     raise kind(answer.message)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _close(pipe: IO[bytes]) -> None:

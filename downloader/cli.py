@@ -160,6 +160,10 @@ def fetch(**given: Any) -> int:
     """
     console = click.get_current_context().find_object(Console) or Console([])
     config = _config(given)
+    if config.key_is_encrypted and (password := credentials.ask_password(config.key or config.cert)):
+        import msgspec
+
+        config = msgspec.structs.replace(config, key_password=password)
     console.secrets = config.secrets
     if config.dry_run:
         from downloader.dryrun import dry_run

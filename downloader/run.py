@@ -11,6 +11,7 @@ import msgspec
 
 from downloader import preflight
 from downloader import report as reports
+from downloader.client_tls import check_client_certificate
 from downloader.config import Config
 from downloader.destination import Destination
 from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
@@ -35,6 +36,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
     ``ended`` is asked now and then whether who wanted the result is gone.
     """
     _check_process()
+    check_client_certificate(config)
     if config.preflight == "probe":
         preflight.probe()
     began = monotonic()

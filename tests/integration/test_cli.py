@@ -93,8 +93,15 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X A: {SECRET}"], "not a header's name"),
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X-A: {SECRET}\u2013"], "not Latin-1"),
         (["http://127.0.0.1:1", "-o", "d", "--proxy", "socks5://h:1"], "not the URL of an HTTP proxy"),
-        (["http://127.0.0.1:1", "-o", "d", "--cacert", "nope.pem"], "--cacert: nope.pem: No such file"),
+        (
+            ["http://127.0.0.1:1", "-o", "d", "--cacert", "nope.pem"],
+            "--cacert nope.pem cannot be read (No such file or directory)",
+        ),
         (["http://127.0.0.1:1", "-o", "d", "--cacert", "binary.txt"], "not in PEM format"),
+        (
+            ["http://127.0.0.1:1", "-o", "d", "--cert", "a.pem", "--key", "my-key"],
+            "--key my-key cannot be read",
+        ),
         (["http://127.0.0.1:1", "-o", "d", "--cacert", "a", "--insecure"], "give one of the two"),
         (["http://127.0.0.1:1", "-o", "d", "--key", "a"], "--key needs --cert"),
         (["http://127.0.0.1:1", "-o", "d", "--report", "no/r.json"], "no does not exist"),
@@ -132,6 +139,7 @@ def test_usage(run_downloader: Run, tmp_path: Path, args: list[str], says: str) 
     (tmp_path / "folder.txt").mkdir()
     (tmp_path / "binary.txt").write_bytes(b"\x00\xff")
     os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "a.pem").write_bytes(b"-----BEGIN CERTIFICATE-----")
     for name, mode in (("open.netrc", 0o644), ("closed.netrc", 0o600)):
         (tmp_path / name).write_text(f"machine h login u password {SECRET}\n")
         (tmp_path / name).chmod(mode)

@@ -81,7 +81,7 @@ def test_ranges(field: str, bad: float) -> None:
         ({"proxies": {"http": "http://u:secret@:1"}}, "not the URL of an HTTP proxy"),
         ({"proxies": {"http": "http://h:99999"}}, "not the URL of an HTTP proxy"),
         ({"netrc": "/nowhere"}, "cannot be read"),
-        ({"cert": "/"}, "--cert: /: Is a directory"),
+        ({"cert": "/"}, "--cert / cannot be read .Is a directory"),
         ({"report": "/proc/none/x"}, "does not exist"),
         ({"report": "x", "failures": "x"}, "are one file"),
         ({"dry_run": True, "failures": "x"}, "--dry-run fetches nothing"),
