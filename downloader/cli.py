@@ -20,7 +20,7 @@ from downloader.console import Console, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
-from downloader.options import SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
+from downloader.options import LIMIT, SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
 
 __all__ = ["main"]
 
@@ -103,7 +103,7 @@ def cli() -> None:
 @click.option(
     "--min-speed", type=SIZE, metavar="SIZE", help="A body slower than SIZE a second, for 10 s, fails."
 )
-@click.option("--max-size", type=SIZE, help="A larger file fails.")
+@click.option("--max-size", type=LIMIT, help="A larger file fails.")
 @click.option("--limit", type=count(1, 10**15), metavar="N", help="Only the first N files of SOURCE.")
 @click.option("-H", "headers", multiple=True, metavar="'Name: value'", help="Header to send (repeatable).")
 @click.option("--user-agent", metavar="TEXT", default="", help="Instead of mass-downloader/VERSION.")

@@ -342,12 +342,13 @@ def _tls_context(config: Config) -> ssl.SSLContext:
 def _add_given(headers: HTTPHeaderDict, given: tuple[tuple[str, str], ...]) -> None:
     """-H in the place of ours of that name; two of a name are two lines, but Cookie, which may be one only
     (RFC 6265 §5.4)."""
-    seen: set[str] = set()
+    spelt: dict[str, str] = {}
     for name, value in given:
-        if name.lower() not in seen:
+        first = spelt.get(name.lower())
+        if first is None:
             headers[name] = value
+            spelt[name.lower()] = name
         elif name.lower() == "cookie":
-            headers[name] = f"{headers[name]}; {value}"
+            headers[first] = f"{headers[first]}; {value}"
         else:
-            headers.add(name, value)
-        seen.add(name.lower())
+            headers.add(first, value)

@@ -146,6 +146,8 @@ def test_credentials_from_files(tmp_path: Path) -> None:
     path.write_text("user:pass:word\nmore\n")
     path.chmod(0o600)
     assert credentials.auth_from(str(path)) == ("user", "pass:word")
+    path.write_bytes(b"\xef\xbb\xbfuser:p\r\n")
+    assert credentials.auth_from(str(path)) == ("user", "p")
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
         credentials.auth_from(str(path))
