@@ -8,6 +8,7 @@ and answers with the Report. When the program dies, the pipe closes and the run 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def download(config: Config) -> Report:
     assert process.stdout is not None
     with process:
         try:
-            message = msgspec.json.encode(config)
+            # Through Python's own json, which encodes any name of a file, as os.fsdecode gives it.
+            message = json.dumps(msgspec.to_builtins(config)).encode("ascii")
             # Broken when the process ended before it read; its status says more than the pipe.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(len(message).to_bytes(4, "big") + message)
@@ -99,7 +101,7 @@ def serve_download() -> None:
     from downloader.run import run_job
 
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
-    config = msgspec.json.decode(sys.stdin.buffer.read(size), type=Config)
+    config = msgspec.convert(json.loads(sys.stdin.buffer.read(size)), Config)
     try:
         answer = Answer(run_job(config, ended=_closed))
     except DownloaderError as error:

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections import Counter
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -260,8 +260,9 @@ def _check_types(config: Config) -> None:
         try:
             value = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            words = ", ".join(map(repr, get_args(kind)))
-            wrong = f"must be one of {words}" if isinstance(given, str) and words else str(error)
+            wrong = str(error)
+            if isinstance(given, str) and get_origin(kind) is Literal:
+                wrong = f"must be one of {', '.join(map(repr, get_args(kind)))}"
             raise ConfigError(f"Config.{name}: {wrong}") from None
         if value is not given:
             msgspec.structs.force_setattr(config, name, value)
