@@ -112,7 +112,13 @@ def cli() -> None:
 @click.option("--proxy", metavar="URL|env", help="For all requests; env: the environment's.")
 @click.option("--cacert", type=click.Path(), metavar="FILE", default="", help="CAs to trust instead, PEM.")
 @click.option("--cert", type=click.Path(), metavar="FILE", default="", help="Client certificate, PEM.")
-@click.option("--key", type=click.Path(), metavar="FILE", default="", help="Its key, if in another file.")
+@click.option(
+    "--key",
+    type=click.Path(),
+    metavar="FILE",
+    default="",
+    help="Its key, if elsewhere; its password is asked for.",
+)
 @click.option("--insecure", is_flag=True, help="Do not verify servers' certificates.")
 @click.option("--compressed", is_flag=True, help="Ask for gzip or deflate, store decoded.")
 @click.option(
