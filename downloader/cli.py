@@ -117,7 +117,7 @@ def cli() -> None:
     type=click.Path(),
     metavar="FILE",
     default="",
-    help="Its key, if elsewhere; its password is asked for.",
+    help="Its key, if in another file.",
 )
 @click.option("--insecure", is_flag=True, help="Do not verify servers' certificates.")
 @click.option("--compressed", is_flag=True, help="Ask for gzip or deflate, store decoded.")
