@@ -8,6 +8,7 @@ and answers with the Report. When the program dies, the pipe closes and the run 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -51,13 +52,15 @@ def download(config: Config) -> Report:
         [sys.executable, "-c", "from downloader.api import serve_download; serve_download()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=None if _is_open(2) else subprocess.DEVNULL,
         env=environment,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     with process:
         try:
-            message = msgspec.json.encode(config)
+            # Through Python's own json, which encodes any name of a file, as os.fsdecode gives it.
+            message = json.dumps(msgspec.to_builtins(config)).encode("ascii")
             # Broken when the process ended before it read; its status says more than the pipe.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(len(message).to_bytes(4, "big") + message)
@@ -80,6 +83,14 @@ def download(config: Config) -> Report:
     raise kind(answer.message)
 
 
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 def _close(pipe: IO[bytes]) -> None:
     with contextlib.suppress(BrokenPipeError):
         pipe.close()
@@ -90,7 +101,7 @@ def serve_download() -> None:
     from downloader.run import run_job
 
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
-    config = msgspec.json.decode(sys.stdin.buffer.read(size), type=Config)
+    config = msgspec.convert(json.loads(sys.stdin.buffer.read(size)), Config)
     try:
         answer = Answer(run_job(config, ended=_closed).report)
     except DownloaderError as error:

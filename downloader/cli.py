@@ -20,7 +20,7 @@ from downloader.console import Console, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
-from downloader.options import SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
+from downloader.options import LIMIT, SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
 
 __all__ = ["main"]
 
@@ -105,7 +105,7 @@ def cli() -> None:
 @click.option(
     "--min-speed", type=SIZE, metavar="SIZE", help="A body slower than SIZE a second, for 10 s, fails."
 )
-@click.option("--max-size", type=SIZE, help="A larger file fails.")
+@click.option("--max-size", type=LIMIT, help="A larger file fails.")
 @click.option("--limit", type=count(1, 10**15), metavar="N", help="Only the first N files of SOURCE.")
 @click.option("-H", "headers", multiple=True, metavar="'Name: value'", help="Header to send (repeatable).")
 @click.option("--user-agent", metavar="TEXT", default="", help="Instead of mass-downloader/VERSION.")
@@ -114,7 +114,13 @@ def cli() -> None:
 @click.option("--proxy", metavar="URL|env", help="For all requests; env: the environment's.")
 @click.option("--cacert", type=click.Path(), metavar="FILE", default="", help="CAs to trust instead, PEM.")
 @click.option("--cert", type=click.Path(), metavar="FILE", default="", help="Client certificate, PEM.")
-@click.option("--key", type=click.Path(), metavar="FILE", default="", help="Its key, if in another file.")
+@click.option(
+    "--key",
+    type=click.Path(),
+    metavar="FILE",
+    default="",
+    help="Its key, if in another file.",
+)
 @click.option("--insecure", is_flag=True, help="Do not verify servers' certificates.")
 @click.option("--compressed", is_flag=True, help="Ask for gzip or deflate, store decoded.")
 @click.option(
@@ -173,6 +179,10 @@ def fetch(**given: Any) -> int:
     """
     console = click.get_current_context().find_object(Console) or Console([])
     config = _config(given)
+    if config.key_is_encrypted and (password := credentials.ask_password(config.key or config.cert)):
+        import msgspec
+
+        config = msgspec.structs.replace(config, key_password=password)
     console.secrets = config.secrets
     if config.dry_run:
         from downloader.dryrun import dry_run

@@ -6,14 +6,12 @@ through JSON (``library.download`` sends it to a fresh process).
 
 from __future__ import annotations
 
-import contextlib
-import math
-import netrc
+import functools
 import os
 import re
 import stat
-from pathlib import Path
-from typing import Literal
+from collections import Counter
+from typing import Any, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -23,17 +21,27 @@ from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.errors import ConfigError
-from downloader.forms import check_form, source_kind
+from downloader.forms import KINDS, check_form, source_kind
+from downloader.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 
 __all__ = ["Config", "usable_cpus"]
 
+# Headers that a request must not have twice (RFC 9110). Cookies are joined: see ``LaneSession``.
+_ONCE = frozenset({"authorization", "content-length", "content-type", "date", "expect", "from", "host"}) | {
+    *("if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "proxy-authorization"),
+    *("range", "referer", "user-agent"),
+}
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """One run. Sizes are bytes, times are seconds; see the command line for what each option means.
 
-    Raises ConfigError when a value is out of range or two contradict each other.
+    0 of ``workers``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size`` and ``limit`` stands
+    for an option that is not given. What is a path may be an os.PathLike, too.
+
+    Raises ConfigError when a value is of another type or out of range, when two contradict each other, and
+    when a file that it names cannot be used. Those files are read here, and never again.
     """
 
     source: str
@@ -67,6 +75,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     cacert: str = ""
     cert: str = ""
     key: str = ""
+    key_password: str = ""
     insecure: bool = False
     compressed: bool = False
     redirects: int = 5
@@ -88,13 +97,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # lets files in flight go on.
     stall_timeout: float = 30.0
     drain_grace: float = 3.0
+    # Not an option either: what the files that are named above had in them when the Config was made.
+    files: NamedFiles | None = None
 
     def __post_init__(self) -> None:
+        _check_types(self)
         _validate(self)
+        paths = (self.source, *(getattr(self, name) for name in _PATHS))
+        # Read once: a copy of this Config, in another process or with another value, has the same.
+        if self.files is None or self.files.paths != paths:
+            _check_places(self)
+            msgspec.structs.force_setattr(self, "files", _read_files(self, paths))
 
     def __repr__(self) -> str:
         """Without what may be secret."""
         return f"Config(source={self.shown_source!r}, output={self.output!r}, …)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("source", self.shown_source), ("output", self.output)]
 
     @property
     def kind(self) -> str:
@@ -134,16 +154,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Strings that must appear in no message: header values, passwords."""
+        files = self.files
         found = [value for _, value in self.headers]
         found += [value.split(None, 1)[1] for _, value in self.headers if len(value.split(None, 1)) > 1]
         if self.auth:
             found.append(self.auth[1])
         for url in (self.source, *self.proxies.values()):
             found += _credentials(url)
-        if self.netrc:
-            with contextlib.suppress(OSError, netrc.NetrcParseError):
-                found += [entry[2] for entry in netrc.netrc(self.netrc).hosts.values() if entry[2]]
+        found += [password for _, password in (files.logins if files else {}).values() if password]
+        if self.key_password:
+            found.append(self.key_password)
         return tuple(found)
+
+    @property
+    def key_is_encrypted(self) -> bool:
+        """Whether the key of the client certificate needs ``key_password``."""
+        return self.files is not None and is_encrypted(self.files.key or self.files.cert)
 
     @property
     def shown_source(self) -> str:
@@ -170,20 +196,24 @@ def _credentials(url: str) -> list[str]:
     return [secret, unquote(secret)] if secret else []
 
 
+# Whole numbers beyond this do not survive a trip through JSON.
+_MOST = 2**63 - 1
 _RANGES = {
     "workers": (0, MOST_WORKERS),
     "connections": (1, MOST_CONNECTIONS),
     "per_host": (0, MOST_CONNECTIONS),
     "pipeline": (0, DEEPEST_PIPELINE),
-    "rate": (0, math.inf),
-    "retries": (0, math.inf),
-    "min_speed": (0, math.inf),
-    "max_size": (0, math.inf),
-    "limit": (0, math.inf),
-    "redirects": (0, math.inf),
+    "rate": (0, _MOST),
+    "retries": (0, _MOST),
+    "min_speed": (0, _MOST),
+    "max_size": (0, _MOST),
+    "limit": (0, _MOST),
+    "redirects": (0, _MOST),
     "backoff": (0, LONGEST_TIME),
     "max_retry_after": (0, LONGEST_TIME),
+    "drain_grace": (0, LONGEST_TIME),
 }
+_PATHS = ("output", "cacert", "cert", "key", "netrc", "report", "failures")
 _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 
@@ -193,7 +223,7 @@ def _validate(config: Config) -> None:
         raise ConfigError("-o DEST is missing (only --dry-run does without)")
     for name, (least, most) in _RANGES.items():
         if not least <= getattr(config, name) <= most:
-            wanted = f"at least {least}" if most == math.inf else f"{least} to {most:,.0f}"
+            wanted = f"at least {least}, and finite" if most == _MOST else f"{least} to {most:,.0f}"
             raise ConfigError(f"{_option(name)} must be {wanted}")
     for name in _TIMES:
         if not 0 < getattr(config, name) <= LONGEST_TIME:
@@ -208,17 +238,52 @@ def _validate(config: Config) -> None:
             value.encode("latin-1")
         except UnicodeEncodeError:
             raise ConfigError(f"-H: the value of {name} is not Latin-1, as headers are") from None
+    _check_repeated(config.headers)
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
     _check_proxies(config.proxies)
-    for option, path in (("--cacert", config.cacert), ("--cert", config.cert), ("--key", config.key)):
-        if path:
-            _check_pem(option, path)
-    if config.netrc:
-        _check_netrc(config.netrc)
+
+
+def _check_places(config: Config) -> None:
+    """What is looked up in the file system and not read."""
+    if config.kind == "urls" and config.source != "-":
+        _check_list(config.source)
     for option, path in (("--report", config.report), ("--failures", config.failures)):
         if path:
             _check_writable(option, path, config.output)
+
+
+def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
+    return NamedFiles(
+        paths=paths,
+        cacert=read_pem("--cacert", config.cacert) if config.cacert else b"",
+        cert=read_pem("--cert", config.cert) if config.cert else b"",
+        key=read_pem("--key", config.key) if config.key else b"",
+        logins=read_netrc(config.netrc) if config.netrc else {},
+    )
+
+
+@functools.cache
+def _types() -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(Config)}
+
+
+def _check_types(config: Config) -> None:
+    """A program may give anything. Convert what stands for a path, and lists where tuples are meant."""
+    for name, kind in _types().items():
+        given = getattr(config, name)
+        value = given
+        if isinstance(given, os.PathLike) and (name == "source" or name in _PATHS):
+            value = os.fsdecode(given)
+        try:
+            value = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            wrong = str(error)
+            if isinstance(given, str) and get_origin(kind) is Literal:
+                wrong = f"must be one of {', '.join(map(repr, get_args(kind)))}"
+            raise ConfigError(f"Config.{name}: {wrong}") from None
+        if value is not given:
+            msgspec.structs.force_setattr(config, name, value)
 
 
 def _option(name: str) -> str:
@@ -251,11 +316,14 @@ def _check_source(config: Config) -> None:
         raise ConfigError("SOURCE is missing: a file server's URL, a list of URLs (.txt), or -")
     if "\0" in config.source + config.output:
         raise ConfigError("SOURCE or DEST has a NUL in it")
+    for name in _PATHS:
+        if "\0" in getattr(config, name):
+            raise ConfigError(f"{_option(name)}: the path has a NUL in it")
+    if config.source_type and config.source_type not in KINDS:
+        raise ConfigError(f"--source {config.source_type[:40]!r} is not one of {', '.join(KINDS)}")
     check_form(config.source)
     if config.kind == "server":
         _check_server_url(config.source)
-    elif config.kind == "urls" and config.source != "-":
-        _check_list(config.source)
 
 
 def _check_list(path: str) -> None:
@@ -272,6 +340,14 @@ def _check_list(path: str) -> None:
         raise ConfigError(f"{named}: Permission denied")
 
 
+def _check_repeated(headers: tuple[tuple[str, str], ...]) -> None:
+    """Two of a name are two lines. Where a request may have one only, servers refuse it or take either."""
+    given = Counter(name.lower() for name, _ in headers)
+    for name, _ in headers:
+        if given[name.lower()] > 1 and name.lower() in _ONCE:
+            raise ConfigError(f"-H: {name} is given twice; a request has it once")
+
+
 def _check_proxies(proxies: dict[str, str]) -> None:
     for url in proxies.values():
         try:
@@ -282,26 +358,6 @@ def _check_proxies(proxies: dict[str, str]) -> None:
             known = False
         if not known:
             raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
-
-
-def _check_pem(option: str, path: str) -> None:
-    try:
-        content = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"{option}: {path}: {reason}") from None
-    if b"-----BEGIN " not in content:
-        raise ConfigError(f"{option}: {path} is not in PEM format (-----BEGIN …)")
-
-
-def _check_netrc(path: str) -> None:
-    try:
-        netrc.netrc(path)
-    except netrc.NetrcParseError as error:
-        # Its text has the word that it did not expect: that may be the password.
-        raise ConfigError(f"--netrc: {path}, line {error.lineno}: not in the format of netrc") from None
-    except (OSError, ValueError):
-        raise ConfigError(f"--netrc: {path} cannot be read") from None
 
 
 def _check_writable(option: str, path: str, output: str) -> None:

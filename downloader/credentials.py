@@ -11,7 +11,7 @@ import stat
 
 from downloader.errors import ConfigError
 
-__all__ = ["auth_from", "header", "netrc_path", "proxies"]
+__all__ = ["ask_password", "auth_from", "header", "netrc_path", "proxies"]
 
 
 def header(line: str) -> tuple[str, str]:
@@ -31,13 +31,31 @@ def netrc_path() -> str:
 def auth_from(path: str) -> tuple[str, str]:
     """User and password from the first line of ``path``. Raises ConfigError."""
     try:
-        with open(_private(path, "--auth-file"), encoding="utf-8", errors="surrogateescape") as file:
+        # A byte order mark, which editors of Windows write, is not of the user's name.
+        with open(_private(path, "--auth-file"), encoding="utf-8-sig", errors="surrogateescape") as file:
             user, colon, password = file.readline(4096).rstrip("\r\n").partition(":")
     except OSError as error:
         raise ConfigError(f"--auth-file: {path}: {error.strerror}") from None
     if not colon:
         raise ConfigError(f"--auth-file: {path} does not begin with a line user:password")
+    if "\0" in user + password:
+        raise ConfigError(f"--auth-file: {path} is not text in UTF-8 (it may be UTF-16); save it as UTF-8")
     return user, password
+
+
+def ask_password(path: str) -> str:
+    """Ask for the password of the key in ``path``; "" where there is no terminal to ask at."""
+    try:
+        if not (os.isatty(0) or os.isatty(2)):
+            return ""
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return ""
+    from getpass import getpass
+
+    from downloader.core.naming import shown
+
+    return getpass(f"Password of {shown(path)}: ")
 
 
 def _private(path: str, option: str) -> str:

@@ -12,6 +12,7 @@ from time import monotonic
 import msgspec
 
 from downloader.child import Child, fork
+from downloader.client_tls import check_client_certificate
 from downloader.config import Config
 from downloader.core.naming import shown
 from downloader.errors import BootError, DownloaderError
@@ -40,6 +41,7 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str], None]) -> Lis
 
     Raises what a real run would end with: SourceError's kin, BootError.
     """
+    check_client_certificate(config)
     progress = Progress(config)
     found = Listed(1, config.shown_source, 0, 0, [])
     noted = monotonic()

@@ -117,7 +117,7 @@ FAILURES: Final[dict[str, Kind]] = {
     "reset": Kind(True, False, "the connection broke"),
     "truncated": Kind(True, False, "fewer bytes arrived than were promised"),
     "protocol": Kind(True, False, "the answer is not valid HTTP"),
-    "tls-verify": Kind(False, True, "the server's certificate is not trusted; see --cacert"),
+    "tls-verify": Kind(False, True, "the server's certificate cannot be verified"),
     "tls-version": Kind(False, True, "the server offers no TLS version that is accepted (1.2 or newer)"),
     "tls-handshake": Kind(True, True, "the TLS handshake failed"),
     "proxy": Kind(True, True, "the proxy failed or refused"),

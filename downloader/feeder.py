@@ -189,7 +189,6 @@ def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
 
 def _advice(code: str) -> str:
     return {
-        "tls-verify": "; if you trust this server, name its CA with --cacert FILE.pem",
         "dns": "; check the host's name",
         "connect": "; is the server running, and is the port right?",
         "http-404": "; is this a file server, and is --list-path right?",

@@ -13,7 +13,7 @@ import click
 from downloader.core.limits import DEEPEST_PIPELINE
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
 
-__all__ = ["SIZE", "TIME", "Fetch", "Parsed", "Root", "Word", "count", "later", "pipeline", "rate"]
+__all__ = ["LIMIT", "SIZE", "TIME", "Fetch", "Parsed", "Root", "Word", "count", "later", "pipeline", "rate"]
 
 
 if TYPE_CHECKING:
@@ -40,7 +40,14 @@ class Parsed(_Type):
             self.fail(str(error), param, ctx)
 
 
+def _limit(text: str) -> int:
+    if not (size := parse_size(text)):
+        raise ValueError(f"{text[:40]!r} would refuse every file; for no limit leave the option out")
+    return size
+
+
 SIZE = Parsed("size", parse_size)
+LIMIT = Parsed("size", _limit)
 TIME = Parsed("time", parse_time)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from downloader import preflight
 from downloader import report as reports
+from downloader.client_tls import check_client_certificate
 from downloader.config import Config
 from downloader.destination import Destination
 from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
@@ -45,6 +46,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
     ``ended`` is asked now and then whether who wanted the result is gone.
     """
     _check_process()
+    check_client_certificate(config)
     if config.preflight == "probe":
         preflight.probe()
     began = monotonic()

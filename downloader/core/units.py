@@ -33,12 +33,16 @@ Number = TypeVar("Number", int, float)
 def parse_size(text: str) -> int:
     """Bytes in ``10k``, ``1.5M``, ``2 GiB``, ``100``: k, M, G, T are powers of 1024, in any case.
 
-    A fraction of a byte is dropped. Raises ValueError, with a sentence, for anything else.
+    A fraction of a byte is dropped, but not to nothing: 0.5 is not 0, which may stand for no limit. Raises
+    ValueError, with a sentence, for anything else.
     """
     match = _SIZE(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a size; write bytes or, for example, 10k, 1.5M, 2G")
-    return int(Fraction(match[1]) * _SIZES[(match[2] or "").lower()])
+    size = Fraction(match[1]) * _SIZES[(match[2] or "").lower()]
+    if 0 < size < 1:
+        raise ValueError(f"{text[:40]!r} is less than a byte")
+    return int(size)
 
 
 def parse_time(text: str) -> float:

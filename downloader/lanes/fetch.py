@@ -12,6 +12,7 @@ patching.require()
 import zlib  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
+from itertools import chain  # noqa: E402
 from time import monotonic, time  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 from urllib.parse import urlsplit  # noqa: E402
@@ -29,10 +30,14 @@ from downloader.lanes.session import LaneSession, Origin  # noqa: E402
 from downloader.lanes.translate import is_stale, translate  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
-__all__ = ["Fetched", "Postponed", "RequestsLane", "too_late", "too_slow"]
+__all__ = ["STORED", "Fetched", "Postponed", "RequestsLane", "too_late", "too_slow"]
+
+STORED = frozenset({200, 203})
+"""What answers a GET with the file. 203: a proxy on the way has changed something (RFC 9110 §15.3.4)."""
 
 _CHUNK = 256 << 10
 _SMALL = 64 << 10
+_WRAPPED, _BARE = 47, -15  # window bits, as zlib takes them: in zlib's or gzip's form; neither
 _DIGITS = 18
 
 
@@ -164,7 +169,7 @@ class RequestsLane:
             clock.close()
 
     def _open(self, url: str) -> tuple[Any, int]:
-        """A 200 at ``url`` or where it redirects to, its body unread; and the hops it took."""
+        """The answer at ``url`` or where it redirects to, its body unread; and the hops it took."""
         session = self._session
         origin = first = session.origin(url)
         hops = 0
@@ -176,7 +181,7 @@ class RequestsLane:
                     if is_stale(error):
                         continue  # on another connection; a new one is never stale
                     raise
-                if response.status == 200:
+                if response.status in STORED:
                     return response, hops
                 try:
                     before, url = url, self._follow(url, response, hops)
@@ -200,7 +205,7 @@ class RequestsLane:
             raise failed from error
 
     def _follow(self, url: str, response: Any, hops: int) -> str:
-        """Where the answer, which is not a 200, leads; FetchError where it leads nowhere."""
+        """Where the answer, which is not in ``STORED``, leads; FetchError where it leads nowhere."""
         if response.status not in REDIRECTS or "Location" not in response.headers:
             raise _refusal(response)
         location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
@@ -265,16 +270,29 @@ def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterat
     if encoding in ("", "identity"):
         yield from raw
     elif encoding in ("gzip", "x-gzip", "deflate"):
-        yield from _inflated(raw)
+        # Without a length nobody knows that there is nothing: then its end must be seen.
+        bounded = response.chunked or "Content-Length" in response.headers
+        yield from _inflated(raw, encoding, may_be_empty=bounded)
     else:
         raise FetchError("protocol", f"Content-Encoding {encoding[:40]!r} was not asked for")
 
 
-def _inflated(raw: Iterator[bytes]) -> Iterator[bytes]:
-    # 47: zlib and gzip, told apart by their headers; pieces are bounded whatever the ratio is.
-    inflate = zlib.decompressobj(47)
+def _inflated(raw: Iterator[bytes], encoding: str, *, may_be_empty: bool) -> Iterator[bytes]:
+    """What ``raw`` is packed from, in pieces that are bounded whatever the ratio is.
+
+    A gzip body without a byte is an empty file: servers pack a body that is there.
+    """
+    begin = b""
+    for block in raw:
+        begin += block
+        if len(begin) > 1:
+            break
+    if not begin and may_be_empty:
+        return
+    wbits = _BARE if encoding == "deflate" and _is_bare(begin) else _WRAPPED
+    inflate = zlib.decompressobj(wbits)
     try:
-        for block in raw:
+        for block in chain([begin], raw):
             left = block
             while left:
                 piece = inflate.decompress(left, _CHUNK)
@@ -282,13 +300,24 @@ def _inflated(raw: Iterator[bytes]) -> Iterator[bytes]:
                     yield piece
                 left = inflate.unconsumed_tail
                 if inflate.eof and inflate.unused_data:
-                    left, inflate = inflate.unused_data, zlib.decompressobj(47)
+                    left, inflate = inflate.unused_data, zlib.decompressobj(wbits)
         if tail := inflate.flush():
             yield tail
     except zlib.error as error:
         raise FetchError("protocol", f"the compressed body is damaged: {error}") from None
     if not inflate.eof:
         raise FetchError("truncated", "the compressed body ends early")
+
+
+def _is_bare(begin: bytes) -> bool:
+    """Return whether a body of coding "deflate" is deflate without zlib's header and checksum.
+
+    It should have them (RFC 9110 §8.4.1.2), and some servers leave them out. The two cannot be confused:
+    read as bare deflate, zlib's header is a stored block whose padding is not 0, and gzip's is of a type
+    that does not exist.
+    """
+    zlib_header = begin[:1] and begin[0] & 15 == 8 and int.from_bytes(begin[:2], "big") % 31 == 0
+    return not zlib_header and begin[:1] != b"\x1f"
 
 
 def _length(response: Any) -> int | None:

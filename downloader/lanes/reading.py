@@ -27,6 +27,7 @@ import httptools  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.lanes.fetch import STORED  # noqa: E402
 from downloader.openbatch import Job  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
@@ -242,7 +243,7 @@ class Reader:
             value = fields.get(shape.retry_after)
             wait = parse_retry_after(value.decode("latin-1") if value is not None else None, time())
             raise FetchError(f"http-{status}", "", wait)
-        if status != 200:
+        if status not in STORED:
             raise HandOver
         if shape.plain:
             self._plain = names

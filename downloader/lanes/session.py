@@ -14,7 +14,6 @@ from downloader import patching
 
 patching.require()
 
-import netrc  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
 from urllib.parse import urlsplit  # noqa: E402
 
@@ -29,10 +28,12 @@ from requests.cookies import (  # noqa: E402
 )
 from requests.structures import CaseInsensitiveDict  # noqa: E402
 from requests.utils import get_auth_from_url, select_proxy, should_bypass_proxies  # noqa: E402
+from urllib3 import HTTPHeaderDict  # noqa: E402
 
 from downloader._version import VERSION  # noqa: E402
+from downloader.client_tls import load_authorities, load_client_certificate  # noqa: E402
 from downloader.config import Config  # noqa: E402
-from downloader.errors import BootError, ConfigError, FetchError  # noqa: E402
+from downloader.errors import FetchError  # noqa: E402
 from downloader.lanes.connections import Census, pool_classes  # noqa: E402
 from downloader.lanes.resolve import Resolver  # noqa: E402
 
@@ -54,7 +55,7 @@ class Origin:
 
     __slots__ = ("forwarded", "headers", "jar", "key", "plain", "pool", "proxies", "proxy")
 
-    def __init__(self, key: str, headers: CaseInsensitiveDict[str], proxies: dict[str, str]) -> None:
+    def __init__(self, key: str, headers: HTTPHeaderDict, proxies: dict[str, str]) -> None:
         self.key = key
         self.headers = headers
         self.proxies = proxies
@@ -68,7 +69,7 @@ class Origin:
 class LaneSession(requests.Session):
     """The session that ``config`` describes; at most ``config.connections`` connections at once.
 
-    Raises ConfigError when the CA file, client certificate or netrc cannot be used.
+    Raises ConfigError when the CA file or the client certificate cannot be used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -133,21 +134,21 @@ class LaneSession(requests.Session):
             # As bytes: text is Latin-1 to requests, and what is not raises UnicodeEncodeError.
             auth: Any = given and tuple(part.encode("utf-8", "surrogateescape") for part in given)
             prepared = self.prepare_request(requests.Request("GET", key + "/", auth=auth))
-            # requests lets auth win over a header; what the user wrote as -H wins here.
-            for name, value in self.config.headers:
-                prepared.headers[name] = value
         proxies = self.config.proxies
         # Never None as no_proxy: that would ask the environment.
         if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy):
             proxies = {}
-        return Origin(key, prepared.headers, proxies)
+        headers = HTTPHeaderDict(prepared.headers)
+        if not bare:
+            # requests lets auth win over a header; what the user wrote as -H wins here.
+            _add_given(headers, self.config.headers)
+        return Origin(key, headers, proxies)
 
     def _auth_for(self, key: str) -> tuple[str, str] | None:
         if self.config.auth:
             return self.config.auth
-        if self.config.netrc:
-            return _netrc_auth(self.config.netrc, key)
-        return None
+        logins = self.config.files.logins if self.config.files else {}
+        return logins.get(urlsplit(key).hostname or "") or logins.get("default")
 
     def normal(self, url: str) -> str:
         """``url`` as requests would send it: quoted, its host in ASCII. Raises what requests raises."""
@@ -169,12 +170,13 @@ class LaneSession(requests.Session):
         request = requests.PreparedRequest()
         request.method = "GET"
         request.url = url
-        request.headers = origin.headers
+        # requests hands them on to urllib3, which knows how to send one name twice.
+        request.headers = origin.headers  # type: ignore[assignment]
         request.hooks = {"response": []}
         if origin.jar is not None:
             cookie = get_cookie_header(origin.jar, request)  # type: ignore[no-untyped-call]
             if cookie and "Cookie" not in origin.headers:
-                request.headers = origin.headers.copy()
+                request.headers = origin.headers.copy()  # type: ignore[assignment]
                 request.headers["Cookie"] = cookie
         request._lane_origin = origin  # type: ignore[attr-defined]
         response = self._adapter.send(
@@ -328,22 +330,25 @@ def _tls_context(config: Config) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     else:
-        bundle = config.cacert or where()
-        try:
-            context.load_verify_locations(bundle)
-        except (ssl.SSLError, OSError) as error:
-            raise ConfigError(f"--cacert: {bundle} is not a PEM file of certificates: {error}") from None
+        if config.cacert:
+            load_authorities(context, config)
+        else:
+            context.load_verify_locations(where())
     if config.cert:
-        try:
-            context.load_cert_chain(config.cert, config.key or None)
-        except (ssl.SSLError, OSError) as error:
-            raise ConfigError(f"--cert: {config.cert} cannot be used: {error}") from None
+        load_client_certificate(context, config)
     return context
 
 
-def _netrc_auth(path: str, key: str) -> tuple[str, str] | None:
-    try:
-        entry = netrc.netrc(path).authenticators(urlsplit(key).hostname or "")
-    except (netrc.NetrcParseError, OSError) as error:
-        raise BootError(f"--netrc: {path}: {error}") from None
-    return (entry[0] or entry[1] or "", entry[2] or "") if entry else None
+def _add_given(headers: HTTPHeaderDict, given: tuple[tuple[str, str], ...]) -> None:
+    """-H in the place of ours of that name; two of a name are two lines, but Cookie, which may be one only
+    (RFC 6265 §5.4)."""
+    spelt: dict[str, str] = {}
+    for name, value in given:
+        first = spelt.get(name.lower())
+        if first is None:
+            headers[name] = value
+            spelt[name.lower()] = name
+        elif name.lower() == "cookie":
+            headers[first] = f"{headers[first]}; {value}"
+        else:
+            headers.add(first, value)

@@ -26,6 +26,8 @@ from downloader.errors import FetchError  # noqa: E402
 __all__ = ["HandshakeCut", "is_stale", "translate"]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+_NAME_MISMATCH = {62, 64}  # of a host, of an IP address
+_NOT_IN_TIME = {9, 10}  # not yet, no longer
 _VERSION_WORDS = (
     "UNSUPPORTED_PROTOCOL",
     "PROTOCOL_VERSION",
@@ -44,7 +46,7 @@ def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError
         return error
     chain = list(_chain(error))
     code = _code(chain)
-    return FetchError(code, shown(redact(_sentence(chain, code), secrets)))
+    return FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code))
 
 
 def is_stale(error: BaseException) -> bool:
@@ -123,6 +125,18 @@ def _answer_code(chain: list[BaseException]) -> str:
     return "internal"
 
 
+def _advice(chain: list[BaseException], code: str) -> str:
+    """What to do about a certificate, by OpenSSL's X509_V_ERR_…; nothing for other failures."""
+    verify_code = next((e.verify_code for e in chain if isinstance(e, ssl.SSLCertVerificationError)), 0)
+    if code != "tls-verify" or not verify_code:
+        return ""
+    if verify_code in _NAME_MISMATCH:
+        return "; ask for the server by a name that its certificate has"
+    if verify_code in _NOT_IN_TIME:
+        return "; the server needs a new one, or this machine's clock is wrong"
+    return "; if you trust this server, name its CA with --cacert FILE.pem"
+
+
 def _tls_code(chain: list[BaseException]) -> str:
     errors = [each for each in chain if isinstance(each, ssl.SSLError)]
     text = " ".join(str(each) for each in errors).upper().replace(" ", "_")
@@ -133,6 +147,9 @@ def _tls_code(chain: list[BaseException]) -> str:
 
 def _sentence(chain: list[BaseException], code: str) -> str:
     """The innermost text that says something."""
+    for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return each.verify_message.rstrip(".") or "the certificate does not verify"
     for each in reversed(chain):
         if isinstance(each, OSError) and each.strerror:
             return f"{each.strerror}"

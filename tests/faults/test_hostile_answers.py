@@ -118,6 +118,12 @@ def bomb() -> bytes:
 GZIP = "Content-Encoding: gzip"
 
 
+def bare(body: bytes) -> bytes:
+    """Deflate without zlib's header and checksum, as some servers send it."""
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
+
+
 def test_compressed_and_max_size(tmp_path: Path) -> None:
     packed = gzipped(b"hello" * 1000)
     files: dict[str, Answer] = {
@@ -125,6 +131,15 @@ def test_compressed_and_max_size(tmp_path: Path) -> None:
         "good": ok(packed, GZIP),
         "deflated": ok(zlib.compress(b"hello"), "Content-Encoding: deflate"),
         "plain": ok(b"hello"),
+        "bare": ok(bare(b"hello"), "Content-Encoding: deflate"),
+        "bare-nothing": ok(bare(b""), "Content-Encoding: deflate"),
+        "nothing": ok(b"", GZIP),
+        "nothing-deflated": ok(b"", "Content-Encoding: deflate"),
+        "nothing-in-chunks": [head(GZIP, "Transfer-Encoding: chunked"), b"0\r\n\r\n"],
+        "nothing-unsaid": [head(GZIP, "Connection: close"), CLOSE],
+        "bare-gzip": ok(bare(b"hello"), GZIP),
+        "bare-cut": ok(bare(b"hello" * 1000)[:-3], "Content-Encoding: deflate"),
+        "cut-at-once": ok(b"\x1f", GZIP),
         "cut": ok(packed[:-12], GZIP),
         "cut-unsaid": [head(GZIP), packed[:-12], CLOSE],
         "damaged": ok(packed[:15] + b"\xff\xff\xff" + packed[18:], GZIP),
@@ -141,6 +156,10 @@ def test_compressed_and_max_size(tmp_path: Path) -> None:
         assert [len(server.seen(f"/get/{name}")) for name in ("bomb", "long", "endless")] == [1, 1, 1]
     assert result.codes == {
         "bomb": "too-large",
+        "nothing-unsaid": "truncated",
+        "bare-gzip": "protocol",
+        "bare-cut": "truncated",
+        "cut-at-once": "truncated",
         "cut": "truncated",
         "cut-unsaid": "truncated",
         "damaged": "protocol",
@@ -149,7 +168,9 @@ def test_compressed_and_max_size(tmp_path: Path) -> None:
         "long-chunks": "too-large",
         "endless": "too-large",
     }
-    assert result.files == {"good": b"hello" * 1000, "deflated": b"hello", "plain": b"hello"}
+    empty = dict.fromkeys(("bare-nothing", "nothing", "nothing-deflated", "nothing-in-chunks"), b"")
+    hello = dict.fromkeys(("deflated", "plain", "bare"), b"hello")
+    assert result.files == {"good": b"hello" * 1000} | hello | empty
     assert result.report["peak_rss_mb"]["worker"] < 120
 
 

@@ -112,6 +112,28 @@ def test_insecure(tmp_path: Path) -> None:
         assert download(server.url, tmp_path / "d", *QUICK, "--insecure").files == {"a": BODY}
 
 
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        (
+            Tls.WRONG_HOST,
+            "not valid for '127.0.0.1'; ask for the server by a name that its certificate has",
+        ),
+        (Tls.EXPIRED, "certificate has expired; the server needs a new one"),
+        (Tls.UNKNOWN_CA, "; if you trust this server, name its CA with --cacert FILE.pem"),
+    ],
+)
+def test_the_advice_is_of_use(kind: Tls, advice: str, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with Server(files={"a": ok(BODY)}, tls=certificates.context(kind)) as server:
+        options = ("--cacert", str(certificates.ca))
+        listing = download(server.url, tmp_path / "d", *QUICK, *options)
+        file = download("-", tmp_path / "e", *QUICK, *options, stdin=f"{server.url}/get/a")
+    for told in (listing.report["stopped_by"], file.failures["a"]["detail"]):
+        assert advice in told
+        assert ("--cacert" in told) == (kind is Tls.UNKNOWN_CA)
+
+
 SECRETS = ("Authorization", "X-Api-Key", "Cookie")
 
 

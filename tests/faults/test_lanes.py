@@ -36,7 +36,18 @@ def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
     auth = tmp_path / "auth"
     auth.write_text("user:päss\n")
     auth.chmod(0o600)
-    options = ("--auth-file", str(auth), "-H", "X-One:  1", "-H", "accept: text/*", "--user-agent", "me/1")
+    options = ["--auth-file", str(auth), "--user-agent", "me/1"]
+    given = (
+        "X-One:  1",
+        "accept: text/*",
+        "Cookie: a=1",
+        "X-Two: 2",
+        "accept: x/y",
+        "x-two: 3",
+        "cookie: b=2",
+    )
+    for line in given:
+        options += ["-H", line]
     with Server(files=files(20) | {"ü%2F?#": ok()}) as server:
         seen = {}
         for lane in LANES:
@@ -55,7 +66,22 @@ def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
     assert len(seen["auto"]) == 21
     headers = dict(seen["auto"]["/get/file%200.bin"])
     assert base64.b64decode(headers["Authorization"].split()[1]).startswith(b"user:p")
-    assert (headers["User-Agent"], headers["X-One"]) == ("me/1", "1")
+    assert (headers["User-Agent"], headers["X-One"], headers["Cookie"]) == ("me/1", "1", "a=1; b=2")
+    # As many lines as were given; none of ours beside the first.
+    lines = [(name.lower(), value) for name, value in seen["auto"]["/get/file%200.bin"]]
+    assert [value for name, value in lines if name == "accept"] == ["text/*", "x/y"]
+    assert [value for name, value in lines if name == "x-two"] == ["2", "3"]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_what_a_proxy_has_changed_is_stored(lane: str, tmp_path: Path) -> None:
+    """203, Non-Authoritative Information: a success."""
+    changed: dict[str, Answer] = {f"/get/f{n}": status(203, body=b"x%d" % n) for n in (1, 2)}
+    changed["/list"] = status(203, body=b'{"FileNames": ["f1", "f2"]}')
+    with Server(changed) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--lane", lane)
+    assert (result.exit, result.files) == (0, {"f1": b"x1", "f2": b"x2"})
+    assert result.report["lanes"]["wire" if lane == "auto" else "requests"] == 2
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -84,6 +84,12 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         (["http://127.0.0.1:1", "-o", "d", "--workers", "0"], "from 1 to 1,024"),
         (["http://127.0.0.1:1", "-o", "d", "--connections", "1e3"], "is not a whole number"),
         (["http://127.0.0.1:1", "-o", "d", "--max-size", "10q"], "'10q' is not a size"),
+        (["http://127.0.0.1:1", "-o", "d", "--max-size", "0"], "for no limit leave the option out"),
+        (["http://127.0.0.1:1", "-o", "d", "--max-size", "0.5"], "'0.5' is less than a byte"),
+        (["http://127.0.0.1:1", "-o", "d", "--min-speed", "0.5"], "'0.5' is less than a byte"),
+        (["http://127.0.0.1:1", "-o", "d", "--limit", "0"], "from 1 to"),
+        (["http://127.0.0.1:1", "-o", "d", "--per-host", "0"], "from 1 to"),
+        (["http://127.0.0.1:1", "-o", "d", "-H", "Host: a", "-H", "host: b"], "Host is given twice"),
         (["http://127.0.0.1:1", "-o", "d", "--deadline", "soon"], "'soon' is not a time"),
         (["http://127.0.0.1:1", "-o", "d", "--deadline", "0"], "--deadline must be more than 0"),
         (["http://127.0.0.1:1", "-o", "d", "--read-timeout", "9999999h"], "--read-timeout must be"),
@@ -93,8 +99,15 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X A: {SECRET}"], "not a header's name"),
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X-A: {SECRET}\u2013"], "not Latin-1"),
         (["http://127.0.0.1:1", "-o", "d", "--proxy", "socks5://h:1"], "not the URL of an HTTP proxy"),
-        (["http://127.0.0.1:1", "-o", "d", "--cacert", "nope.pem"], "--cacert: nope.pem: No such file"),
+        (
+            ["http://127.0.0.1:1", "-o", "d", "--cacert", "nope.pem"],
+            "--cacert nope.pem cannot be read (No such file or directory)",
+        ),
         (["http://127.0.0.1:1", "-o", "d", "--cacert", "binary.txt"], "not in PEM format"),
+        (
+            ["http://127.0.0.1:1", "-o", "d", "--cert", "a.pem", "--key", "my-key"],
+            "--key my-key cannot be read",
+        ),
         (["http://127.0.0.1:1", "-o", "d", "--cacert", "a", "--insecure"], "give one of the two"),
         (["http://127.0.0.1:1", "-o", "d", "--key", "a"], "--key needs --cert"),
         (["http://127.0.0.1:1", "-o", "d", "--report", "no/r.json"], "no does not exist"),
@@ -121,6 +134,7 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         ),
         (["http://127.0.0.1:1", "-o", "d", "--auth-file", "folder"], "folder is a directory"),
         (["http://127.0.0.1:1", "-o", "d", "--auth-file", "closed.netrc"], "a line user:password"),
+        (["http://127.0.0.1:1", "-o", "d", "--auth-file", "utf-16"], "save it as UTF-8"),
         (["http://127.0.0.1:1", "-o", "d", "--netrc"], "can be read by others; chmod 600"),
         (["status", "d"], "has no journal"),
         (["verify", "d"], "has no journal"),
@@ -132,6 +146,9 @@ def test_usage(run_downloader: Run, tmp_path: Path, args: list[str], says: str) 
     (tmp_path / "folder.txt").mkdir()
     (tmp_path / "binary.txt").write_bytes(b"\x00\xff")
     os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "utf-16").write_text(f"me:{SECRET}\n", encoding="utf-16")
+    (tmp_path / "utf-16").chmod(0o600)
+    (tmp_path / "a.pem").write_bytes(b"-----BEGIN CERTIFICATE-----")
     for name, mode in (("open.netrc", 0o644), ("closed.netrc", 0o600)):
         (tmp_path / name).write_text(f"machine h login u password {SECRET}\n")
         (tmp_path / name).chmod(mode)
@@ -238,14 +255,22 @@ def test_listing_without_end(run_downloader: Run, tmp_path: Path) -> None:
     assert "seems to have no end" in complaint(done)
 
 
-@pytest.mark.parametrize("kind", [Tls.UNKNOWN_CA, Tls.WRONG_HOST, Tls.EXPIRED])
+TRUST = {
+    Tls.UNKNOWN_CA: "--cacert",
+    Tls.WRONG_HOST: "a name that its certificate has",
+    Tls.EXPIRED: "a new one",
+}
+
+
+@pytest.mark.parametrize("kind", TRUST)
 def test_certificate_that_is_not_trusted(run_downloader: Run, tmp_path: Path, kind: Tls) -> None:
     certificates = Certificates(tmp_path)
     with Server(files={"a": ok()}, tls=certificates.context(kind)) as server:
         done = run_downloader(server.url, "-o", tmp_path / "d", "--cacert", certificates.ca, "--workers", 1)
         assert not server.requests
     assert done.returncode == 4
-    assert "--cacert" in complaint(done)
+    said = complaint(done)
+    assert [advice in said for advice in TRUST.values()] == [each is kind for each in TRUST]
 
 
 def test_three_bad_lines_of_ten(run_downloader: Run, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
+NAMED = "tests/faults/test_named_files.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KNOWN = (
@@ -459,6 +460,30 @@ KNOWN = (
         "                if False:\n",
         (f"{PROCESSES}test_a_file_that_kills_its_workers_is_set_aside",),
         25,
+    ),
+    Mutant(
+        "files read again",
+        "a worker that dies after the list or the CA file was removed ends the run as a mistake of usage",
+        "downloader/config.py",
+        "        if self.files is None or self.files.paths != paths:\n",
+        "        if True:\n",
+        (f"{NAMED}test_a_worker_that_dies_after_its_files_were_removed_is_replaced",),
+    ),
+    Mutant(
+        "OpenSSL asks for the password",
+        "each worker asks at the same terminal, is killed as stuck, and leaves it without echo",
+        "downloader/client_tls.py",
+        "            context.load_cert_chain(cert, key, config.key_password)\n",
+        "            context.load_cert_chain(cert, key)\n",
+        (f"{NAMED}test_the_password_of_a_key_is_asked_for_once[PKCS#8]",),
+    ),
+    Mutant(
+        "the last header of a name",
+        "of two -H of one name the server sees one",
+        "downloader/lanes/session.py",
+        "            headers.add(first, value)\n",
+        "            headers[first] = value\n",
+        ("tests/faults/test_lanes.py::test_a_server_cannot_tell_the_lanes_apart",),
     ),
     # What is said
     Mutant(

@@ -81,7 +81,7 @@ def test_ranges(field: str, bad: float) -> None:
         ({"proxies": {"http": "http://u:secret@:1"}}, "not the URL of an HTTP proxy"),
         ({"proxies": {"http": "http://h:99999"}}, "not the URL of an HTTP proxy"),
         ({"netrc": "/nowhere"}, "cannot be read"),
-        ({"cert": "/"}, "--cert: /: Is a directory"),
+        ({"cert": "/"}, "--cert / cannot be read .Is a directory"),
         ({"report": "/proc/none/x"}, "does not exist"),
         ({"report": "x", "failures": "x"}, "are one file"),
         ({"dry_run": True, "failures": "x"}, "--dry-run fetches nothing"),
@@ -146,6 +146,8 @@ def test_credentials_from_files(tmp_path: Path) -> None:
     path.write_text("user:pass:word\nmore\n")
     path.chmod(0o600)
     assert credentials.auth_from(str(path)) == ("user", "pass:word")
+    path.write_bytes(b"\xef\xbb\xbfuser:p\r\n")
+    assert credentials.auth_from(str(path)) == ("user", "p")
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
         credentials.auth_from(str(path))

@@ -33,7 +33,7 @@ from downloader.core.units import (
         ("2G", 2 * 2**30),
         ("1t", 2**40),
         (" 7 ", 7),
-        ("0.0001k", 0),
+        ("1.0001k", 1024),
     ],
 )
 def test_parse_size(text: str, size: int) -> None:
@@ -41,6 +41,13 @@ def test_parse_size(text: str, size: int) -> None:
 
 
 RUBBISH = ["", " ", "k", "-1", "+1", "1e3", "1x", "1ib", "0x10", "1,5k", "nan", "inf", "٣", "1 2"]
+
+
+def test_a_part_of_a_byte_is_not_nothing() -> None:
+    for text in ("0.5", "0.0001k", ".1"):
+        with pytest.raises(ValueError, match="is less than a byte"):
+            parse_size(text)
+    assert parse_size("0.0k") == 0
 
 
 @pytest.mark.parametrize("text", [*RUBBISH, "9" * 5000, "1kk", "1.2.3", "\ud800"])

@@ -1,0 +1,144 @@
+"""What a program gives to Config and download(): other types, paths, closed streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from harness import DevServer, environment
+
+from downloader import Config, ConfigError
+
+Serve = Callable[..., DevServer]
+
+
+def program(text: str, *argv: object, shell: str = "", cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``text`` as a program of its own; ``shell``: redirections of its streams."""
+    line = [sys.executable, "-c", textwrap.dedent(text), *map(str, argv)]
+    if shell:
+        line = ["sh", "-c", f'exec "$@" {shell}', "sh", *line]
+    return subprocess.run(
+        line, env=environment(), cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("store", "bogus", "'files', 'null'"),
+        ("layout", "Flat", "'flat', 'hashed', 'mirror'"),
+        ("progress", None, "got `null`"),
+        ("source_type", "bogus", "not one of server, urls"),
+        ("limit", 1.5, "got `float`"),
+        ("limit", "5", "got `str`"),
+        ("limit", True, "got `bool`"),
+        ("limit", 2**63, "--limit must be"),
+        ("rate", float("inf"), "and finite"),
+        ("deadline", "10s", "got `str`"),
+        ("drain_grace", -1, "--drain-grace must be"),
+        ("auth", "user:s3cret", "got `str`"),
+        ("auth", ("s3cret",), "length 2"),
+        ("headers", {"X-A": "s3cret"}, "got `object`"),
+        ("headers", [("X-A", b"s3cret")], "got `bytes`"),
+        ("proxies", "http://me:s3cret@h:1", "got `str`"),
+        ("source", 5, "got `int`"),
+        ("source", b"s3cret", "got `bytes`"),
+        ("output", None, "got `null`"),
+        ("cacert", "a\0b", "NUL"),
+        ("report", "a\0b", "NUL"),
+        ("insecure", 1, "got `int`"),
+        ("key_password", b"s3cret", "got `bytes`"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_its_name(field: str, value: object, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(**{"source": "http://h", "output": "d", field: value})  # type: ignore[arg-type]
+    text = str(caught.value)
+    assert says in text
+    assert field.replace("source_type", "source") in text.replace("-", "_")
+    assert "s3cret" not in text
+
+
+def test_lists_are_as_good_as_tuples() -> None:
+    headers: Any = [["X-A", "b"]]
+    auth: Any = ["u", "p"]
+    config = Config(source="http://h", output="d", headers=headers, auth=auth, deadline=5)
+    assert (config.headers, config.auth, config.deadline) == ((("X-A", "b"),), ("u", "p"), 5.0)
+
+
+def test_a_copy_reads_no_file_again(tmp_path: Path) -> None:
+    source, ca = tmp_path / "list.txt", tmp_path / "ca.pem"
+    source.write_text("http://h/a\n")
+    ca.write_text("-----BEGIN CERTIFICATE-----")
+    config = Config(source=str(source), output="d", cacert=str(ca))
+    source.unlink()
+    ca.unlink()
+    assert msgspec.structs.replace(config, connections=1).files == config.files
+    assert msgspec.json.decode(msgspec.json.encode(config), type=Config) == config
+    with pytest.raises(ConfigError, match="cannot be read"):
+        msgspec.structs.replace(config, cacert=f"{ca}2", source="http://h")
+
+
+def test_a_path_is_as_good_as_its_name(dev_server: Serve, tmp_path: Path) -> None:
+    server = dev_server(files=5, tls=True)
+    (tmp_path / "list.txt").write_text("".join(f"{server.url}/get/file-{n:010d}\n" for n in range(5)))
+    done = program(
+        """
+        import sys
+        from pathlib import Path
+        import downloader
+        here = Path.cwd()
+        config = downloader.Config(
+            source=here / "list.txt", output=here / "d", cacert=Path(sys.argv[1]), report=here / "r.json",
+            workers=1,
+        )
+        print(downloader.download(config).stored)
+        """,
+        server.ca,
+        cwd=tmp_path,
+    )
+    assert (done.stdout, done.stderr) == ("5\n", "")
+    assert json.loads((tmp_path / "r.json").read_text())["destination"] == str(tmp_path / "d")
+
+
+@pytest.mark.parametrize("shell", ["2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"])
+def test_a_program_whose_streams_are_closed(shell: str, dev_server: Serve, tmp_path: Path) -> None:
+    server = dev_server(files=5)
+    program(
+        """
+        import sys
+        import downloader
+        report = downloader.download(downloader.Config(source=sys.argv[1], output="d", workers=1))
+        open("told", "w").write(str(report.exit_code))
+        """,
+        server.url,
+        shell=shell,
+        cwd=tmp_path,
+    )
+    assert (tmp_path / "told").read_text() == "0"
+    assert len(list((tmp_path / "d").glob("file-*"))) == 5
+
+
+def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+    done = program(
+        r"""
+        import downloader
+        open(b"\xff.txt", "w").close()
+        for output in ("d", "\udcfe"):
+            try:
+                print(downloader.download(downloader.Config(source="\udcff.txt", output=output)).exit_code)
+            except downloader.ConfigError as error:
+                print("ConfigError", error)
+        """,
+        cwd=tmp_path,
+    )
+    assert (done.stdout, done.stderr) == ("0\n0\n", "")
+    assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"d", b"\xfe", b"\xff.txt"]
