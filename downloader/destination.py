@@ -26,6 +26,7 @@ from downloader.journal import Job, Journal
 from downloader.journal import exists as journal_exists
 from downloader.ledger import read as read_ledger
 from downloader.model import Lease, Tally
+from downloader.namekey import name_key
 from downloader.sinks.files import file_matches, place
 
 __all__ = ["HOME", "Destination", "home_of", "lock"]
@@ -57,6 +58,7 @@ class Destination:
         self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._unsynced: DestinationError | None = None
         try:
+            self.name_key = name_key(self.home)
             if config.restart:
                 _forget(self.home)
             if config.retry_failed and not journal_exists(self.home):

@@ -16,6 +16,7 @@ from downloader.config import Config
 from downloader.core.naming import shown
 from downloader.errors import BootError, DownloaderError
 from downloader.model import Batch, Continue, Credit, Ended, Item, Log, Stop
+from downloader.namekey import found_key
 from downloader.progress import Progress
 
 __all__ = ["Listed", "dry_run"]
@@ -88,10 +89,12 @@ def _batches(config: Config, progress: Progress) -> Iterator[Batch]:
 
 
 def _start(config: Config) -> Child:
+    name_key = found_key(config.output)
+
     def main(link: object, ready: object) -> None:
         from downloader import feeder
 
-        feeder.run(config, link, ready)  # type: ignore[arg-type]
+        feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
 
     try:
         return fork(main, stdin=config.source == "-")

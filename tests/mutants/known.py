@@ -32,6 +32,7 @@ SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
+SECRETS = "tests/faults/test_secrets.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KNOWN = (
@@ -501,6 +502,46 @@ KNOWN = (
         "shown(redact(_sentence(chain, code), secrets))",
         "shown(_sentence(chain, code))",
         ("tests/integration/test_cli.py::test_secrets_that_a_server_sends_back",),
+    ),
+    Mutant(
+        "secrets in names, within the query",
+        "the token of a URL within the query is in the name: on the terminal, on the disk, in the journal",
+        "downloader/core/naming.py",
+        '    public = without_secrets(query, query=True) if query else ""\n',
+        "    public = query\n",
+        (f"{SECRETS}test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name[flat]",),
+    ),
+    Mutant(
+        "secrets in names, path",
+        "a session's id in the path of a URL is in the name",
+        "downloader/core/naming.py",
+        '    if not ("=" in raw or "%" in raw or "@" in raw):\n',
+        "    if True:\n",
+        (f"{SECRETS}test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name[mirror]",),
+    ),
+    Mutant(
+        "one name for all secrets",
+        "of URLs that differ in a token only, the first is stored and the others fail",
+        "downloader/core/naming.py",
+        '    return _marked(name[:end], name[end:] + rest, f"{raw}?{query}", key)\n',
+        '    return _marked(name[:end], name[end:] + rest, "", key)\n',
+        (f"{SECRETS}test_urls_that_differ_in_a_secret_only_are_all_stored[mirror]",),
+    ),
+    Mutant(
+        "a digest without its key",
+        "whoever sees a name can test guesses of the secret that it stands for",
+        "downloader/core/naming.py",
+        "blake2b(data, digest_size=_DIGEST_BYTES, key=key)",
+        "blake2b(data, digest_size=_DIGEST_BYTES)",
+        ("tests/unit/test_core_naming.py::test_a_digest_stands_in_a_name_where_a_secret_stood",),
+    ),
+    Mutant(
+        "recalled under other names than the journal's",
+        "files of a job that goes on stand under names that the journal does not know: verify calls them missing",
+        "downloader/sources/urls.py",
+        "item if item.fault else msgspec.structs.replace(item, name=name)",
+        "item",
+        (f"{SECRETS}test_a_job_goes_on_under_the_names_that_it_began_with[flat]",),
     ),
     Mutant(
         "https to http",

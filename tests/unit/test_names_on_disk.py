@@ -16,6 +16,7 @@ from downloader.core.naming import BadName, SafeName, escape, mirror_path, unesc
 from downloader.errors import FetchError
 from downloader.sinks.files import FilesSink, place
 
+KEY = bytes(32)
 NASTY = st.sampled_from(list("./\\%\0\x1b\n\r~-?:& aA\u0301é\u202e\ud800\udcff😀"))
 PARTS = st.sampled_from(["..", ".", "", "a", "A", "a.", "CON", "-rf", ".downloader", "%2e%2e", "x" * 255])
 RAW = st.text(NASTY | st.characters(exclude_categories=()), max_size=90) | st.lists(
@@ -38,7 +39,7 @@ def of_server(layout: str, raw: str | bytes) -> str:
 def of_url(layout: str, raw: str | bytes) -> str:
     """The name that a URL in a list leads to."""
     url = "http://h/" + quote(as_bytes(raw), safe="/%.~-:&?")
-    return url_path(url) if layout == "mirror" else url_name(url)
+    return url_path(url, KEY) if layout == "mirror" else url_name(url, KEY)
 
 
 def back(layout: str, path: str) -> bytes:
