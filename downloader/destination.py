@@ -206,7 +206,8 @@ def source_digest(config: Config) -> str:
     if config.kind == "server":
         source = f"{source.rstrip('/')}\0{config.list_path}\0{config.get_path}"
     elif source != "-":
-        source = os.path.realpath(source)
+        # The same path in every locale.
+        source = os.fsencode(os.path.realpath(source)).decode("utf-8", "surrogateescape")
     return hashlib.sha256(f"{config.kind}\0{source}".encode("utf-8", "surrogateescape")).hexdigest()
 
 

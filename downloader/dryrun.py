@@ -36,7 +36,7 @@ class Listed(msgspec.Struct):
     first: list[str]
 
 
-def dry_run(config: Config, *, as_json: bool, say: Callable[[str], None]) -> Listed:
+def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]) -> Listed:
     """Read the source of ``config`` to its end (or --limit); say the count and the first names.
 
     Raises what a real run would end with: SourceError's kin, BootError.
@@ -52,7 +52,7 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str], None]) -> Lis
         if config.progress != "none" and monotonic() - noted > _NOTE_EVERY:
             noted = monotonic()
             progress.log("warning", f"{found.listed:,} files listed so far")
-    say(msgspec.json.encode(found).decode() if as_json else _as_text(found))
+    say(msgspec.json.encode(found) if as_json else _as_text(found))
     return found
 
 

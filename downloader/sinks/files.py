@@ -15,7 +15,6 @@ and files are made relative to the descriptor: nothing is written outside.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import functools
 import os
@@ -29,6 +28,8 @@ from pathlib import Path
 from downloader.core.naming import SafeName, hashed, shown
 from downloader.descriptors import held_directories
 from downloader.errors import DestinationError, FetchError
+from downloader.sinks.obstacles import not_a_directory, taken_by_directory
+from downloader.sinks.rename import rename_new
 
 try:  # the same sum, ten times as fast: a seventh of the CPU of a large file
     from isal.isal_zlib import crc32
@@ -43,7 +44,6 @@ _BLOCK = 1 << 20
 _LONG_TO_READ = 256 << 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
-_RENAME_NOREPLACE = 1
 # The system's own: gevent's `os.close` asks about each descriptor whether it is one of its sockets, two
 # system calls more for every file.
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
@@ -76,23 +76,15 @@ _ADVICE = {
 _inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
 
 
+# Names on the disk are UTF-8, whatever the locale. Where Python would encode them otherwise, it is given
+# the text that it encodes to those bytes (PEP 383).
+_UTF8 = sys.getfilesystemencoding().lower() == "utf-8"
+
+
 def place(name: str, layout: str) -> str:
-    """The path of ``name`` under the destination."""
-    return hashed(SafeName(name)) if layout == "hashed" else name
-
-
-def _rename_new(source: str, target: str, directory: int) -> None:
-    """``rename`` that raises FileExistsError instead of replacing; OSError ENOSYS where there is none."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        if hasattr(libc, "renameat2"):
-            names = os.fsencode(source), os.fsencode(target)
-            if not libc.renameat2(directory, names[0], directory, names[1], _RENAME_NOREPLACE):
-                return
-            number = ctypes.get_errno()
-            if number not in (errno.EINVAL, errno.ENOSYS):
-                raise OSError(number, os.strerror(number))
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    """The path of ``name`` under the destination, for calls of the system."""
+    path = hashed(SafeName(name)) if layout == "hashed" else name
+    return path if _UTF8 else os.fsdecode(path.encode())
 
 
 def _crc_of(fd: int) -> int:
@@ -129,6 +121,7 @@ class FilesWriter:
         "_directory",
         "_fd",
         "_leaf",
+        "_name",
         "_replace",
         "_sink",
         "_spare",
@@ -137,10 +130,13 @@ class FilesWriter:
         "size",
     )
 
-    def __init__(self, sink: FilesSink, directory: int, leaf: str, temporary: str, replace: bool) -> None:
+    def __init__(
+        self, sink: FilesSink, directory: int, leaf: str, name: str, temporary: str, replace: bool
+    ) -> None:
         self._sink = sink
         self._directory = directory
-        self._leaf = leaf
+        self._leaf = leaf  # as the system is given it; see `place`
+        self._name = name
         self._spare = temporary
         self._replace = replace
         self._fd, self._temporary = sink.make_unnamed(directory, temporary)
@@ -154,7 +150,7 @@ class FilesWriter:
             while written < len(chunk):
                 written += os.write(self._fd, memoryview(chunk)[written:])
         except OSError as error:
-            raise self._sink.failed(error, self._leaf) from error
+            raise self._sink.failed(error, self._name) from error
         self.size += len(chunk)
         self.crc = crc32(chunk, self.crc)
 
@@ -167,7 +163,7 @@ class FilesWriter:
                 return self._meet()
             return True
         except OSError as error:
-            raise self._sink.failed(error, self._leaf) from error
+            raise self._sink.failed(error, self._name) from error
         finally:
             self.abort()
 
@@ -189,7 +185,7 @@ class FilesWriter:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _rename_new(self._temporary, leaf, self._directory)
+            rename_new(self._temporary, leaf, self._directory)
 
     def _meet(self) -> bool:
         """The name is taken. By what is known to be damaged, or not to be on the disk, whatever it looks
@@ -197,7 +193,7 @@ class FilesWriter:
         that is large. By another item: refuse."""
         found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
-            raise FetchError("bad-name", f"{self._leaf}: a directory of this name is there")
+            raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
         foreign = found.st_ctime_ns < self._sink.foreign_before_ns
         if not self._replace and not (foreign and self.size > _LONG_TO_READ):
             if file_matches(self._leaf, self._directory, self.size, self.crc):
@@ -205,7 +201,7 @@ class FilesWriter:
             if not foreign:
                 raise FetchError(
                     "name-taken",
-                    f"{self._leaf}: another file of this job, with other bytes, has this name",
+                    f"{self._name}: another file of this job, with other bytes, has this name",
                 )
         if not self._temporary:
             _remove(self._spare, self._directory)
@@ -237,8 +233,8 @@ class FilesSink:
         self, root: Path, layout: str, foreign_before_ns: int, *, one_system: bool = False
     ) -> None:
         self.foreign_before_ns = foreign_before_ns
-        self._layout = layout
-        self._flat = layout == "flat"
+        self.layout = layout
+        self._flat = layout == "flat" and _UTF8
         try:
             self._root = os.open(root, _DIRECTORY)
         except OSError as error:
@@ -262,7 +258,7 @@ class FilesSink:
             directory, leaf = self._locate(name)
             self._pins[directory] = self._pins.get(directory, 0) + 1
             try:
-                return FilesWriter(self, directory, leaf, f".downloader-{seq}-{index}", replace)
+                return FilesWriter(self, directory, leaf, name, f".downloader-{seq}-{index}", replace)
             except OSError:
                 self.unpin(directory)
                 raise
@@ -348,7 +344,7 @@ class FilesSink:
             os.close(directory)
 
     def _locate(self, name: str) -> tuple[int, str]:
-        path = place(name, self._layout)
+        path = place(name, self.layout)
         if not _inside(path):
             raise FetchError("bad-name", f"{shown(name)}: not a safe relative path")
         parent, _, leaf = path.rpartition("/")
@@ -356,7 +352,7 @@ class FilesSink:
             return self._root, leaf
         held = self._held.get(parent)
         if held is None:
-            held = self._descend(parent)
+            held = self._descend(parent, name)
             self._held[parent] = held
             if len(self._held) > self._most_held:
                 _, oldest = self._held.popitem(last=False)
@@ -368,10 +364,10 @@ class FilesSink:
             self._held.move_to_end(parent)
         return held, leaf
 
-    def _descend(self, parent: str) -> int:
+    def _descend(self, parent: str, name: str) -> int:
         at = self._root
         try:
-            for segment in parent.split("/"):
+            for depth, segment in enumerate(parent.split("/"), 1):
                 try:
                     below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 except FileNotFoundError:
@@ -381,15 +377,15 @@ class FilesSink:
                     below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 except (NotADirectoryError, OSError) as error:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                        raise FetchError(
-                            "bad-name", f"{parent}: {segment} is there and not a directory"
-                        ) from error
+                        raise not_a_directory(at, segment, depth, name, self.layout) from error
                     raise
                 if at != self._root:
                     os.close(at)
                 at = below
                 if self._device >= 0 and os.fstat(at).st_dev != self._device:
-                    raise DestinationError(f"{parent} is on a file system of its own; --fsync is for one")
+                    raise DestinationError(
+                        f"the directory of {name} is on a file system of its own; --fsync is for one"
+                    )
         except BaseException:
             if at != self._root:
                 os.close(at)

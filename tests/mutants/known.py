@@ -50,6 +50,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "names in the encoding of the locale",
+        "a name that the locale cannot express ends the run, and every run after it",
+        "downloader/sinks/files.py",
+        '_UTF8 = sys.getfilesystemencoding().lower() == "utf-8"\n',
+        "_UTF8 = True\n",
+        ("tests/faults/test_locale.py::test_names_outside_the_locale_are_stored[C-flat]",),
+    ),
+    Mutant(
         "small file named too early",
         "a disk that fills up leaves a truncated file under its final name",
         "downloader/sinks/files.py",
@@ -537,7 +545,7 @@ KNOWN = (
     ),
     Mutant(
         "recalled under other names than the journal's",
-        "files of a job that goes on stand under names that the journal does not know: verify calls them missing",
+        "files of a job that goes on stand under names that the journal does not know; verify misses them",
         "downloader/sources/urls.py",
         "item if item.fault else msgspec.structs.replace(item, name=name)",
         "item",
