@@ -20,8 +20,8 @@ from downloader.errors import DestinationError
 __all__ = ["Console", "note", "own_standard_streams", "say", "say_json", "silence"]
 
 
-def say(text: str) -> None:
-    """A result, on stdout."""
+def say(text: str | bytes) -> None:
+    """A result, on stdout; bytes go there as they are."""
     try:
         click.echo(text)
     except BrokenPipeError:
@@ -49,10 +49,10 @@ def note(line: str) -> None:
 
 
 def say_json(record: Any) -> None:
-    """A result as one line of JSON, on stdout."""
+    """A result as one line of JSON, on stdout: in UTF-8, whatever the locale."""
     import msgspec
 
-    say(msgspec.json.encode(record).decode())
+    say(msgspec.json.encode(record))
 
 
 def own_standard_streams() -> None:

@@ -29,9 +29,10 @@ from downloader.journal import Holds, Job, Journal
 from downloader.journal import exists as journal_exists
 from downloader.ledger import read as read_ledger
 from downloader.model import Lease, Tally
+from downloader.namekey import name_key
 from downloader.owners import settle_contested
 from downloader.reserved import check_reserved, reserved_names
-from downloader.sinks.files import file_matches, place
+from downloader.sinks.stored import file_matches, place
 
 __all__ = ["HOME", "Destination", "collect_ledgers", "holds", "home_of", "lock"]
 
@@ -63,6 +64,7 @@ class Destination:
         self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._unsynced: DestinationError | None = None
         try:
+            self.name_key = name_key(self.home)
             if config.restart:
                 _forget(self.home)
             if config.retry_failed and not journal_exists(self.home):
@@ -240,7 +242,8 @@ def source_digest(config: Config) -> str:
     if config.kind == "server":
         source = f"{source.rstrip('/')}\0{config.list_path}\0{config.get_path}"
     elif source != "-":
-        source = os.path.realpath(source)
+        # The same path in every locale.
+        source = os.fsencode(os.path.realpath(source)).decode("utf-8", "surrogateescape")
     return hashlib.sha256(f"{config.kind}\0{source}".encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -17,6 +17,7 @@ from downloader.config import Config
 from downloader.core.naming import shown
 from downloader.errors import BootError, DownloaderError
 from downloader.model import Batch, Continue, Credit, Ended, Item, Log, Stop
+from downloader.namekey import found_key
 from downloader.progress import Progress
 
 __all__ = ["Listed", "dry_run"]
@@ -36,7 +37,7 @@ class Listed(msgspec.Struct):
     first: list[str]
 
 
-def dry_run(config: Config, *, as_json: bool, say: Callable[[str], None]) -> Listed:
+def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]) -> Listed:
     """Read the source of ``config`` to its end (or --limit); say the count and the first names.
 
     Raises what a real run would end with: SourceError's kin, BootError.
@@ -53,7 +54,7 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str], None]) -> Lis
         if config.progress != "none" and monotonic() - noted > _NOTE_EVERY:
             noted = monotonic()
             progress.log("warning", f"{found.listed:,} files listed so far")
-    say(msgspec.json.encode(found).decode() if as_json else _as_text(found))
+    say(msgspec.json.encode(found) if as_json else _as_text(found))
     return found
 
 
@@ -90,10 +91,12 @@ def _batches(config: Config, progress: Progress) -> Iterator[Batch]:
 
 
 def _start(config: Config) -> Child:
+    name_key = found_key(config.output)
+
     def main(link: object, ready: object) -> None:
         from downloader import feeder
 
-        feeder.run(config, link, ready)  # type: ignore[arg-type]
+        feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
 
     try:
         return fork(main, stdin=config.source == "-")

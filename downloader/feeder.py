@@ -38,13 +38,14 @@ _FIRST_BATCH = 32
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def run(config: Config, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
+def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
     """The feeder's life: recall what the journal has open, then read on from its cursor.
+    ``name_key``: see ``core.naming.url_name``.
 
     Raises SourceError when the source breaks off.
     """
     # First: where the source is listed with requests, that is imported now, and looked at as ready.
-    source = open_source(config, lambda: _listing_fetch(config, link))
+    source = open_source(config, lambda: _listing_fetch(config, link), name_key)
     link.send(ready(config.preflight != "off"))
     beat = gevent.spawn(_heartbeat, link)
     orders: Queue = Queue()

@@ -19,7 +19,7 @@ from downloader.journal import BatchRow, Job, Journal, decode_names
 from downloader.ledger import read as read_ledger
 from downloader.model import Failure, Tally
 from downloader.rows import is_read_only
-from downloader.sinks.files import file_matches, place
+from downloader.sinks.stored import file_matches, place
 
 __all__ = ["Status", "Verified", "status", "verify"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from downloader.core.marks import IN_FLIGHT, OWNED, UNOWNED, unpack
 from downloader.journal import Journal, decode_names
-from downloader.sinks.files import place
+from downloader.sinks.stored import place
 
 __all__ = ["CHUNK", "settle_contested"]
 

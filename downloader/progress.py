@@ -5,12 +5,11 @@ Drawn from the supervisor's loop; no thread of its own.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import IO, TYPE_CHECKING
-
-import msgspec
 
 from downloader.config import Config
 from downloader.console import silence
@@ -143,7 +142,7 @@ class Progress:
         self._bar.refresh()
 
     def _write_json(self, record: dict[str, object]) -> None:
-        self._print(msgspec.json.encode(record).decode())
+        self._print(json.dumps(record))  # in ASCII: standard error may take no more
 
     def _print(self, line: str) -> None:
         # Nobody reads it, or its disk is full: the job goes on, and its exit code tells.

@@ -13,7 +13,7 @@ from downloader.config import Config
 from downloader.core.marks import published
 from downloader.errors import ConfigError
 from downloader.journal import Journal, decode_names
-from downloader.sinks.files import place
+from downloader.sinks.stored import place
 
 __all__ = ["check_reserved", "reserved_names"]
 

@@ -110,12 +110,12 @@ class Supervisor:
             self._hire_worker()
 
     def _hire_feeder(self, tries: int = 0) -> None:
-        config = self._config
+        config, name_key = self._config, self._destination.name_key
 
         def main(link: object, ready: object) -> None:
             from downloader import feeder
 
-            feeder.run(config, link, ready)  # type: ignore[arg-type]
+            feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
 
         self._hire(FEEDER, main, tries, stdin=config.source == "-")
 

@@ -9,12 +9,13 @@ name can be told from the file's. What a file system itself folds (case, NFC) is
 from __future__ import annotations
 
 import re
+from base64 import b32encode
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NewType, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from downloader.core.redact import is_secret_param
+from downloader.core.redact import is_secret_param, without_secrets
 
 __all__ = [
     "PATH_BYTES",
@@ -61,6 +62,11 @@ _URL: Final = re.compile(  # RFC 3986, appendix B, with a scheme and an authorit
     r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL
 )
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ftp": "21"}
+
+# Stands before a digest. `escape` never gives it: behind its `%` come two hexadecimal digits.
+_MARK: Final = "%~"
+_DIGEST_BYTES: Final = 10  # 16 characters; two of 10**9 names are the same with a probability below 10**-6
+_EXTENSION: Final = re.compile(rb"(?<=.)\.[A-Za-z0-9]{1,8}\Z", re.DOTALL)
 
 
 class BadName(ValueError):
@@ -123,13 +129,17 @@ def escape(raw: str | bytes) -> SafeName:
         raise BadName("the name is empty")
     if len(data) > _NAME_BYTES:
         raise _refuse(f"takes more than {_NAME_BYTES} bytes", raw)
-    # Bytes that are not UTF-8, those of encoded surrogates too, become U+DC80 … U+DCFF.
-    text = _UNSAFE.sub(_percent, data.decode("utf-8", "surrogateescape"))
-    if _RESERVED.match(text):
-        text = "%2E" + text[1:]
+    text = _escaped(data)
     if len(text.encode()) > _NAME_BYTES:
         raise _refuse(f"takes more than {_NAME_BYTES} bytes when escaped", raw)
     return SafeName(text)
+
+
+def _escaped(data: bytes) -> str:
+    """See ``escape``; of any length."""
+    # Bytes that are not UTF-8, those of encoded surrogates too, become U+DC80 … U+DCFF.
+    text = _UNSAFE.sub(_percent, data.decode("utf-8", "surrogateescape"))
+    return "%2E" + text[1:] if _RESERVED.match(text) else text
 
 
 def unescape(name: SafeName) -> bytes:
@@ -181,7 +191,11 @@ def mirror_path(segments: Iterable[str | bytes]) -> str:
     ``unescape`` turns it into nothing again. Raises BadName for no segments at all, for a bad
     segment, and for more than 4096 bytes.
     """
-    path = "/".join([escape(segment) if segment else "%" for segment in segments])
+    return _joined([escape(segment) if segment else "%" for segment in segments])
+
+
+def _joined(segments: list[str]) -> str:
+    path = "/".join(segments)
     if not path:
         raise BadName("the name is empty")
     if len(path.encode()) > PATH_BYTES:
@@ -189,48 +203,117 @@ def mirror_path(segments: Iterable[str | bytes]) -> str:
     return path
 
 
-def _split(url: str) -> tuple[str, str, list[bytes]]:
-    """Scheme, authority, and the decoded segments of the path, query added to the last."""
+def _harmless(url: str) -> bool:
+    """Whether ``url`` has nothing to decode and nothing in which a secret could be. Most are so."""
+    return not ("%" in url or "=" in url or "@" in url or "?" in url)
+
+
+def _split(url: str) -> tuple[str, str, list[str], str]:
+    """Scheme, authority, segments of the path and query, as they are written; the fragment goes."""
     match = _URL.fullmatch(url)
     if match is None:
         raise BadName("the URL has no scheme and host, so it gives no name")
     scheme, authority, path, query = match.groups()
-    raw = path.encode("utf-8", "surrogatepass")
-    segments = [unquote_to_bytes(segment) for segment in raw.split(b"/")[1:]] or [b""]
-    if not segments[-1]:
-        segments[-1] = b"index.html"
-    if query:
-        kept = [part for part in query.split("&") if not is_secret_param(part.partition("=")[0])]
-        if kept:
-            segments[-1] += b"?" + "&".join(kept).encode("utf-8", "surrogatepass")
-    return scheme.lower(), authority, segments
+    return scheme.lower(), authority, path.split("/")[1:] or [""], query or ""
 
 
-def url_name(url: str) -> SafeName:
+def _marked(before: bytes, after: bytes, secret: str, key: bytes | None) -> SafeName:
+    """Return the name that has the digest of ``secret`` between the two; cut where it is too long.
+
+    Without a key there is no digest.
+    """
+    head, tail, mark = _escaped(before), _escaped(after), _MARK
+    if key is not None:
+        data = secret.encode("utf-8", "surrogatepass")
+        digest = blake2b(data, digest_size=_DIGEST_BYTES, key=key).digest()
+        mark += b32encode(digest).decode().lower()
+    elif head or tail:
+        mark = ""
+    room = _NAME_BYTES - len(mark) - len(tail.encode())
+    if room < 0:
+        tail, room = "", _NAME_BYTES - len(mark)
+    if len(head.encode()) > room:
+        head = head.encode()[:room].decode("utf-8", "ignore")
+        head = re.sub(r"%[0-9A-F]?\Z", "", head)  # no half of an escape
+    return SafeName(head + mark + tail)
+
+
+def _decoded(raw: str) -> tuple[bytes, bytes]:
+    """Return a segment, percent-decoded, and the same without its secrets."""
+    data = unquote_to_bytes(raw.encode("utf-8", "surrogatepass"))
+    if not ("=" in raw or "%" in raw or "@" in raw):
+        return data, data  # the usual case: nothing can be a secret
+    text = data.decode("utf-8", "surrogateescape")
+    kept = without_secrets(text)
+    if kept == text and without_secrets(raw) != raw:
+        kept = ""
+    return data, data if kept == text else kept.encode("utf-8", "surrogateescape")
+
+
+def _directory(raw: str, key: bytes | None) -> str:
+    data, kept = _decoded(raw)
+    if kept != data:
+        return _marked(kept, b"", raw, key)
+    return escape(data) if data else "%"
+
+
+def _leaf(raw: str, query: str, key: bytes | None) -> SafeName:
+    """The last segment and the query. The digest stands before the extension, which stays of use."""
+    data, kept = _decoded(raw)
+    name = kept if data else b"index.html"
+    public = without_secrets(query, query=True) if query else ""
+    if public:
+        parts = public.split("&")
+        public = "&".join([part for part in parts if not is_secret_param(part.partition("=")[0])])
+    rest = b"?" + public.encode("utf-8", "surrogatepass") if public else b""
+    if b"@" in rest:  # with what stands before it, it may look like a password
+        both = (name + rest).decode("utf-8", "surrogateescape")
+        if (less := without_secrets(both)) != both:
+            return _marked(less.encode("utf-8", "surrogateescape"), b"", f"{raw}?{query}", key)
+    if kept == data and public == query:
+        return escape(name + rest)
+    extension = _EXTENSION.search(name)
+    end = extension.start() if extension else len(name)
+    return _marked(name[:end], name[end:] + rest, f"{raw}?{query}", key)
+
+
+def url_name(url: str, key: bytes) -> SafeName:
     """The file name for a URL: its last path segment, decoded, and its query, escaped.
 
-    ``index.html`` where the segment is empty. The query stays as it is written, less parameters
-    whose names look secret; the fragment goes. Two URLs may give one name (other directory, other
-    token). Raises BadName.
+    ``index.html`` where the segment is empty. The query stays as it is written; the fragment goes. What
+    ``redact_url`` would cut is left out, with ``%~`` and a digest of it, keyed with ``key``, before the
+    extension. Two URLs may give one name (another directory, another host). Raises BadName.
     """
-    return escape(_split(url)[2][-1])
+    _, _, segments, query = _split(url)
+    if _harmless(url):
+        return escape(segments[-1] or "index.html")
+    return _leaf(segments[-1], query, key)
 
 
-def url_path(url: str) -> str:
+def url_path(url: str, key: bytes | None) -> str:
     """The path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
 
-    The host in lower case, without userinfo and default port; the last segment as in ``url_name``;
-    dot segments are escaped, never resolved. Raises BadName.
+    The host in lower case, without default port; the last segment as in ``url_name``; dot segments are
+    escaped, never resolved. A digest takes the place of what is secret in each segment, and of the
+    userinfo. Without a key there is no digest: for what is the same in all URLs of a job. Raises BadName.
     """
-    scheme, authority, segments = _split(url)
-    host = authority.rpartition("@")[2].lower()
+    scheme, authority, segments, query = _split(url)
+    userinfo, at, host = authority.rpartition("@")
+    host = host.lower()
     name, colon, port = host.rpartition(":")
     if colon and port.isascii() and (port.isdigit() or not port):
         port = port.lstrip("0") or port[:1]
         host = name if port in ("", _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
     if not host:
         raise BadName("the URL has no host, so it gives no name")
-    return mirror_path([host, *segments])
+    if _harmless(url):
+        return mirror_path([host, *segments[:-1], segments[-1] or "index.html"])
+    kept = without_secrets(host)
+    if kept != host or (at and key is not None):
+        top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key)
+    else:
+        top = escape(host)
+    return _joined([top, *[_directory(s, key) for s in segments[:-1]], _leaf(segments[-1], query, key)])
 
 
 def quote_name(name: SafeName) -> str:

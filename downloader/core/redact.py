@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["is_secret_param", "redact", "redact_url"]
+__all__ = ["is_secret_param", "redact", "redact_url", "without_secrets"]
 
 _CUT: Final = "***"
+_ROUNDS: Final = 4
+_LONGEST_NAME: Final = 64  # of a parameter, to be remembered
 _LONGEST: Final = 65536  # characters of a message; nobody reads more
 
 # Names as `_plain_name` leaves them: lower case, `_` for `-`, no `x_` in front.
@@ -95,6 +98,12 @@ def is_secret_param(name: str) -> bool:
     and what contains ``token``, ``secret``, ``passw`` or ``api_key``. Azure's sv, se, sp and sr are
     not.
     """
+    # A list of URLs has the same few names again and again.
+    return _is_secret(name) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name)
+
+
+@lru_cache(1024)
+def _is_secret(name: str) -> bool:
     plain = _plain_name(name)
     if plain in _NAMES or plain.startswith("sig") or any(part in plain for part in _PARTS):
         return True
@@ -199,6 +208,20 @@ def redact_url(url: str) -> str:
     if "@" in rest:
         return f"{url[:start]}{_CUT}@{_rest(rest.rpartition('@')[2])}"
     return f"{url[:start]}{_CUT}{_rest(rest)}"
+
+
+def without_secrets(text: str, *, query: bool = False) -> str:
+    """Return a path segment (or a ``query``) without what ``redact_url`` would cut, for use in a name.
+
+    Nothing stands in the place of what is left out, so ``redact_url`` finds nothing in the result.
+    Without secrets that is ``text`` itself. Never raises.
+    """
+    for _ in range(_ROUNDS):
+        cut = _rest(text, query)
+        if cut == text:
+            return text
+        text = cut.replace(f"{_CUT}@", "").replace(f"={_CUT}", "").replace(_CUT, "")
+    return ""  # what was left out brought others to light, again and again
 
 
 def _word(match: re.Match[str]) -> str:

@@ -15,40 +15,37 @@ and files are made relative to the descriptor: nothing is written outside.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import functools
 import os
 import posix
-import re
 import stat
-import sys
 from collections import OrderedDict
 from pathlib import Path
 
 from downloader.core.checksum import crc32
 from downloader.core.marks import OWNED, UNTOUCHED
-from downloader.core.naming import SafeName, hashed, shown
+from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
 from downloader.descriptors import held_directories
 from downloader.errors import DestinationError, FetchError
 from downloader.sinks import NEW, REPLACED, SAME
+from downloader.sinks.obstacles import not_a_directory, taken_by_directory
+from downloader.sinks.rename import rename_new
+from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
-__all__ = ["FilesSink", "FilesWriter", "file_matches", "place"]
+__all__ = ["FilesSink", "FilesWriter"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_BLOCK = 1 << 20
 # To read more from a slow disk may take longer than a worker may be silent.
 _LONG_TO_READ = 256 << 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
-_RENAME_NOREPLACE = 1
 # The system's own: gevent's `os.close` asks about each descriptor whether it is one of its sockets, two
 # system calls more for every file.
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # What link() says where the file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -72,54 +69,9 @@ _ADVICE = {
 }
 
 
-# An empty segment, `.` or `..`. The sources give no such name; this is the last door.
-_inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
-
-
-def place(name: str, layout: str) -> str:
-    """The path of ``name`` under the destination."""
-    return hashed(SafeName(name)) if layout == "hashed" else name
-
-
-def _rename_new(source: str, target: str, directory: int) -> None:
-    """``rename`` that raises FileExistsError instead of replacing; OSError ENOSYS where there is none."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        if hasattr(libc, "renameat2"):
-            names = os.fsencode(source), os.fsencode(target)
-            if not libc.renameat2(directory, names[0], directory, names[1], _RENAME_NOREPLACE):
-                return
-            number = ctypes.get_errno()
-            if number not in (errno.EINVAL, errno.ENOSYS):
-                raise OSError(number, os.strerror(number))
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-
-def _crc_of(fd: int) -> int:
-    crc = 0
-    while chunk := os.read(fd, _BLOCK):
-        crc = crc32(chunk, crc)
-    return crc
-
-
 def _remove(name: str, directory: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
-
-
-def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
-    """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
-    try:
-        fd = os.open(path, _READ, dir_fd=directory)
-    except OSError:
-        return False
-    try:
-        found = os.fstat(fd)
-        return stat.S_ISREG(found.st_mode) and found.st_size == size and _crc_of(fd) == crc
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 class FilesWriter:
@@ -130,6 +82,7 @@ class FilesWriter:
         "_directory",
         "_fd",
         "_leaf",
+        "_name",
         "_sink",
         "_spare",
         "_temporary",
@@ -137,10 +90,13 @@ class FilesWriter:
         "size",
     )
 
-    def __init__(self, sink: FilesSink, directory: int, leaf: str, temporary: str, claim: int) -> None:
+    def __init__(
+        self, sink: FilesSink, directory: int, leaf: str, name: str, temporary: str, claim: int
+    ) -> None:
         self._sink = sink
         self._directory = directory
-        self._leaf = leaf
+        self._leaf = leaf  # as the system is given it; see `place`
+        self._name = name
         self._spare = temporary
         self._claim = claim
         self._fd, self._temporary = sink.make_unnamed(directory, temporary)
@@ -154,7 +110,7 @@ class FilesWriter:
             while written < len(chunk):
                 written += os.write(self._fd, memoryview(chunk)[written:])
         except OSError as error:
-            raise self._sink.failed(error, self._leaf) from error
+            raise self._sink.failed(error, self._name) from error
         self.size += len(chunk)
         self.crc = crc32(chunk, self.crc)
 
@@ -167,7 +123,7 @@ class FilesWriter:
                 return self._meet()
             return NEW
         except OSError as error:
-            raise self._sink.failed(error, self._leaf) from error
+            raise self._sink.failed(error, self._name) from error
         finally:
             self.abort()
 
@@ -189,13 +145,13 @@ class FilesWriter:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _rename_new(self._temporary, leaf, self._directory)
+            rename_new(self._temporary, leaf, self._directory)
 
     def _meet(self) -> int:
         """Decide about the file that has the name; see ``core.ownership``."""
         found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
-            raise FetchError("bad-name", f"{self._leaf}: a directory of this name is there")
+            raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
         decision = rule(self._claim, found.st_ctime_ns, self._sink.rules)
         # A large file that is to be replaced anyway is not read: that takes longer than a worker may be
         # silent. What is not trusted is written again even if it looks the same.
@@ -204,11 +160,11 @@ class FilesWriter:
             if file_matches(self._leaf, self._directory, self.size, self.crc):
                 return SAME
             if decision in (Decision.KEEP, Decision.REFUSE):
-                self.size, self.crc = self._sink.keep(self._leaf, self._directory, found)
+                self.size, self.crc = self._sink.keep(self._leaf, self._name, self._directory, found)
                 return SAME
         if decision is Decision.CONTESTED:
             raise FetchError(
-                "name-taken", f"{self._leaf}: another file of this job, with other bytes, has this name"
+                "name-taken", f"{self._name}: another file of this job, with other bytes, has this name"
             )
         if not self._temporary:
             _remove(self._spare, self._directory)
@@ -238,8 +194,8 @@ class FilesSink:
 
     def __init__(self, root: Path, layout: str, rules: Rules, *, one_system: bool = False) -> None:
         self.rules = rules
-        self._layout = layout
-        self._flat = layout == "flat"
+        self.layout = layout
+        self._flat = layout == "flat" and UTF8
         try:
             self._root = os.open(root, _DIRECTORY)
         except OSError as error:
@@ -263,7 +219,7 @@ class FilesSink:
             directory, leaf = self._locate(name)
             self._pins[directory] = self._pins.get(directory, 0) + 1
             try:
-                return FilesWriter(self, directory, leaf, f".downloader-{seq}-{index}", claim)
+                return FilesWriter(self, directory, leaf, name, f".downloader-{seq}-{index}", claim)
             except OSError:
                 self.unpin(directory)
                 raise
@@ -314,22 +270,22 @@ class FilesSink:
             found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
             if found.st_ctime_ns >= self.rules.foreign_before_ns:
                 return None
-            return self.keep(leaf, directory, found)
+            return self.keep(leaf, name, directory, found)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def keep(self, leaf: str, directory: int, found: os.stat_result) -> tuple[int, int]:
+    def keep(self, leaf: str, name: str, directory: int, found: os.stat_result) -> tuple[int, int]:
         """Return size and CRC-32 of a file that belongs to no item, as --existing wants it; raise
         FetchError ``file-exists`` where it does not, or when it is not a file."""
         if self.rules.existing == "fail":
-            raise FetchError("file-exists", f"{leaf}: remove it, or give --existing replace or keep")
+            raise FetchError("file-exists", f"{name}: remove it, or give --existing replace or keep")
         if not stat.S_ISREG(found.st_mode):
-            raise FetchError("file-exists", f"{leaf}: not a regular file; --existing replace replaces it")
-        fd = os.open(leaf, _READ, dir_fd=directory)
+            raise FetchError("file-exists", f"{name}: not a regular file; --existing replace replaces it")
+        fd = os.open(leaf, READ, dir_fd=directory)
         try:
-            return os.fstat(fd).st_size, _crc_of(fd)
+            return os.fstat(fd).st_size, crc_of(fd)
         finally:
             os.close(fd)
 
@@ -367,15 +323,15 @@ class FilesSink:
             os.close(directory)
 
     def _locate(self, name: str) -> tuple[int, str]:
-        path = place(name, self._layout)
-        if not _inside(path):
+        path = place(name, self.layout)
+        if not is_inside(path):
             raise FetchError("bad-name", f"{shown(name)}: not a safe relative path")
         parent, _, leaf = path.rpartition("/")
         if not parent:
             return self._root, leaf
         held = self._held.get(parent)
         if held is None:
-            held = self._descend(parent)
+            held = self._descend(parent, name)
             self._held[parent] = held
             if len(self._held) > self._most_held:
                 _, oldest = self._held.popitem(last=False)
@@ -387,10 +343,10 @@ class FilesSink:
             self._held.move_to_end(parent)
         return held, leaf
 
-    def _descend(self, parent: str) -> int:
+    def _descend(self, parent: str, name: str) -> int:
         at = self._root
         try:
-            for segment in parent.split("/"):
+            for depth, segment in enumerate(parent.split("/"), 1):
                 try:
                     below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 except FileNotFoundError:
@@ -400,15 +356,15 @@ class FilesSink:
                     below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 except (NotADirectoryError, OSError) as error:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                        raise FetchError(
-                            "bad-name", f"{parent}: {segment} is there and not a directory"
-                        ) from error
+                        raise not_a_directory(at, segment, depth, name, self.layout) from error
                     raise
                 if at != self._root:
                     os.close(at)
                 at = below
                 if self._device >= 0 and os.fstat(at).st_dev != self._device:
-                    raise DestinationError(f"{parent} is on a file system of its own; --fsync is for one")
+                    raise DestinationError(
+                        f"the directory of {name} is on a file system of its own; --fsync is for one"
+                    )
         except BaseException:
             if at != self._root:
                 os.close(at)

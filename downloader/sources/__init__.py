@@ -27,7 +27,8 @@ class Source(Protocol):
     """A source of items."""
 
     def recall(self, batch: Recall) -> list[Item]:
-        """The items of an earlier batch, ``batch.count`` of them in their order.
+        """The items of an earlier batch, ``batch.count`` of them in their order, under the names that the
+        journal has: under these they are stored, whatever names the source would give now.
 
         Called before ``pages``, in ascending order of batches. Raises SourceError when the source
         is not what it was.
@@ -42,10 +43,10 @@ class Source(Protocol):
         """
 
 
-def open_source(config: Config, fetching: Fetching) -> Source:
-    """The source that ``config`` names, not read yet."""
+def open_source(config: Config, fetching: Fetching, name_key: bytes) -> Source:
+    """The source that ``config`` names, not read yet. ``name_key``: see ``core.naming.url_name``."""
     module = importlib.import_module(f"downloader.sources.{config.kind}")
-    source: Source = module.open_source(config, fetching)
+    source: Source = module.open_source(config, fetching, name_key)
     return source
 
 

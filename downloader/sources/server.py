@@ -65,17 +65,22 @@ class ServerSource:
         self._above: list[str] = []
         if config.layout == "mirror":
             try:
-                self._above = url_path(self._base + "x").split("/")[:-1]
+                # No digest in the place of a secret: it is one for all, and may change between two runs.
+                self._above = url_path(self._base + "x", None).split("/")[:-1]
             except BadName as error:
                 raise SourceError(f"--layout mirror: {error}") from None
 
     def recall(self, batch: Recall) -> list[Item]:
         """From the names in the journal; the listing is not asked again."""
+        names = decode_names(batch.names)
         if not batch.origin:
-            return [Item(name) for name in decode_names(batch.names)]
+            return [Item(name) for name in names]
         # Not the names alone: what cannot be stored has none, only a text for messages.
         listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
-        return [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
+        items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
+        return [
+            item if item.fault else Item(name, item.url) for item, name in zip(items, names, strict=True)
+        ]
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Source``. Raises SourceError also when the markers run in a circle."""
@@ -182,7 +187,7 @@ def _outcome(pending: gevent.Greenlet) -> Listing:
     return listing
 
 
-def open_source(config: Config, fetching: Fetching) -> ServerSource:
+def open_source(config: Config, fetching: Fetching, name_key: bytes) -> ServerSource:
     """See ``downloader.sources.open_source``."""
     return ServerSource(config, fetching())
 

@@ -24,6 +24,7 @@ from downloader.config import Config
 from downloader.core.naming import BadName, shown, url_name, url_path
 from downloader.core.redact import redact, redact_url
 from downloader.errors import SourceError
+from downloader.journal import decode_names
 from downloader.model import Item, Page, Recall
 from downloader.sources import Fetching
 from downloader.sources.pipe import Pipe
@@ -48,7 +49,8 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 class UrlsSource:
     """See ``Source``."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, name_key: bytes) -> None:
+        self._name_key = name_key
         self._mirror = config.layout == "mirror"
         self._shown = "standard input" if config.source == "-" else config.shown_source
         self._source = config.source
@@ -80,7 +82,11 @@ class UrlsSource:
         self._check(end)
         if len(items) != batch.count:
             raise self._changed()
-        return items
+        names = decode_names(batch.names)
+        return [
+            item if item.fault else msgspec.structs.replace(item, name=name)
+            for item, name in zip(items, names, strict=True)
+        ]
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Source``."""
@@ -203,11 +209,11 @@ class UrlsSource:
                 detail=f"line {number} is not an http(s) URL: {text}",
             )
         try:
-            return Item(url_path(url) if self._mirror else url_name(url), url)
+            return Item((url_path if self._mirror else url_name)(url, self._name_key), url)
         except BadName as error:
             return Item(f"line {number}", fault="bad-name", detail=f"line {number}: {error}")
 
 
-def open_source(config: Config, fetching: Fetching) -> UrlsSource:
+def open_source(config: Config, fetching: Fetching, name_key: bytes) -> UrlsSource:
     """See ``downloader.sources.open_source``."""
-    return UrlsSource(config)
+    return UrlsSource(config, name_key)

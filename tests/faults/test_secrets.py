@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from checker import left_in
-from harness import Job, command, environment, members
-from servers import Certificates, Request, Server, Step, Tls
+from harness import Job, command, environment, members, run
+from servers import Certificates, Request, Server, Step, Tls, listing, ok, status
 from servers.rows import CASES, HOPS
 
 URL, HEADER, NETRC, PROXY = "url-s3cret-a", "header-s3cret-b", "netrc-s3cret-c", "proxy-s3cret-d"
@@ -107,6 +108,112 @@ def test_no_secret_is_told(way: str, tmp_path: Path) -> None:
     for secret in (URL, HEADER, NETRC, PROXY):
         for form in forms(secret):
             assert form not in everything, everything[max(everything.find(form) - 200, 0) :][:400]
+
+
+SECRETS_OF_URLS = [
+    f"{word}-s3cret-{number}" for word in ("code", "key", "session", "token") for number in "ab"
+]
+
+
+def told_by(done: subprocess.CompletedProcess[str], out: Path) -> bytes:
+    """All that a run says and leaves: output, contents, and the names of files."""
+    names = "\n".join(str(path.relative_to(out)) for path in out.rglob("*"))
+    return b"\n".join([done.stdout.encode(), done.stderr.encode(), names.encode(), left_in(out)])
+
+
+@pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])
+def test_urls_that_differ_in_a_secret_only_are_all_stored(layout: str, tmp_path: Path) -> None:
+    out, source = tmp_path / "out", tmp_path / "list.txt"
+    out.mkdir()
+
+    def rows(request: Request) -> list[Step]:
+        return ok(request.target.encode())
+
+    with Server(default=rows) as server:
+        lines = [f"{server.url}/get/x.bin?{secret[:-9]}={secret}" for secret in SECRETS_OF_URLS]
+        source.write_text("\n".join(lines))
+        args = (source, "-o", out / "d", "--layout", layout, "--workers", "1", "-vv", "--json")
+        args += ("--report", out / "r.json", "--failures", out / "f.jsonl")
+        done = run(*args)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["stored"] == len(lines)
+        again = run(*args, "--restart")  # the same names: what stands there is met again
+        assert (json.loads(again.stdout)["stored"], json.loads(again.stdout)["skipped"]) == (0, len(lines))
+    for each in (done, again, run("status", out / "d"), run("verify", out / "d", "--json")):
+        assert each.returncode == 0, each.stderr
+        everything = told_by(each, out / "d" / ".downloader") + each.stdout.encode()
+        assert [secret for secret in SECRETS_OF_URLS if secret.encode() in everything] == []
+    files = [path for path in (out / "d").rglob("x*.bin") if path.is_file()]
+    assert {path.read_bytes().decode() for path in files} == {line[len(server.url) :] for line in lines}
+    assert not any(secret in str(path) for path in files for secret in SECRETS_OF_URLS)
+
+
+@pytest.mark.parametrize("layout", ["flat", "mirror"])
+def test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name(
+    layout: str, tmp_path: Path
+) -> None:
+    out, source = tmp_path / "out", tmp_path / "list.txt"
+    out.mkdir()
+    hidden = quote(f"https://h/f?token={URL}", safe="")
+    paths = [f"/a;jsessionid={URL}", f"/b;jsessionid={URL}/b", f"/c?url=https://h/f?token={URL}",
+             f"/d?url={hidden}", f"/e?u=http://me:{URL}@h/", f"/f?a=1;token={URL}",
+             f"/{'g' * 300};sid={URL}", f"/h%3Bsid={URL}"]  # fmt: skip
+    with Server(default=status(404)) as server:
+        lines = [f"{server.url}{path}" for path in paths] + [f"http://me:{URL}@127.0.0.1:{server.port}/i"]
+        source.write_text("\n".join(lines))
+        options = ("--workers", "1", "-vv", "--failures", out / "f.jsonl", "--report", out / "r.json")
+        failed = run(source, "-o", out / "d", "--layout", layout, *options)
+        assert failed.returncode == 1
+        server._default = ok(b"x")
+        stored = run(source, "-o", out / "d", "--layout", layout, *options, "--json")
+    assert stored.returncode == 0, stored.stderr
+    assert json.loads(stored.stdout)["stored"] == len(lines)
+    listed = run(source, "--dry-run", "--layout", layout, "-o", out / "d")
+    everything = told_by(failed, out) + told_by(stored, out) + listed.stdout.encode()
+    assert URL.encode() not in everything, everything[max(everything.find(URL.encode()) - 200, 0) :][:400]
+
+
+def test_a_secret_in_the_url_of_a_server_is_in_no_path_of_its_mirror(tmp_path: Path) -> None:
+    # The server's own names of files are no secret: they can be read back from those on the disk.
+    with Server(default=ok(b"x")) as server:
+        prefix = f"/p;jsessionid={URL}"
+        server.routes[f"{prefix}/list"] = listing(["a;sid=1", "b"])
+        source = f"http://me:{PROXY}@127.0.0.1:{server.port}{prefix}"
+        done = run(source, "-o", tmp_path / "out", "--layout", "mirror", "--workers", "1", "-v")
+        host = f"127.0.0.1:{server.port}"
+    assert done.returncode == 0, done.stderr
+    files = [path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    found = {str(path) for path in files if ".downloader" not in path.parts}
+    assert found == {f"{host}/p;jsessionid/get/a;sid=1", f"{host}/p;jsessionid/get/b"}
+    everything = told_by(done, tmp_path / "out")
+    assert URL.encode() not in everything
+    assert PROXY.encode() not in everything
+
+
+@pytest.mark.parametrize("layout", ["flat", "mirror"])
+def test_a_job_goes_on_under_the_names_that_it_began_with(layout: str, tmp_path: Path) -> None:
+    """Also where names would be others now: the key was lost, or an earlier version chose them."""
+    out, source = tmp_path / "out", tmp_path / "list.txt"
+
+    def rows(request: Request) -> list[Step]:
+        return ok(request.target.encode()) if "=0" in request.target else status(503)
+
+    with Server(default=rows) as server:
+        source.write_text("".join(f"{server.url}/x?token={number}{URL}\n" for number in range(3)))
+        args = (source, "-o", out, "--layout", layout, "--workers", "1", "--retries", "0", "--json")
+        assert run(*args).returncode == 1
+        key = out / ".downloader" / "name-key"
+        assert key.stat().st_mode & 0o777 == 0o600
+        begun = [path.name for path in out.rglob("x*")]
+        assert len(begun) == 1
+        key.unlink()
+        server._default = lambda request: ok(request.target.encode())
+        done = run(*args)
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["stored"], json.loads(done.stdout)["skipped"]) == (2, 1)
+    assert len(list(out.rglob("x*"))) == 3
+    checked = run("verify", out)
+    assert (checked.returncode, checked.stdout) == (0, "3 of 3 files agree with the journal\n")
 
 
 def test_a_program_that_calls_download_shows_nothing(tmp_path: Path) -> None:

@@ -315,6 +315,41 @@ def test_names_of_every_kind(run_downloader: Run, tmp_path: Path, layout: str) -
     assert {path.name for path in (tmp_path / "outer").iterdir()} == {"d"}
 
 
+@pytest.mark.parametrize("first", ["/a", "/a/b"])
+def test_a_file_and_a_file_below_it_are_both_named(
+    run_downloader: Run, tmp_path: Path, server: Server, first: str
+) -> None:
+    (second,) = {"/a", "/a/b"} - {first}
+    args = ("-", "-o", tmp_path / "d", *ONE, "--layout", "mirror", "--connections", 1)
+    text = f"{server.url}{first}\n{server.url}{second}\n"
+    done = run_downloader(*args, "--failures", tmp_path / "f", input=text)
+    assert done.returncode == 1, done.stderr
+    host = server.url.removeprefix("http://")
+    failed = json.loads((tmp_path / "f").read_text())
+    assert (failed["code"], failed["name"]) == ("bad-name", f"{host}{second}")
+    assert failed["detail"] == (
+        f"{host}/a is a file, so {host}/a/b cannot be stored below it; "
+        "another -o with --layout hashed stores both"
+        if first == "/a"
+        else f"{host}/a is a directory, with {host}/a/b in it, so no file can be stored there; "
+        "another -o with --layout hashed stores both"
+    )
+    assert failed["detail"] in done.stdout
+    hashed = run_downloader(*args[:2], tmp_path / "h", *ONE, "--layout", "hashed", "--json", input=text)
+    assert report_of(hashed)["stored"] == 2
+
+
+def test_what_is_in_the_way_and_no_file_of_the_job_is_named(run_downloader: Run, tmp_path: Path) -> None:
+    root = tmp_path / "d"
+    (root / "a").mkdir(parents=True)
+    with Server(files={"a": ok(b"x")}) as server:
+        done = run_downloader(server.url, "-o", root, *ONE)
+        assert done.returncode == 1
+        assert "bad-name a is a directory, so no file can be stored there; move it away" in done.stdout
+        (root / "a").rmdir()
+        assert run_downloader(server.url, "-o", root, *ONE).returncode == 0
+
+
 @pytest.mark.parametrize("layout", ["hashed", "mirror"])
 def test_a_directory_that_leads_outside(run_downloader: Run, tmp_path: Path, layout: str) -> None:
     outside, root = tmp_path / "outside", tmp_path / "d"

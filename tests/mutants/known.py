@@ -33,6 +33,7 @@ SOURCES = "tests/integration/test_sources.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
 NAMED = "tests/faults/test_named_files.py::"
+SECRETS = "tests/faults/test_secrets.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KNOWN = (
@@ -48,6 +49,14 @@ KNOWN = (
             f"{SINKS}test_a_name_appears_whole_or_not_at_all",
             "tests/faults/test_kill.py::test_kill_in_the_midst_of_large_files[supervisor]",
         ),
+    ),
+    Mutant(
+        "names in the encoding of the locale",
+        "a name that the locale cannot express ends the run, and every run after it",
+        "downloader/sinks/files.py",
+        '_UTF8 = sys.getfilesystemencoding().lower() == "utf-8"\n',
+        "_UTF8 = True\n",
+        ("tests/faults/test_locale.py::test_names_outside_the_locale_are_stored[C-flat]",),
     ),
     Mutant(
         "small file named too early",
@@ -526,6 +535,46 @@ KNOWN = (
         "shown(redact(_sentence(chain, code), secrets))",
         "shown(_sentence(chain, code))",
         ("tests/integration/test_cli.py::test_secrets_that_a_server_sends_back",),
+    ),
+    Mutant(
+        "secrets in names, within the query",
+        "the token of a URL within the query is in the name: on the terminal, on the disk, in the journal",
+        "downloader/core/naming.py",
+        '    public = without_secrets(query, query=True) if query else ""\n',
+        "    public = query\n",
+        (f"{SECRETS}test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name[flat]",),
+    ),
+    Mutant(
+        "secrets in names, path",
+        "a session's id in the path of a URL is in the name",
+        "downloader/core/naming.py",
+        '    if not ("=" in raw or "%" in raw or "@" in raw):\n',
+        "    if True:\n",
+        (f"{SECRETS}test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name[mirror]",),
+    ),
+    Mutant(
+        "one name for all secrets",
+        "of URLs that differ in a token only, the first is stored and the others fail",
+        "downloader/core/naming.py",
+        '    return _marked(name[:end], name[end:] + rest, f"{raw}?{query}", key)\n',
+        '    return _marked(name[:end], name[end:] + rest, "", key)\n',
+        (f"{SECRETS}test_urls_that_differ_in_a_secret_only_are_all_stored[mirror]",),
+    ),
+    Mutant(
+        "a digest without its key",
+        "whoever sees a name can test guesses of the secret that it stands for",
+        "downloader/core/naming.py",
+        "blake2b(data, digest_size=_DIGEST_BYTES, key=key)",
+        "blake2b(data, digest_size=_DIGEST_BYTES)",
+        ("tests/unit/test_core_naming.py::test_a_digest_stands_in_a_name_where_a_secret_stood",),
+    ),
+    Mutant(
+        "recalled under other names than the journal's",
+        "files of a job that goes on stand under names that the journal does not know; verify misses them",
+        "downloader/sources/urls.py",
+        "item if item.fault else msgspec.structs.replace(item, name=name)",
+        "item",
+        (f"{SECRETS}test_a_job_goes_on_under_the_names_that_it_began_with[flat]",),
     ),
     Mutant(
         "https to http",

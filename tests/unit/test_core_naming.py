@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import string
 import unicodedata
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,7 @@ from downloader.core.naming import (
     url_name,
     url_path,
 )
+from downloader.core.redact import redact, redact_url
 
 # Every kind of trouble, often: what `st.text()` alone would rarely hit.
 NASTY = st.sampled_from(list("./\\%\0\x1b\n\r~-?:& aZ2eEfF\x7f\x85\u2028\u202e\ud800\udc80é😀"))
@@ -33,6 +36,7 @@ TEXT = st.text(NASTY | st.characters(exclude_categories=()), max_size=60) | st.s
 )
 BYTES = st.binary(max_size=80) | TEXT.map(lambda text: text.encode("utf-8", "surrogatepass"))
 NAMES = TEXT | BYTES
+KEY = bytes(range(32))
 
 
 def as_bytes(raw: str | bytes) -> bytes:
@@ -262,7 +266,7 @@ def test_mirror_path_has_a_limit() -> None:
         ("http://h/a/b.txt", "b.txt", "h/a/b.txt"),
         ("http://h", "index.html", "h/index.html"),
         ("http://h/a/", "index.html", "h/a/index.html"),
-        ("HTTPS://User:Pw@Host.Example:443/x", "x", "host.example/x"),
+        ("HTTPS://Host.Example:443/x", "x", "host.example/x"),
         ("https://h:80/x", "x", "h:80/x"),
         ("http://h:080/x", "x", "h/x"),
         ("http://h:/x", "x", "h/x"),
@@ -280,28 +284,154 @@ def test_mirror_path_has_a_limit() -> None:
         ("http://h/x?b=2&a=1", "x?b=2&a=1", "h/x?b=2&a=1"),
         ("http://h/?q=a/b", "index.html?q=a%2Fb", "h/index.html?q=a%2Fb"),
         ("http://h/x?", "x", "h/x"),
-        ("http://h/x?token=abc", "x", "h/x"),
-        ("http://h/x?a=1&to%6Ben=abc&X-Amz-Signature=ff", "x?a=1", "h/x?a=1"),
+        ("http://h/x?sv=1&page=2", "x?sv=1&page=2", "h/x?sv=1&page=2"),
+        ("http://h/x?&&", "x?&&", "h/x?&&"),
+        ("http://h/img@2x.png", "img@2x.png", "h/img@2x.png"),
+        ("http://h/a=b/c=d", "c=d", "h/a=b/c=d"),
+        (
+            "http://h/Basic%20training:%20cookie:%20x",
+            "Basic training: cookie: x",
+            "h/Basic training: cookie: x",
+        ),
         ("http://../x", "x", "%2E./x"),
         ("http://.downloader/journal", "journal", "%2Edownloader/journal"),
         ("http://h/\ud800", "%ED%A0%80", "h/%ED%A0%80"),
     ],
 )
 def test_url(url: str, name: str, path: str) -> None:
-    assert url_name(url) == name
-    assert url_path(url) == path
+    assert url_name(url, KEY) == name
+    assert url_path(url, KEY) == path
+    assert url_path(url, None) == path
+
+
+# `~` is where the digest stands.
+@pytest.mark.parametrize(
+    ("url", "name", "path"),
+    [
+        ("http://h/x?token=S3CRET", "x~", "h/x~"),
+        ("http://h/x.tar.gz?token=S3CRET", "x.tar~.gz", "h/x.tar~.gz"),
+        ("http://h/.x?token=S3CRET", ".x~", "h/.x~"),
+        ("http://h/?code=S3CRET", "index~.html", "h/index~.html"),
+        ("http://h/x?a=1&to%6Ben=S3CRET&X-Amz-Signature=ff", "x~?a=1", "h/x~?a=1"),
+        ("http://h/x?a=1;key=S3CRET", "x~?a=1;key", "h/x~?a=1;key"),
+        ("http://h/x.do;jsessionid=S3CRET?a=1", "x.do;jsessionid~?a=1", "h/x.do;jsessionid~?a=1"),
+        ("http://h/a;sid=S3CRET/x", "x", "h/a;sid~/x"),
+        ("http://h/a%3Bsid%3DS3CRET", "a;sid~", "h/a;sid~"),
+        ("http://h/token=S3CRET", "token~", "h/token~"),
+        ("http://h/x?url=https://h/f?token=S3CRET", "x~?url=https:%2F%2Fh%2Ff?token",
+         "h/x~?url=https:%2F%2Fh%2Ff?token"),
+        ("http://h/x?url=https%3A%2F%2Fh%2Ff%3Ftoken%3DS3CRET", "x~?url", "h/x~?url"),
+        ("http://h/x?u=http://me:S3CRET@h/", "x~?u=http:%2F%2Fh%2F", "h/x~?u=http:%2F%2Fh%2F"),
+        ("http://h/x?u=http%3A%2F%2Fme%3AS3CRET%40h", "x~?u", "h/x~?u"),
+        ("http://h/https:%2F%2Fme:S3CRET@h%2Fx.png", "https:%2F%2Fh%2Fx~.png",
+         "h/https:%2F%2Fh%2Fx~.png"),
+        ("http://me:S3CRET@h:8080/x", "x", "h:8080~/x"),
+        ("http://S3CRET@H:80/x", "x", "h~/x"),
+        ("http://token=S3CRET/x", "x", "token~/x"),
+        ("http://h/%3Ftoken=S3CRET", "?token~", "h/?token~"),
+    ],
+)  # fmt: skip
+def test_a_digest_stands_in_a_name_where_a_secret_stood(url: str, name: str, path: str) -> None:
+    found = [url_name(url, KEY), url_path(url, KEY)]
+    assert [re.sub("%~[a-z2-7]{16}", "~", text) for text in found] == [name, path]
+    assert url_path(url, None) == path.replace("~", "")
+    assert found == [url_name(url, KEY), url_path(url, KEY)]
+    for text in (*found, url_path(url, None)):
+        assert "S3CRET" not in text
+        assert redact(text) == text
+    if "~" in path:
+        assert url_path(url, bytes(32)) != found[1]  # without the key no guess can be tested
+        assert url_path(url.replace("S3CRET", "guess"), KEY) != found[1]
+
+
+@pytest.mark.parametrize("name", ["x" * 240, "%FF" * 80, "é" * 120, "x" * 5 + "." + "y" * 8])
+@pytest.mark.parametrize("query", ["", "a=" + "é" * 110 + "&", "é" * 130 + "&"])
+def test_a_digest_fits_into_every_name(name: str, query: str) -> None:
+    found = {url_name(f"http://h/{name}?{query}token={number}", KEY) for number in range(3)}
+    assert len(found) == 3
+    for each in found:
+        assert_safe(each)
+
+
+# What is in a URL and no secret; nothing of it is normalized away.
+PLAIN = st.text("abXY019-_~", min_size=1, max_size=5)
+SECRET = st.text("ΑΒΓΔΕΖΗΘ", min_size=3, max_size=9)
+SECRET_NAME = st.sampled_from(
+    ["token", "key", "code", "session", "sig", "api_key", "X-Amz-Signature", "my_secret"]
+)
+
+
+@st.composite
+def urls(draw: st.DrawFn) -> tuple[str, str]:
+    """A URL, and the secret that is somewhere in it, wrapped in one way or another."""
+    secret = draw(SECRET)
+    name, plain = draw(SECRET_NAME), draw(PLAIN)
+    form = draw(st.sampled_from([
+        "http://h/{p}?{n}={s}", "http://h/{p}?{n}={s}&a={p}", "http://h/{p}?a={p}&{n}={s}",
+        "http://h/{p}/x;{n}={s}", "http://h/{p};{n}={s}/x.txt", "http://me:{s}@h/{p}", "http://{s}@h/{p}",
+        "http://h/x?u=http://h/?{n}={s}", "http://h/{p}?u=http://me:{s}@h/x&b={p}",
+        "http://h/x?u={q}&b={p}", "http://h/{p}?u=http%3A%2F%2Fme%3A{s}%40h", "http://h/{p}%3F{n}={s}",
+        "http://h/x?a={p};{n}={s}", "http://h/x?a[key]={s}", "http://h/{q}", "http://h/{q}/x",
+    ]))  # fmt: skip
+    inner = quote(f"http://h/{plain}?{name}={secret}", safe="")
+    return form.format(p=plain, n=name, s=secret, q=inner), secret
+
+
+@given(urls(), urls())
+def test_names_tell_no_secret_and_differ_where_urls_do(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    for url, secret in (one, other):
+        for name in (url_name(url, KEY), url_path(url, KEY), url_path(url, None)):
+            assert secret not in name
+            assert quote(secret) not in name
+            assert redact(name) == name
+            assert redact_url(f"/{name}") == f"/{name}"
+    assert (url_path(one[0], KEY) == url_path(other[0], KEY)) == (one[0] == other[0])
+
+
+@given(urls(), SECRET)
+def test_names_in_one_directory_differ_where_secrets_do(drawn: tuple[str, str], other: str) -> None:
+    url, secret = drawn
+    changed = url.replace(secret, other).replace(quote(secret), quote(other))
+    assert changed == url or url_path(url, KEY) != url_path(changed, KEY)
+    # A directory and who asks stand in no name of the flat layout.
+    if url.rpartition("/")[2] != changed.rpartition("/")[2]:
+        assert url_name(url, KEY) != url_name(changed, KEY)
+
+
+@given(
+    st.text(NASTY | st.sampled_from(list("=&;#@")), max_size=40),
+    SECRET_NAME,
+    SECRET,
+    st.sampled_from("?&;"),
+)
+def test_no_secret_in_a_name_whatever_stands_around_it(
+    junk: str, name: str, secret: str, separator: str
+) -> None:
+    junk = junk.replace("#", "").replace("\n", "")
+    for url in (
+        f"http://h/{junk}{separator}{name}={secret}",
+        f"http://h/a{separator}{name}={secret}&{junk}",
+        f"http://h/x?{junk}{separator}{name}={secret}",
+        f"http://me:{secret}@h/{junk}",
+    ):
+        for text in (url_path(url, KEY), url_name(url, KEY)):
+            assert secret not in text
+            for part in text.split("/"):
+                assert redact_url(f"/{part}") == f"/{part}"
 
 
 @pytest.mark.parametrize("url", ["", "x", "/a/b", "h/x", "http:/x", "http:///x", "mailto:a@b"])
 def test_url_that_gives_no_name(url: str) -> None:
     with pytest.raises(BadName):
-        url_path(url)
+        url_path(url, KEY)
 
 
 @given(TEXT.map(lambda text: "http://" + text) | TEXT)
 def test_no_url_leads_outside(url: str) -> None:
     try:
-        path, name = url_path(url), url_name(url)
+        path, name = url_path(url, KEY), url_name(url, KEY)
     except BadName:
         return
     assert_safe(name)

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from downloader.core.naming import BadName, SafeName, escape, mirror_path, unescape, url_name, url_path
 from downloader.core.ownership import Rules
 from downloader.errors import FetchError
-from downloader.sinks.files import FilesSink, place
+from downloader.sinks.files import FilesSink
+from downloader.sinks.stored import place
 
+KEY = bytes(32)
 NASTY = st.sampled_from(list("./\\%\0\x1b\n\r~-?:& aA\u0301é\u202e\ud800\udcff😀"))
 PARTS = st.sampled_from(["..", ".", "", "a", "A", "a.", "CON", "-rf", ".downloader", "%2e%2e", "x" * 255])
 RAW = st.text(NASTY | st.characters(exclude_categories=()), max_size=90) | st.lists(
@@ -39,7 +41,7 @@ def of_server(layout: str, raw: str | bytes) -> str:
 def of_url(layout: str, raw: str | bytes) -> str:
     """The name that a URL in a list leads to."""
     url = "http://h/" + quote(as_bytes(raw), safe="/%.~-:&?")
-    return url_path(url) if layout == "mirror" else url_name(url)
+    return url_path(url, KEY) if layout == "mirror" else url_name(url, KEY)
 
 
 def back(layout: str, path: str) -> bytes:

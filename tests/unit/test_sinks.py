@@ -15,8 +15,9 @@ from downloader.core.marks import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
 from downloader.sinks import NEW, REPLACED, SAME, files, open_sink
-from downloader.sinks.files import FilesSink, file_matches, place
+from downloader.sinks.files import FilesSink
 from downloader.sinks.null import NullSink
+from downloader.sinks.stored import file_matches, place
 
 Make = Callable[..., FilesSink]
 NO_RULES = Rules()

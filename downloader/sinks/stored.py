@@ -1,0 +1,53 @@
+"""Where the file of an item is, and whether it is as it was stored."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+
+from downloader.core.checksum import crc32
+from downloader.core.naming import SafeName, hashed
+
+__all__ = ["READ", "UTF8", "crc_of", "file_matches", "is_inside", "place"]
+
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_BLOCK = 1 << 20
+
+# An empty segment, `.` or `..`. The sources give no such name; this is the last door.
+is_inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
+
+
+# Names on the disk are UTF-8, whatever the locale. Where Python would encode them otherwise, it is given
+# the text that it encodes to those bytes (PEP 383).
+UTF8 = sys.getfilesystemencoding().lower() == "utf-8"
+
+
+def place(name: str, layout: str) -> str:
+    """The path of ``name`` under the destination, for calls of the system."""
+    path = hashed(SafeName(name)) if layout == "hashed" else name
+    return path if UTF8 else os.fsdecode(path.encode())
+
+
+def crc_of(fd: int) -> int:
+    """Return the CRC-32 of what can be read from ``fd``."""
+    crc = 0
+    while chunk := os.read(fd, _BLOCK):
+        crc = crc32(chunk, crc)
+    return crc
+
+
+def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
+    """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
+    try:
+        fd = os.open(path, READ, dir_fd=directory)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(fd)
+        return stat.S_ISREG(found.st_mode) and found.st_size == size and crc_of(fd) == crc
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
