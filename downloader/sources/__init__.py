@@ -9,11 +9,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
+from urllib.parse import quote
 
 from downloader.config import Config
 from downloader.model import Item, Page, Recall
 
-__all__ = ["Fetch", "Fetching", "Source", "base_url", "open_source"]
+__all__ = ["Fetch", "Fetching", "Source", "base_url", "list_url", "open_source"]
+
+# As requests quotes a query: what is escaped already stays, what a request line cannot have is escaped.
+_QUERY_SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 Fetch = Callable[[str], bytes | bytearray]
 """GET a URL of the source itself (a listing), within its retry policy; raises SourceError."""
@@ -52,3 +56,10 @@ def open_source(config: Config, fetching: Fetching) -> Source:
 def base_url(config: Config) -> str:
     """What stands before the quoted name in the URL of an item that brings none of its own."""
     return f"{config.source.rstrip('/')}/{config.get_path.strip('/')}/"
+
+
+def list_url(config: Config) -> str:
+    """The URL of the first page of a file server's listing; --list-path may have a query."""
+    path, mark, query = config.list_path.partition("?")
+    query = quote(query, safe=_QUERY_SAFE, errors="surrogateescape")
+    return f"{config.source.rstrip('/')}/{path.strip('/')}{mark}{query}"

@@ -171,6 +171,14 @@ KNOWN = (
         (f"{LISTING}test_a_page_that_changed_between_two_runs_is_handed_out_again",),
     ),
     Mutant(
+        "a second ? in a listing's URL",
+        "the pages behind the first are lost in silence where --list-path has a query",
+        "downloader/core/listing.py",
+        '    joint = "?" if "?" not in first else "" if first.endswith(("?", "&")) else "&"\n',
+        '    joint = "?"\n',
+        (f"{LISTING}test_a_list_path_with_a_query_loses_no_page[auto-/list?dir=a%20b/&caf%C3%A9&]",),
+    ),
+    Mutant(
         "marks believed without a look",
         "a file that was lost or changed after the ledger was written counts as stored",
         "downloader/openbatch.py",
