@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from downloader.journal import exists as journal_exists
 from downloader.ledger import read as read_ledger
 from downloader.model import Lease, Tally
 from downloader.sinks.files import file_matches, place
+from downloader.sources import identify
 
 __all__ = ["HOME", "Destination", "home_of", "lock"]
 
@@ -152,8 +152,9 @@ class Destination:
     def _agree(self) -> tuple[Job, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
         config = self._config
+        identity = identify(config)
         mine = Job(
-            source=source_digest(config),
+            source=identity.digest,
             shown=config.shown_source,
             kind=config.kind,
             store=config.store,
@@ -164,7 +165,12 @@ class Destination:
         if job is None:
             self.journal.begin(mine)
             return mine, False
-        if job.source != mine.source:
+        if not self.journal.position()[2]:
+            # Nothing was listed: it belongs to no source yet, and all that is there was there before.
+            mine = msgspec.structs.replace(mine, foreign_before_ns=os.fstat(self.lock_fd).st_ctime_ns)
+            self.journal.begin(mine, anew=True)
+            return mine, False
+        if job.kind != mine.kind or not identity.owns(job.source):
             raise ConfigError(
                 f"{config.output} holds a job of another source, {job.shown}; "
                 "choose another -o, or --restart to forget that job (its files stay)"
@@ -174,6 +180,9 @@ class Destination:
                 f"{config.output} was begun with --store {job.store} --layout {job.layout}; "
                 "give the same, or --restart"
             )
+        if job.source != mine.source:
+            job = msgspec.structs.replace(job, source=mine.source)
+            self.journal.begin(job)
         if self.cut_off:
             # What is there and not in the journal may be damaged, and must not be in the way.
             # The lock was written just now; the journal's own time is that of its last checkpoint.
@@ -196,16 +205,6 @@ class Destination:
         for path in sorted(self.home.glob("ledger-*")):
             self.keep({seq: marks.packed() for seq, marks in read_ledger(path)})
             path.unlink()
-
-
-def source_digest(config: Config) -> str:
-    """What tells one source from another in the journal, without its secrets in the clear."""
-    source = config.source
-    if config.kind == "server":
-        source = f"{source.rstrip('/')}\0{config.list_path}\0{config.get_path}"
-    elif source != "-":
-        source = os.path.realpath(source)
-    return hashlib.sha256(f"{config.kind}\0{source}".encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _make(output: Path, home: Path) -> None:

@@ -50,8 +50,7 @@ def run(config: Config, link: ChildLink, ready: Callable[[bool], Ready]) -> None
     try:
         for order in iter(orders.get, None):
             if isinstance(order, Recall):
-                page = Page(source.recall(order), b"", order.origin)
-                link.send(_batch(order.seq, page, recalled=True))
+                link.send(_batch(order.seq, source.recall(order), recalled=True))
             elif isinstance(order, Continue):
                 _read_on(config, link, credit, source.pages, order)
             elif isinstance(order, Finish):

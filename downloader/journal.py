@@ -129,13 +129,17 @@ class Journal:
         if any(self._get(key) is None for key in _KEYS):
             raise rows.damaged("what is known of the job is missing")
 
-    def begin(self, job: Job) -> None:
-        """This journal belongs to ``job`` from now on."""
+    def begin(self, job: Job, *, anew: bool = False) -> None:
+        """This journal belongs to ``job`` from now on; ``anew``: whatever source was read before."""
         with self._rows.transaction():
             self._put("job", msgspec.json.encode(job).decode())
             for key in _KEYS[1:]:
                 if self._get(key) is None:
                     self._put(key, "")
+            if anew:
+                self._rows.delete("batch", "1")
+                self._rows.delete("listing", "1")
+                self._put("ended", "")
 
     @property
     def ended(self) -> bool:
@@ -208,6 +212,10 @@ class Journal:
             self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
             if self.read:
                 self._put("ended", "")
+
+    def correct(self, batch: Batch) -> None:
+        """What was written down of a batch, its items put right by the source."""
+        self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
 
     def marks(self, seq: int) -> bytes:
         """What is published of batch ``seq``, as it was last written down."""

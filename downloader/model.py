@@ -156,7 +156,10 @@ class Finish(Message, frozen=True):
 
 
 class Batch(Message, frozen=True):
-    """A batch of the source. ``items`` is MessagePack of ``list[Item]``; ``names`` the names alone."""
+    """A batch of the source. ``items`` is MessagePack of ``list[Item]``; ``names`` the names alone.
+
+    One that is ``recalled`` has a ``cursor`` only where it differs from what it was.
+    """
 
     seq: int
     count: int

@@ -12,9 +12,10 @@ from typing import Protocol
 from urllib.parse import quote
 
 from downloader.config import Config
-from downloader.model import Item, Page, Recall
+from downloader.core.identity import Identity, identify_list, identify_server
+from downloader.model import Page, Recall
 
-__all__ = ["Fetch", "Fetching", "Source", "base_url", "list_url", "open_source"]
+__all__ = ["Fetch", "Fetching", "Source", "base_url", "identify", "list_url", "open_source"]
 
 # As requests quotes a query: what is escaped already stays, what a request line cannot have is escaped.
 _QUERY_SAFE = "!#$%&'()*+,/:;=?@[]~"
@@ -30,11 +31,12 @@ thousand files: a source that fetches nothing does not call it."""
 class Source(Protocol):
     """A source of items."""
 
-    def recall(self, batch: Recall) -> list[Item]:
-        """The items of an earlier batch, ``batch.count`` of them in their order.
+    def recall(self, batch: Recall) -> Page:
+        """The items of an earlier batch, ``batch.count`` of them in their order, and its ``origin``.
 
-        Called before ``pages``, in ascending order of batches. Raises SourceError when the source
-        is not what it was.
+        Called before ``pages``, in ascending order of batches. Where the source corrects what it gave
+        before, the page has a cursor: it, ``origin`` and the names replace those of the batch. Raises
+        SourceError when the source is not what it was.
         """
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
@@ -51,6 +53,15 @@ def open_source(config: Config, fetching: Fetching) -> Source:
     module = importlib.import_module(f"downloader.sources.{config.kind}")
     source: Source = module.open_source(config, fetching)
     return source
+
+
+def identify(config: Config) -> Identity:
+    """What identifies the source that ``config`` names."""
+    if config.kind != "server":
+        return identify_list()
+    return identify_server(
+        config.source, config.list_path, config.get_path, list_url(config), base_url(config)
+    )
 
 
 def base_url(config: Config) -> str:

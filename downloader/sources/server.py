@@ -70,13 +70,14 @@ class ServerSource:
             except BadName as error:
                 raise SourceError(f"--layout mirror: {error}") from None
 
-    def recall(self, batch: Recall) -> list[Item]:
+    def recall(self, batch: Recall) -> Page:
         """From the names in the journal; the listing is not asked again."""
         if not batch.origin:
-            return [Item(name) for name in decode_names(batch.names)]
+            return Page([Item(name) for name in decode_names(batch.names)], b"")
         # Not the names alone: what cannot be stored has none, only a text for messages.
         listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
-        return [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
+        items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
+        return Page(items, b"", batch.origin)
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Source``. Raises SourceError also when the markers run in a circle."""
