@@ -1,7 +1,7 @@
 """The command line: argv and environment → Config → run → exit code.
 
-The only module that reads argv and the environment. stdout carries results, stderr the rest. An error
-is one line; its traceback is shown with -vv.
+The only module that reads argv and the environment (but for TERM: ``progress``). stdout carries results,
+stderr the rest. An error is one line; its traceback is shown with -vv.
 """
 
 from __future__ import annotations
@@ -15,12 +15,23 @@ from typing import Any
 import click
 
 from downloader import credentials
-from downloader._version import VERSION
 from downloader.console import Console, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
-from downloader.options import SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
+from downloader.options import (
+    SIZE,
+    TIME,
+    Fetch,
+    Parsed,
+    Root,
+    Word,
+    count,
+    later,
+    pipeline,
+    rate,
+    show_version,
+)
 
 __all__ = ["main"]
 
@@ -28,7 +39,9 @@ _FAILURES_SHOWN = 5
 
 
 @click.group(cls=Root, add_help_option=False)
-@click.version_option(VERSION, prog_name="downloader")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="The version."
+)
 def cli() -> None:
     """Fetch every file of a source."""
 
@@ -129,7 +142,7 @@ def cli() -> None:
     metavar="auto|bar|plain|none",
     default="auto",
     show_default=True,
-    help="On stderr; auto: bar on a terminal.",
+    help="On stderr; auto: bar on a terminal that can draw it.",
 )
 @click.option(
     "--report", type=click.Path(), default="", metavar="FILE.json", help="Write the report there, too."
@@ -312,7 +325,7 @@ def serve(**given: Any) -> int:
 
     given["next_file_alias"] = given.pop("next_file")
     given["close_after"] = given["close_after"] or 0
-    run_server(Settings(**given), click.echo)
+    run_server(Settings(**given), say)
     return 0
 
 

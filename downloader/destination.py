@@ -165,12 +165,13 @@ class Destination:
         if job is None:
             self.journal.begin(mine)
             return mine, False
+        same = job.kind == mine.kind and identity.owns(job.source)
         if not self.journal.position()[2]:
             # Nothing was listed: it belongs to no source yet, and all that is there was there before.
             mine = msgspec.structs.replace(mine, foreign_before_ns=os.fstat(self.lock_fd).st_ctime_ns)
             self.journal.begin(mine, anew=True)
-            return mine, False
-        if job.kind != mine.kind or not identity.owns(job.source):
+            return mine, same
+        if not same:
             raise ConfigError(
                 f"{config.output} holds a job of another source, {job.shown}; "
                 "choose another -o, or --restart to forget that job (its files stay)"

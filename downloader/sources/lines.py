@@ -101,27 +101,27 @@ class Lines:
         """How far into the list this is, 0 to 1; -1 where that is not known."""
         return min(self._at.offset / self._size, 1.0) if self._size else -1.0
 
-    def advance(self, to: Place) -> None:
-        """Read on to ``to`` without looking at the lines.
+    def advance(self, to: Place, end: Place | None = None) -> None:
+        """Read on to ``to`` without looking at the lines; they are known to go on to ``end``.
 
         Raises SourceError when the list is not what it was up to there.
         """
         if to == self._at:
             return
         if to.unended is not None:
-            self.advance(Place(to.unended[0], to.line - 1, to.unended[1]))
+            self.advance(Place(to.unended[0], to.line - 1, to.unended[1]), to)
             given = self._meet(to)
             self._tail, self._at = _Tail(self._at, self._line_so_far(), given), to
             return
         if to.offset < self._at.offset:
             self._go_back(to)
         if to.offset > self._at.offset:
-            self._skip(to)
+            self._skip(to, end or to)
         self._at = Place(self._at.offset, to.line, self._at.crc)
         self._read_lines = to.line
         self._check(to)
 
-    def _skip(self, to: Place) -> None:
+    def _skip(self, to: Place, end: Place) -> None:
         block, at = b"", self._at
         if self._tail is not None:
             block = self._tail.text[at.offset - self._tail.before.offset :][: to.offset - at.offset]
@@ -130,7 +130,7 @@ class Lines:
             last = block[-1:]
             block = self._guarded(self._stream.read, min(to.offset - at.offset, _BLOCK))
             if not block:
-                raise self._shorter(at.line + (last not in (b"", b"\n")), to)
+                raise self._shorter(at.line + (last not in (b"", b"\n")), end)
             at = at.behind(block, block.count(b"\n"))
             gevent.sleep(0)  # a long list takes its time; heartbeats go on
         self._at = at
@@ -141,7 +141,7 @@ class Lines:
         Where the last line has grown since, and had no newline then, it is the whole line, and ``end`` is
         the place behind that. Raises SourceError when the list is not what it was.
         """
-        self.advance(start)
+        self.advance(start, end)
         if end.unended is not None:
             self._meet(end)
             self._tail = self._reread = _Tail(self._at, self._line_so_far(), b"")

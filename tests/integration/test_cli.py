@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from checker import left_in
-from harness import Job, environment
+from harness import Job, command, environment
 from servers import CLOSE, RESET, Certificates, Request, Server, Step, Tls, listing, ok, status
 
 from downloader.console import Console
@@ -338,6 +338,16 @@ def test_output_that_cannot_be_written_or_encoded(run_downloader: Run, tmp_path:
     assert lost.returncode == 4
     assert lost.stderr.startswith(b"downloader: error: standard output cannot be written")
     assert lost.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("args", ["", "-h", "--help", "--version", "serve --help", "serve"])
+def test_what_is_asked_for_cannot_be_written(args: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*args.split()), env=environment(), stdout=full, stderr=-1, timeout=60, check=False
+        )
+    assert done.returncode == 4
+    assert done.stderr == b"downloader: error: standard output cannot be written: No space left on device\n"
 
 
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
