@@ -30,7 +30,7 @@ from downloader.options import (
     later,
     pipeline,
     rate,
-    show_version,
+    version_option,
 )
 
 __all__ = ["main"]
@@ -39,9 +39,7 @@ _FAILURES_SHOWN = 5
 
 
 @click.group(cls=Root, add_help_option=False)
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="The version."
-)
+@version_option
 def cli() -> None:
     """Fetch every file of a source."""
 
@@ -179,7 +177,7 @@ def fetch(**given: Any) -> int:
 
         dry_run(config, as_json=given["as_json"], say=say)
         return 0
-    from downloader.inspection import first_failures
+    from downloader.inspection import faulty_lines, first_failures
     from downloader.report import as_text
     from downloader.run import run_job
 
@@ -188,7 +186,11 @@ def fetch(**given: Any) -> int:
         say_json(report)
     else:
         failures = first_failures(config.output, _FAILURES_SHOWN) if report.failed else []
-        say(as_text(report, console.next_command(report.exit_code), failures))
+        # What is wrong in a list or with a name fails again, whoever asks.
+        retry = any(code not in ("bad-url", "bad-name") for code in report.failed_by_error)
+        faulty = faulty_lines(config.output, _FAILURES_SHOWN + 1) if report.failed else []
+        command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
+        say(as_text(report, command, failures))
     if report.exit_code == 130:
         console.complain("interrupted; the same command resumes")
     elif report.stopped_by:

@@ -19,7 +19,10 @@ from downloader.journal import BatchRow, Job, Journal, decode_names, exists
 from downloader.model import Failure
 from downloader.sinks.files import file_matches, place
 
-__all__ = ["Status", "Verified", "first_failures", "status", "verify"]
+__all__ = ["Status", "Verified", "faulty_lines", "first_failures", "status", "verify"]
+
+
+_FAULTS = frozenset({"bad-url", "bad-name"})
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -71,6 +74,22 @@ def status(output: str) -> Status:
             complete=journal.read and not open_batches and not tally.failed,
             failed_by_error=journal.failures_by_code(),
         )
+    finally:
+        journal.close()
+
+
+def faulty_lines(output: str, most: int) -> list[str]:
+    """The first ``most`` items of ``output`` that failed for what the list of URLs says; none where the
+    source is no list. Raises ConfigError, JournalError."""
+    journal = _open(output, read_only=True)
+    try:
+        if _job(journal).kind != "urls" or journal.failures_by_code().keys().isdisjoint(_FAULTS):
+            return []
+        # A name that was found bad only when its file was stored has a URL, and is no line's fault.
+        faults = (
+            f.name for f in journal.failures() if f.code in _FAULTS and (f.code == "bad-url" or not f.url)
+        )
+        return list(islice(faults, most))
     finally:
         journal.close()
 

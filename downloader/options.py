@@ -27,7 +27,7 @@ __all__ = [
     "later",
     "pipeline",
     "rate",
-    "show_version",
+    "version_option",
 ]
 
 
@@ -130,11 +130,20 @@ def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """The callback of ``--version``."""
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         say(f"downloader, version {VERSION}")
         ctx.exit()
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="The version.",
+)
 
 
 class Root(click.Group):

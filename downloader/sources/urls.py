@@ -73,9 +73,8 @@ class UrlsSource:
 
     def _beginning(self, line: bytes) -> bytes:
         """The first line without the mark that some editors put before it."""
-        if b"\0" in line[:4] or line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            marked = line[:1] in b"\xfe\xff"
-            form = "UTF-16" if marked else "UTF-16BE" if line[:1] == b"\0" else "UTF-16LE"
+        form = _other_form(line)
+        if form:
             name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
             raise ConfigError(
                 f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
@@ -113,3 +112,13 @@ class UrlsSource:
 def open_source(config: Config, fetching: Fetching) -> UrlsSource:
     """See ``downloader.sources.open_source``."""
     return UrlsSource(config)
+
+
+def _other_form(line: bytes) -> str:
+    """The encoding that a list seems to have which begins with ``line``; "" for UTF-8."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    zeros = [not byte for byte in line[:4]]
+    if zeros == [False, True, False, True]:
+        return "UTF-16LE"
+    return "UTF-16BE" if zeros == [True, False, True, False] else ""

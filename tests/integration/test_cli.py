@@ -480,3 +480,4 @@ def test_the_command_to_repeat_has_no_header() -> None:
         " (and the same list on standard input)"
     )
     assert " --retry-failed (and" in console.next_command(1)
+    assert console.next_command(1, retry=False) == ""

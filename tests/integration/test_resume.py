@@ -288,3 +288,34 @@ def test_a_list_in_utf_16(run_downloader: Run, tmp_path: Path, server: Server, f
     name = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE"}.get(form, "UTF-16")
     assert f"looks like {name}, and a list must be UTF-8; convert it with: iconv -f {name}" in done.stderr
     assert report_of(done)["listed"] == server.count() == 0
+
+
+# what to do next
+
+
+@pytest.mark.parametrize("also", [[], ["missing"]])
+def test_what_only_a_corrected_list_can_mend_is_not_to_be_retried(
+    run_downloader: Run, tmp_path: Path, server: Server, also: list[str]
+) -> None:
+    path = tmp_path / "l.txt"
+    lines = [f"{server.url}/{name}" for name in ("a", *also)]
+    path.write_text("\n".join([*lines, "htp://h/b", f"{server.url}/" + "x" * 300]))
+    done = run_downloader(path, "-o", tmp_path / "d", "--workers", 1, "--retries", 0)
+    assert done.returncode == 1
+    first, last = len(lines) + 1, len(lines) + 2
+    assert f"correct the list (line {first}, line {last}), then: downloader {path} " in done.stdout
+    assert done.stdout.endswith(" --relist\n")
+    assert done.stdout.count("--retry-failed") == len(also)
+
+
+def test_more_faulty_lines_than_are_named(run_downloader: Run, tmp_path: Path) -> None:
+    text = "nonsense\n" * 9
+    done = run_downloader("-", "-o", tmp_path / "d", "--workers", 1, input=text)
+    assert "correct the list (line 1, line 2, line 3, line 4, line 5, …), then: downloader -" in done.stdout
+
+
+def test_a_name_that_a_server_gives_and_that_cannot_be_stored(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(files={"x" * 300: ok()}) as server:
+        done = run_downloader(server.url, "-o", tmp_path / "d", "--workers", 1)
+    assert done.returncode == 1
+    assert "downloader http" not in done.stdout
