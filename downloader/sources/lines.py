@@ -96,6 +96,11 @@ class Lines:
             raise SourceError(f"{self._shown} is empty, and so no gzip file; write it again")
         return cast("IO[bytes]", gzip.open(source, "rb"))
 
+    def close(self) -> None:
+        """Close the file."""
+        if not isinstance(self._stream, Pipe):
+            self._stream.close()
+
     @property
     def position(self) -> float:
         """How far into the list this is, 0 to 1; -1 where that is not known."""
