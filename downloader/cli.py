@@ -1,7 +1,7 @@
 """The command line: argv and environment → Config → run → exit code.
 
-The only module that reads argv and the environment. stdout carries results, stderr the rest. An error
-is one line; its traceback is shown with -vv.
+The only module that reads argv and the environment (but for TERM: ``progress``). stdout carries results,
+stderr the rest. An error is one line; its traceback is shown with -vv.
 """
 
 from __future__ import annotations
@@ -15,12 +15,24 @@ from typing import Any
 import click
 
 from downloader import credentials
-from downloader._version import VERSION
 from downloader.console import Console, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
-from downloader.options import LIMIT, SIZE, TIME, Fetch, Parsed, Root, Word, count, later, pipeline, rate
+from downloader.options import (
+    LIMIT,
+    SIZE,
+    TIME,
+    Fetch,
+    Parsed,
+    Root,
+    Word,
+    count,
+    later,
+    pipeline,
+    rate,
+    version_option,
+)
 
 __all__ = ["main"]
 
@@ -30,7 +42,7 @@ _verbose = click.option("-v", "verbose", count=True, expose_value=False, help="-
 
 
 @click.group(cls=Root, add_help_option=False)
-@click.version_option(VERSION, prog_name="downloader")
+@version_option
 def cli() -> None:
     """Fetch every file of a source."""
 
@@ -148,7 +160,7 @@ def cli() -> None:
     metavar="auto|bar|plain|none",
     default="auto",
     show_default=True,
-    help="On stderr; auto: bar on a terminal.",
+    help="On stderr; auto: bar on a terminal that can draw it.",
 )
 @click.option(
     "--report", type=click.Path(), default="", metavar="FILE.json", help="Write the report there, too."
@@ -192,11 +204,14 @@ def fetch(**given: Any) -> int:
     from downloader.report import as_text
     from downloader.run import run_job
 
-    report, failures = run_job(config)
+    report, failures, faulty = run_job(config)
     if given["as_json"]:
         say_json(report)
     else:
-        say(as_text(report, console.next_command(report.exit_code), failures))
+        # What is wrong in a list or with a name fails again, whoever asks.
+        retry = any(code not in ("bad-url", "bad-name") for code in report.failed_by_error)
+        command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
+        say(as_text(report, command, failures))
     if report.exit_code == 130:
         console.complain("interrupted; the same command resumes")
     elif report.stopped_by:
@@ -337,7 +352,7 @@ def serve(**given: Any) -> int:
 
     given["next_file_alias"] = given.pop("next_file")
     given["close_after"] = given["close_after"] or 0
-    run_server(Settings(**given), click.echo)
+    run_server(Settings(**given), say)
     return 0
 
 

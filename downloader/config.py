@@ -21,7 +21,7 @@ from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.errors import ConfigError
-from downloader.forms import KINDS, check_form, source_kind
+from downloader.forms import KINDS, check_form, check_paths, source_kind
 from downloader.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 
 __all__ = ["Config", "usable_cpus"]
@@ -324,6 +324,7 @@ def _check_source(config: Config) -> None:
     check_form(config.source)
     if config.kind == "server":
         _check_server_url(config.source)
+        check_paths(config.list_path, config.get_path)
 
 
 def _check_list(path: str) -> None:
@@ -382,7 +383,7 @@ def _check_server_url(source: str) -> None:
         bad = True
     if bad:
         raise ConfigError(f"{redact_url(source)}: not a URL of the form http(s)://host[:port][/prefix]")
-    if parts.query or parts.fragment:
+    if "?" in source or "#" in source:
         raise ConfigError(
             f"{redact_url(source)}: a file server's URL has no query or fragment; "
             "a single file goes into a list: echo URL | downloader - -o DEST"

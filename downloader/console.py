@@ -19,6 +19,8 @@ from downloader.errors import DestinationError
 
 __all__ = ["Console", "note", "own_standard_streams", "say", "say_json", "silence"]
 
+_LINES_NAMED = 5
+
 
 def say(text: str | bytes) -> None:
     """A result, on stdout; bytes go there as they are."""
@@ -93,13 +95,23 @@ class Console:
             text = json.dumps({"level": "debug", "message": text})
         note(text)
 
-    def next_command(self, exit_code: int) -> str:
-        """What to type next; nothing where the job is done."""
+    def next_command(self, exit_code: int, *, retry: bool = True, faulty: Sequence[str] = ()) -> str:
+        """What to type next; nothing where the job is done, or where no command mends what failed.
+
+        ``retry``: some may not fail again. ``faulty``: lines that only a corrected list can mend.
+        """
         command = f"downloader {shlex.join(self._shown_arguments())}"
         same = " (and the same list on standard input)" if "-" in self._arguments else ""
         if exit_code in (4, 130):
             return f"resume with: {command}{same}"
-        return f"try the failed ones again with: {command} --retry-failed{same}" if exit_code == 1 else ""
+        if exit_code != 1:
+            return ""
+        advice = [f"try the failed ones again with: {command} --retry-failed{same}"] if retry else []
+        if faulty:
+            more = ", …" if len(faulty) > _LINES_NAMED else ""
+            lines = f"{', '.join(faulty[:_LINES_NAMED])}{more}"
+            advice.append(f"correct the list ({lines}), then: {command} --relist")
+        return "\n  ".join(advice)
 
     def _shown_arguments(self) -> Iterator[str]:
         """No value of -H, no credentials in a URL, no --restart."""
@@ -108,6 +120,6 @@ class Console:
             short = re.match("-[qv]*H", argument)
             if hide or (short and short.end() < len(argument)):
                 yield f"{argument.partition(':')[0]}: …"
-            elif argument not in ("--restart", "--retry-failed"):
+            elif argument not in ("--restart", "--retry-failed", "--relist"):
                 yield redact(argument, self.secrets)
             hide = short is not None and argument == short[0]

@@ -48,7 +48,7 @@ def run_demo(files: int, output: str) -> int:
         click.echo(f"A file server with {files:,} files listens at {url}; its CA is {authority}")
         click.echo(f"$ downloader {url} -o {output} --cacert {authority}", err=True)
         config = Config(source=url, output=output, cacert=authority, restart=True)
-        report, _ = run_job(config)
+        report, *_ = run_job(config)
     click.echo(as_text(report))
     if report.exit_code:
         return report.exit_code

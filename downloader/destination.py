@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -33,6 +32,7 @@ from downloader.namekey import name_key
 from downloader.owners import settle_contested
 from downloader.reserved import check_reserved, reserved_names
 from downloader.sinks.stored import file_matches, place
+from downloader.sources import identify
 
 __all__ = ["HOME", "Destination", "collect_ledgers", "holds", "home_of", "lock"]
 
@@ -186,8 +186,9 @@ class Destination:
     def _agree(self) -> tuple[Job, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
         config = self._config
+        identity = identify(config)
         mine = Job(
-            source=source_digest(config),
+            source=identity.digest,
             shown=config.shown_source,
             kind=config.kind,
             store=config.store,
@@ -198,7 +199,16 @@ class Destination:
         if job is None:
             self.journal.begin(mine)
             return mine, False
-        if job.source != mine.source:
+        same = job.kind == mine.kind and identity.owns(job.source)
+        if not self.journal.position()[2]:
+            # Nothing was listed: it belongs to no source yet, and all that is there was there before. Or
+            # a power cut took what was listed.
+            if self.cut_off:
+                before = job.foreign_before_ns
+                mine = msgspec.structs.replace(mine, foreign_before_ns=before, lost_before_ns=self._now)
+            self.journal.begin(mine, anew=True)
+            return mine, same
+        if not same:
             raise ConfigError(
                 f"{config.output} holds a job of another source, {job.shown}; "
                 "choose another -o, or --restart to forget that job (its files stay)"
@@ -208,6 +218,9 @@ class Destination:
                 f"{config.output} was begun with --store {job.store} --layout {job.layout}; "
                 "give the same, or --restart"
             )
+        if job.source != mine.source:
+            job = msgspec.structs.replace(job, source=mine.source)
+            self.journal.begin(job)
         if self.cut_off:
             # What is there and not in the journal may be damaged, and must not be in the way.
             job = msgspec.structs.replace(job, lost_before_ns=self._now)
@@ -234,17 +247,6 @@ def collect_ledgers(home: Path, journal: Journal, holds: Holds) -> None:
     for path in sorted(home.glob("ledger-*")):
         journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, holds)
         path.unlink()
-
-
-def source_digest(config: Config) -> str:
-    """What tells one source from another in the journal, without its secrets in the clear."""
-    source = config.source
-    if config.kind == "server":
-        source = f"{source.rstrip('/')}\0{config.list_path}\0{config.get_path}"
-    elif source != "-":
-        # The same path in every locale.
-        source = os.fsencode(os.path.realpath(source)).decode("utf-8", "surrogateescape")
-    return hashlib.sha256(f"{config.kind}\0{source}".encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _make(output: Path, home: Path) -> None:

@@ -54,8 +54,7 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
     try:
         for order in iter(orders.get, None):
             if isinstance(order, Recall):
-                page = Page(source.recall(order), b"", order.origin)
-                link.send(_batch(order.seq, page, recalled=True))
+                link.send(_batch(order.seq, source.recall(order), recalled=True))
             elif isinstance(order, Continue):
                 home = home_of(config.output)
                 known = Known(home, order.seq) if is_read_again(home) else None

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from downloader.core.listing import MARKER
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
 
-__all__ = ["KINDS", "check_form", "source_kind"]
+__all__ = ["KINDS", "check_form", "check_paths", "source_kind"]
 
 KINDS: Final[dict[str, re.Pattern[str]]] = {
     "server": re.compile(r"https?://", re.IGNORECASE),
@@ -46,6 +47,20 @@ def check_form(source: str) -> None:
     """Raises ConfigError for a form that a later version reads, whatever kind it is said to be."""
     if _LATER.match(source):
         raise ConfigError(f"{_named(source)}: sources of this form are not available in this version")
+
+
+def check_paths(list_path: str, get_path: str) -> None:
+    """Raises ConfigError where a listing or a file would be asked for at another place than was meant."""
+    for option, path in (("--list-path", list_path), ("--get-path", get_path)):
+        if "#" in path:
+            raise ConfigError(f"{option} has a fragment, which is never sent; write %23 for a # in a path")
+    if "?" in get_path:
+        raise ConfigError(
+            "--get-path has a query, but a file's name stands behind the path; write %3F for a ? in a path"
+        )
+    query = list_path.partition("?")[2]
+    if any(part.partition("=")[0] == MARKER for part in query.split("&")):
+        raise ConfigError(f"--list-path has a {MARKER}, which names the pages; leave it out")
 
 
 def _named(source: str) -> str:

@@ -130,14 +130,16 @@ class Journal:
         if any(self._get(key) is None for key in _KEYS):
             raise rows.damaged("what is known of the job is missing")
 
-    def begin(self, job: Job) -> None:
-        """Write down that this journal belongs to ``job``. It is on the disk in any case, so that a power
-        cut leaves no files without it."""
+    def begin(self, job: Job, *, anew: bool = False) -> None:
+        """Write down that this journal belongs to ``job``; ``anew``: whatever source was read before. It is
+        on the disk in any case, so that a power cut leaves no files without it."""
         with self._rows.synced(), self._rows.transaction():
             self._put("job", msgspec.json.encode(job).decode())
             for key in _KEYS[1:]:
                 if self._get(key) is None:
                     self._put(key, "")
+            if anew:
+                self._forget_listing()
 
     @property
     def ended(self) -> bool:
@@ -166,9 +168,12 @@ class Journal:
     def begin_anew(self) -> None:
         """Forget what the source lists, so that it is read again."""
         with self._rows.transaction():
-            for table in ("batch", "listing", "published", "failure"):
-                self._rows.delete(table, "1")
-            self._put("ended", "")
+            self._forget_listing()
+
+    def _forget_listing(self) -> None:
+        for table in ("batch", "listing", "published", "failure"):
+            self._rows.delete(table, "1")
+        self._put("ended", "")
 
     @property
     def running(self) -> str:
@@ -231,6 +236,10 @@ class Journal:
                 self._recount(batch.seq, batch.marks)
             if self.read:
                 self._put("ended", "")
+
+    def correct(self, batch: Batch) -> None:
+        """What was written down of a batch, its items put right by the source."""
+        self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
 
     def marks(self, seq: int) -> bytes:
         """What is published of batch ``seq``, as it was last written down."""

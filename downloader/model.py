@@ -160,7 +160,10 @@ class Finish(Message, frozen=True):
 
 class Batch(Message, frozen=True):
     """A batch of the source. ``items`` is MessagePack of ``list[Item]``; ``names`` the names alone;
-    ``marks``: what an earlier reading of the source has stored of it (``core.marks``)."""
+    ``marks``: what an earlier reading of the source has stored of it (``core.marks``).
+
+    One that is ``recalled`` has a ``cursor`` only where it differs from what it was.
+    """
 
     seq: int
     count: int

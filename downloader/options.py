@@ -10,10 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from downloader._version import VERSION
+from downloader.console import say
 from downloader.core.limits import DEEPEST_PIPELINE
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
 
-__all__ = ["LIMIT", "SIZE", "TIME", "Fetch", "Parsed", "Root", "Word", "count", "later", "pipeline", "rate"]
+__all__ = [
+    "LIMIT",
+    "SIZE",
+    "TIME",
+    "Command",
+    "Fetch",
+    "Parsed",
+    "Root",
+    "Word",
+    "count",
+    "later",
+    "pipeline",
+    "rate",
+    "version_option",
+]
 
 
 if TYPE_CHECKING:
@@ -106,8 +122,42 @@ def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
     return add
 
 
+class Command(click.Command):
+    """A command whose help is a result like others: an error where standard output cannot be written."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+
+def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        say(ctx.get_help())
+        ctx.exit()
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        say(f"downloader, version {VERSION}")
+        ctx.exit()
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="The version.",
+)
+
+
 class Root(click.Group):
     """``downloader SOURCE …`` is ``downloader fetch SOURCE …``."""
+
+    command_class = Command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
@@ -133,7 +183,7 @@ _SECTIONS = {
 _LAST = "What is shown"
 
 
-class Fetch(click.Command):
+class Fetch(Command):
     """The command without a name: its help is that of the program."""
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,5 @@
-"""Progress and log lines, on standard error: a bar on a terminal, a line every 10 s elsewhere.
+"""Progress and log lines, on standard error: a bar on a terminal that can draw it, a line every 10 s
+elsewhere.
 
 Drawn from the supervisor's loop; no thread of its own.
 """
@@ -6,6 +7,7 @@ Drawn from the supervisor's loop; no thread of its own.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from time import monotonic
@@ -25,6 +27,7 @@ __all__ = ["Progress"]
 
 _BAR_EVERY = 0.2
 _LINE_EVERY = 10.0
+_CANNOT_DRAW = ("dumb", "unknown")  # the names of terminals without a cursor that moves
 _LEVELS = {"debug": 2, "info": 1, "warning": 0, "error": -1}
 
 
@@ -39,6 +42,8 @@ class Progress:
         kind = config.progress
         if kind == "auto":
             kind = "bar" if self._stream.isatty() and not config.log_json else "plain"
+        if kind == "bar" and os.environ.get("TERM", "").lower() in _CANNOT_DRAW:
+            kind = "plain"
         self._kind = "none" if config.quiet else kind
         self._began = self._last = monotonic()
         self._before = 0

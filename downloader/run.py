@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from downloader.client_tls import check_client_certificate
 from downloader.config import Config
 from downloader.destination import Destination
 from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
+from downloader.journal import Journal
 from downloader.model import Failure, Report
 from downloader.progress import Progress
 from downloader.supervisor import Supervisor
@@ -24,6 +25,7 @@ from downloader.supervisor import Supervisor
 __all__ = ["Finished", "run_job"]
 
 _FAILURES_SHOWN = 5
+_FAULTS = frozenset({"bad-url", "bad-name"})
 _CUT_OFF = (
     "the machine went down while a run was at work here: files that the journal does not vouch for are "
     "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
@@ -31,10 +33,12 @@ _CUT_OFF = (
 
 
 class Finished(NamedTuple):
-    """The report of a run, and the first few of the files that failed."""
+    """The report of a run, the first few of the files that failed, and the first few lines of the list that
+    are wrong."""
 
     report: Report
     failures: list[Failure]
+    faulty: list[str]
 
 
 def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finished:
@@ -69,9 +73,20 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
         destination.finish(report.exit_code == 0)
         # From the journal that is open: the destination may have been moved or removed by now.
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
-        return Finished(_write(config, destination, report), failures)
+        faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
+        return Finished(_write(config, destination, report), failures, faulty)
     finally:
         destination.close()
+
+
+def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
+    """Yield the items that failed for what the list of URLs says; none where the source is no list."""
+    if config.kind != "urls" or journal.failures_by_code().keys().isdisjoint(_FAULTS):
+        return
+    for failure in journal.failures():
+        # A name that was found bad only when its file was stored has a URL, and is no line's fault.
+        if failure.code == "bad-url" or (failure.code == "bad-name" and not failure.url):
+            yield failure.name
 
 
 def _write(config: Config, destination: Destination, report: Report) -> Report:

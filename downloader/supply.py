@@ -68,6 +68,8 @@ class Supply:
         if not batch.recalled:
             return None
         row = self._recalled.pop(batch.seq)
+        if batch.cursor:
+            self._journal.correct(batch)
         if not row.done:
             again = tuple(range(row.count)) if self._rewrite else ()
             return Lease(row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=again)

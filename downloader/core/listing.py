@@ -1,4 +1,5 @@
-"""A page of a file server's listing: ``{"FileNames": […], "NextMarker": "…"}``, ``NextFile`` for it too."""
+"""A page of a file server's listing: ``{"FileNames": […], "NextMarker": "…"}``, ``NextFile`` for it too;
+and the URL of a page."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import msgspec
 
 from downloader.errors import SourceError
 
-__all__ = ["Listing", "parse_listing"]
+__all__ = ["MARKER", "Listing", "page_url", "parse_listing"]
+
+MARKER = "next-marker"
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -17,6 +20,17 @@ class Listing(msgspec.Struct, frozen=True):
 
     names: list[str]
     marker: str
+
+
+def page_url(first: str, marker: str) -> str:
+    """The URL of the page at ``marker``, which is quoted ("": the first page).
+
+    ``first`` is the URL of the first page; it may have a query of its own.
+    """
+    if not marker:
+        return first
+    joint = "?" if "?" not in first else "" if first.endswith(("?", "&")) else "&"
+    return f"{first}{joint}{MARKER}={marker}"
 
 
 class _Usual(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import gevent
 import msgspec
 
 from downloader.config import Config
-from downloader.core.listing import Listing, parse_listing
+from downloader.core.listing import Listing, page_url, parse_listing
 from downloader.core.naming import (
     PATH_BYTES,
     BadName,
@@ -25,10 +25,11 @@ from downloader.core.naming import (
     shown,
     url_path,
 )
+from downloader.core.redact import redact_url
 from downloader.errors import SourceError
 from downloader.journal import decode_names
 from downloader.model import Item, Page, Recall
-from downloader.sources import Fetch, Fetching, base_url
+from downloader.sources import Fetch, Fetching, base_url, list_url
 
 __all__ = ["ServerSource", "open_source"]
 
@@ -60,7 +61,7 @@ class ServerSource:
     def __init__(self, config: Config, fetch: Fetch) -> None:
         self._config = config
         self._fetch = fetch
-        self._list_url = f"{config.source.rstrip('/')}/{config.list_path.strip('/')}"
+        self._list_url = list_url(config)
         self._base = base_url(config)
         self._above: list[str] = []
         if config.layout == "mirror":
@@ -70,17 +71,18 @@ class ServerSource:
             except BadName as error:
                 raise SourceError(f"--layout mirror: {error}") from None
 
-    def recall(self, batch: Recall) -> list[Item]:
+    def recall(self, batch: Recall) -> Page:
         """From the names in the journal; the listing is not asked again."""
         names = decode_names(batch.names)
         if not batch.origin:
-            return [Item(name) for name in names]
+            return Page([Item(name) for name in names], b"")
         # Not the names alone: what cannot be stored has none, only a text for messages.
         listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
         items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
-        return [
+        named = [
             item if item.fault else Item(name, item.url) for item, name in zip(items, names, strict=True)
         ]
+        return Page(named, b"", batch.origin)
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Source``. Raises SourceError also when the markers run in a circle."""
@@ -169,15 +171,14 @@ class ServerSource:
         return gevent.spawn(self._list, marker, page)
 
     def _list(self, marker: str, page: int) -> Listing | SourceError:
-        url = self._list_url + (f"?next-marker={quote(marker, safe='')}" if marker else "")
+        url = page_url(self._list_url, quote(marker, safe=""))
         try:
             return parse_listing(self._fetch(url), self._shown(marker, page))
         except SourceError as error:
             return error  # a greenlet that raises writes its trace to standard error
 
     def _shown(self, marker: str, page: int) -> str:
-        where = f"{self._config.shown_source.rstrip('/')}/{self._config.list_path.strip('/')}"
-        return f"page {page} of the listing, {where}{f'?next-marker={shown(marker)}' if marker else ''},"
+        return f"page {page} of the listing, {page_url(redact_url(self._list_url), shown(marker))},"
 
 
 def _outcome(pending: gevent.Greenlet) -> Listing:

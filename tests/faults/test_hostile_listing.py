@@ -130,6 +130,34 @@ def test_pages_without_names_and_odd_markers(tmp_path: Path) -> None:
     assert result.report["listed"] == 3
 
 
+@pytest.mark.parametrize("path", ["list?dir=a b/&caf\u00e9", "/list?dir=a%20b/&caf%C3%A9&"])
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_a_list_path_with_a_query_loses_no_page(path: str, lane: str, tmp_path: Path) -> None:
+    query = "dir=a%20b/&caf%C3%A9" + "&" * path.endswith("&")
+    joint = "" if path.endswith("&") else "&"
+    routes: dict[str, Answer] = {
+        f"/p/list?{query}": listing(["a"], "m&2"),
+        f"/p/list?{query}{joint}next-marker=m%262": listing(["b"], "m3"),
+        f"/p/list?{query}{joint}next-marker=m3": listing(["c"]),
+    }
+    with Server(routes, default=lambda r: ok(b"-") if "/get/" in r.target else status(404)) as server:
+        result = download(f"{server.url}/p", tmp_path / "d", "--list-path", path, "--lane", lane)
+    assert (result.exit, set(result.files), result.report["listed"]) == (0, {"a", "b", "c"}, 3)
+
+
+def test_a_page_of_a_list_path_with_a_query_is_named_without_its_secrets(tmp_path: Path) -> None:
+    routes: dict[str, Answer] = {
+        "/list?token=SESAME&dir=x": listing(["a"], "2"),
+        "/list?token=SESAME&dir=x&next-marker=2": ok(b"no listing"),
+    }
+    with Server(routes, default=ok(b"-")) as server:
+        result = download(server.url, tmp_path / "d", "--list-path", "list?token=SESAME&dir=x")
+    assert (result.exit, set(result.files)) == (4, {"a"})
+    assert "page 2 of the listing, " in result.stderr
+    assert "/list?token=***&dir=x&next-marker=2, is not valid JSON" in result.stderr
+    assert "SESAME" not in result.stderr + json.dumps(result.report)
+
+
 def test_a_listing_without_names_at_all(tmp_path: Path) -> None:
     with Server({"/list": listing([])}) as server:
         result = run(server, tmp_path)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from checker import left_in
-from harness import Job, environment
+from harness import Job, command, environment
 from servers import CLOSE, RESET, Certificates, Request, Server, Step, Tls, listing, ok, status
 
 from downloader.console import Console
@@ -118,6 +118,11 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         (["http://127.0.0.1:1", "-o", "d", "--log-json", "--progress", "bar"], "give one of the two"),
         (["http://127.0.0.1:1", "-o", "d", "--restart", "--retry-failed"], "--restart forgets"),
         (["http://127.0.0.1:1/?a=b", "-o", "d"], "has no query or fragment"),
+        (["http://127.0.0.1:1/p?", "-o", "d"], "has no query or fragment"),
+        (["http://127.0.0.1:1", "-o", "d", "--list-path", "list#x"], "--list-path has a fragment"),
+        (["http://127.0.0.1:1", "-o", "d", "--get-path", "get#x"], "--get-path has a fragment"),
+        (["http://127.0.0.1:1", "-o", "d", "--get-path", "get?f="], "--get-path has a query"),
+        (["http://127.0.0.1:1", "-o", "d", "--list-path", "l?next-marker=2"], "which names the pages"),
         (["http://", "-o", "d"], "not a URL"),
         (["http://127.0.0.1:99999", "-o", "d"], "not a URL"),
         (["binary.txt/x.txt", "-o", "d"], "Not a directory"),
@@ -360,6 +365,16 @@ def test_output_that_cannot_be_written_or_encoded(run_downloader: Run, tmp_path:
     assert lost.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("args", ["", "-h", "--help", "--version", "serve --help", "serve"])
+def test_what_is_asked_for_cannot_be_written(args: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*args.split()), env=environment(), stdout=full, stderr=-1, timeout=60, check=False
+        )
+    assert done.returncode == 4
+    assert done.stderr == b"downloader: error: standard output cannot be written: No space left on device\n"
+
+
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f'exec "{sys.executable}" -m downloader - -o d <&-'],
@@ -490,3 +505,4 @@ def test_the_command_to_repeat_has_no_header() -> None:
         " (and the same list on standard input)"
     )
     assert " --retry-failed (and" in console.next_command(1)
+    assert console.next_command(1, retry=False) == ""

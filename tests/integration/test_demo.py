@@ -126,5 +126,9 @@ def test_download_raises_what_it_says(tmp_path: Path, start: Callable[..., Job])
         while len(job.children()) < 2:
             assert job.process.poll() is None
         downloader.download(Config(source="http://h", output=str(tmp_path / "used")))
+    (tmp_path / "l.txt").write_text("nonsense\n")
+    assert (
+        downloader.download(Config(source=str(tmp_path / "l.txt"), output=str(tmp_path / "d"))).failed == 1
+    )
     with pytest.raises(ConfigError, match="another source"):
         downloader.download(Config(source="http://h", output=str(tmp_path / "d")))

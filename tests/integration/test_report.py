@@ -168,11 +168,14 @@ def test_a_line_every_ten_seconds_where_there_is_no_terminal(
     assert silent.err == ""
 
 
-def on_a_terminal(*args: object) -> tuple[int, str, str]:
-    """Exit code, standard output, and what a terminal of 100 columns got on standard error."""
+def on_a_terminal(
+    *args: object, term: str = "xterm", seen: Callable[[bytes], object] = len
+) -> tuple[int, str, str]:
+    """Exit code, standard output, and what a terminal of 100 columns got on standard error; ``seen`` is
+    called with what it has got so far."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command(*args), stdout=subprocess.PIPE, stderr=theirs, env=environment(TERM="xterm", COLUMNS="100")
+        command(*args), stdout=subprocess.PIPE, stderr=theirs, env=environment(TERM=term, COLUMNS="100")
     )
     os.close(theirs)
     screen = b""
@@ -185,6 +188,7 @@ def on_a_terminal(*args: object) -> tuple[int, str, str]:
             if not block:
                 break
             screen += block
+            seen(screen)
         assert process.stdout
         output = process.stdout.read().decode()
         return process.wait(30), output, screen.decode()
@@ -213,6 +217,26 @@ def test_on_a_terminal(tmp_path: Path, dev_server: Callable[..., Any], progress:
     assert "0 failed" in screen
     assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor comes back
     assert screen.rstrip().endswith("\x1b[2K")  # and the bar is gone
+
+
+@pytest.mark.parametrize("progress", ["auto", "bar"])
+def test_on_a_terminal_that_cannot_draw_there_are_lines(tmp_path: Path, progress: str) -> None:
+    held = threading.Event()
+
+    def hold(request: object) -> list[bytes]:
+        held.wait(30)
+        return ok()  # type: ignore[return-value]
+
+    def seen(screen: bytes) -> None:
+        if b"1 of 2 files" in screen:
+            held.set()
+
+    with Server({"/list": listing(["a", "b"]), "/get/a": ok(b"x"), "/get/b": hold}) as server:  # type: ignore[dict-item]
+        code, _, screen = on_a_terminal(
+            server.url, "-o", tmp_path / "d", *ONE, "--progress", progress, term="dumb", seen=seen
+        )
+    assert (code, held.is_set()) == (0, True)
+    assert re.fullmatch(r"downloader: 1 of 2 files, 50%, [^\x1b]* left\r\n", screen)
 
 
 def test_log_lines_above_the_bar(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
 NAMED = "tests/faults/test_named_files.py::"
 SECRETS = "tests/faults/test_secrets.py::"
+RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KNOWN = (
@@ -179,6 +180,25 @@ KNOWN = (
         "        if taken and _crc(names[:taken], 0) != crc:\n",
         "        if False:\n",
         (f"{LISTING}test_a_page_that_changed_between_two_runs_is_handed_out_again",),
+    ),
+    Mutant(
+        "a second ? in a listing's URL",
+        "the pages behind the first are lost in silence where --list-path has a query",
+        "downloader/core/listing.py",
+        '    joint = "?" if "?" not in first else "" if first.endswith(("?", "&")) else "&"\n',
+        '    joint = "?"\n',
+        (f"{LISTING}test_a_list_path_with_a_query_loses_no_page[auto-/list?dir=a%20b/&caf%C3%A9&]",),
+    ),
+    Mutant(
+        "half a line is a line for ever",
+        "a list that a program still wrote to is never complete: its last URL was cut, and so was the next",
+        "downloader/sources/lines.py",
+        "        self._at = Place(end.offset, end.line, end.crc, (before.offset, before.crc))\n",
+        "        self._at = end\n",
+        (
+            f"{RESUME}test_a_line_that_was_read_before_it_was_written_to_its_end[missing-half]",
+            "tests/unit/test_lines.py::test_each_line_is_there_once_it_is_whole",
+        ),
     ),
     Mutant(
         "marks believed without a look",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downloader.core.listing import Listing, parse_listing
+from downloader.core.listing import Listing, page_url, parse_listing
 from downloader.errors import SourceError
 
 TEXT = st.text(st.characters(exclude_categories=()) | st.sampled_from(list('"\\\ud800\udc00\0/é')))
@@ -78,3 +78,18 @@ def test_pages_that_are_read(body: bytes, names: list[str], marker: str) -> None
 def test_pages_that_are_refused(body: bytes, what: str) -> None:
     with pytest.raises(SourceError, match=f"^page 1 .*{what}"):
         parse_listing(body, "page 1")
+
+
+@pytest.mark.parametrize(
+    ("first", "marker", "url"),
+    [
+        ("http://h/list", "", "http://h/list"),
+        ("http://h/list", "2", "http://h/list?next-marker=2"),
+        ("http://h/list?", "2", "http://h/list?next-marker=2"),
+        ("http://h/list?a=b", "", "http://h/list?a=b"),
+        ("http://h/list?a=b", "2", "http://h/list?a=b&next-marker=2"),
+        ("http://h/list?a=b&", "2", "http://h/list?a=b&next-marker=2"),
+    ],
+)
+def test_the_marker_joins_the_query_that_is_there(first: str, marker: str, url: str) -> None:
+    assert page_url(first, marker) == url

@@ -1,0 +1,310 @@
+"""The lines of a list: a file, plain or .gz, or standard input, read as a stream.
+
+A ``Place`` is a byte offset with the CRC-32 of all that came before it, so that a list which was changed
+before that point is noticed on resume, and one that only grew is not.
+
+A last line without a newline may be half of one that a program is writing. It is handed out alone and
+last, and its place says where it began; when it has grown by the next run, it is read again, whole.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from pathlib import Path
+from time import monotonic
+from typing import IO, NamedTuple, cast
+
+import gevent
+import msgspec
+
+from downloader.errors import SourceError
+from downloader.sources.pipe import Pipe
+
+__all__ = ["LONGEST_LINE", "Lines", "Part", "Place"]
+
+LONGEST_LINE = 64 << 10
+_BLOCK = 1 << 20
+_NEWLINE = 10
+# A producer that is silent for so long, or has been slow for so long, gets its lines fetched.
+_SILENCE = 0.2
+_SLOWNESS = 1.0
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """``offset`` bytes and ``line`` lines (of the unpacked list) into it; ``crc`` over them all.
+
+    ``unended``: offset and CRC-32 before the last of these lines, where that had no newline.
+    """
+
+    offset: int = 0
+    line: int = 0
+    crc: int = 0
+    unended: tuple[int, int] | None = None
+
+    def behind(self, data: bytes, lines: int) -> Place:
+        """The place behind ``data``, which follows here and has ``lines`` lines."""
+        return Place(self.offset + len(data), self.line + lines, zlib.crc32(data, self.crc))
+
+
+class Part(NamedTuple):
+    """Lines with their numbers, and the places before and behind them. Of a line that is too long for a
+    URL, only the beginning is there."""
+
+    lines: list[tuple[int, bytes]]
+    start: Place
+    end: Place
+
+
+class _Tail(NamedTuple):
+    """What has been read of a line that had no newline yet; ``before`` is the place before it, ``given``
+    what of it was handed out as a line."""
+
+    before: Place
+    text: bytes
+    given: bytes
+
+
+class Lines:
+    """The lines of ``source`` (``-`` is standard input); ``shown`` names it in messages.
+
+    Raises SourceError, here and in each method, when it cannot be read.
+    """
+
+    def __init__(self, source: str, shown: str) -> None:
+        self._shown = shown
+        self._size = 0
+        self._read_lines = 0  # for messages; ``_at`` moves by parts
+        self._at = Place()
+        self._tail: _Tail | None = None
+        self._reread: _Tail | None = None  # a line that is read and may be asked for again
+        self._broken: SourceError | None = None
+        try:
+            self._stream = self._open(source)
+        except OSError as error:
+            raise SourceError(f"{shown}: {error.strerror}") from error
+
+    def _open(self, source: str) -> IO[bytes] | Pipe:
+        if source == "-":
+            return Pipe(sys.stdin.fileno())
+        size = Path(source).stat().st_size
+        if not source.lower().endswith(".gz"):
+            self._size = size
+            return open(source, "rb")
+        if not size:
+            raise SourceError(f"{self._shown} is empty, and so no gzip file; write it again")
+        return cast("IO[bytes]", gzip.open(source, "rb"))
+
+    def close(self) -> None:
+        """Close the file."""
+        if not isinstance(self._stream, Pipe):
+            self._stream.close()
+
+    @property
+    def offset(self) -> int:
+        """How many bytes of it were read."""
+        return self._at.offset
+
+    @property
+    def position(self) -> float:
+        """How far into the list this is, 0 to 1; -1 where that is not known."""
+        return min(self._at.offset / self._size, 1.0) if self._size else -1.0
+
+    def advance(self, to: Place, end: Place | None = None) -> None:
+        """Read on to ``to`` without looking at the lines; they are known to go on to ``end``.
+
+        Raises SourceError when the list is not what it was up to there.
+        """
+        if to == self._at:
+            return
+        if to.unended is not None:
+            self.advance(Place(to.unended[0], to.line - 1, to.unended[1]), to)
+            given = self._meet(to)
+            self._tail, self._at = _Tail(self._at, self._line_so_far(), given), to
+            return
+        if to.offset < self._at.offset:
+            self._go_back(to)
+        if to.offset > self._at.offset:
+            self._skip(to, end or to)
+        self._at = Place(self._at.offset, to.line, self._at.crc)
+        self._read_lines = to.line
+        self._check(to)
+
+    def _skip(self, to: Place, end: Place) -> None:
+        block, at = b"", self._at
+        if self._tail is not None:
+            block = self._tail.text[at.offset - self._tail.before.offset :][: to.offset - at.offset]
+            self._tail, at = None, at.behind(block, block.count(b"\n"))
+        while at.offset < to.offset:
+            last = block[-1:]
+            block = self._guarded(self._stream.read, min(to.offset - at.offset, _BLOCK))
+            if not block:
+                raise self._shorter(at.line + (last not in (b"", b"\n")), end)
+            at = at.behind(block, block.count(b"\n"))
+            gevent.sleep(0)  # a long list takes its time; heartbeats go on
+        self._at = at
+
+    def again(self, start: Place, end: Place) -> Part:
+        """The lines from ``start`` to ``end`` as they were read before.
+
+        Where the last line has grown since, and had no newline then, it is the whole line, and ``end`` is
+        the place behind that. Raises SourceError when the list is not what it was.
+        """
+        self.advance(start, end)
+        if end.unended is not None:
+            self._meet(end)
+            self._tail = self._reread = _Tail(self._at, self._line_so_far(), b"")
+            return self.read(1)
+        lines: list[tuple[int, bytes]] = []
+        while self._at.line < end.line and (part := self.read(end.line - self._at.line)).lines:
+            lines += part.lines
+        self._check(end)
+        return Part(lines, start, end)
+
+    def read(self, most: int) -> Part:
+        """At most ``most`` lines; fewer when a pipe has no more for now and at the end, none behind it."""
+        if self._broken is not None:
+            raise self._broken
+        lines: list[tuple[int, bytes]] = []
+        start = self._at
+        if self._tail is not None:
+            part = self._end_of_tail(self._tail)
+            if self._tail is not None:
+                return part
+            lines, start = part.lines, part.start
+        number, offset, crc = self._at.line, self._at.offset, self._at.crc
+        give_by = 0.0
+        while len(lines) < most:
+            if lines and self._pauses(give_by):
+                break
+            try:
+                line = self._guarded(self._stream.readline, LONGEST_LINE)
+                if not line:
+                    break
+                self._read_lines = number + 1
+                give_by = give_by or monotonic() + _SLOWNESS
+                after, size = zlib.crc32(line, crc), len(line)
+                if line[-1] != _NEWLINE:
+                    if size < LONGEST_LINE:
+                        # The end of the list, for now.
+                        self._at = Place(offset, number, crc)
+                        self._tail = _Tail(self._at, line, b"")
+                        return Part(lines, start, self._at) if lines else self._end_of_tail(self._tail)
+                    after, size = self._read_over(after, size)
+            except SourceError as error:
+                # What was read before is fetched.
+                self._broken = error
+                if not lines:
+                    raise
+                break
+            number += 1
+            lines.append((number, line))
+            crc, offset = after, offset + size
+        self._at = Place(offset, number, crc)
+        return Part(lines, start, self._at)
+
+    def _end_of_tail(self, tail: _Tail) -> Part:
+        """The line that ``tail`` has become; no lines where it is what was given before. It is no tail
+        any more when it has a newline."""
+        before, text = tail.before, self._more(tail.text)
+        number, self._read_lines = before.line + 1, before.line + 1
+        nothing = Part([], self._at, self._at)
+        if text.endswith(b"\n") or len(text) >= LONGEST_LINE:
+            self._tail, self._at = None, before.behind(text, 1)
+            if text[-1] != _NEWLINE:
+                crc, size = self._read_over(self._at.crc, 0)
+                self._at = Place(self._at.offset + size, number, crc)
+            if tail.given and text.strip() == tail.given.strip():
+                return Part([], self._at, self._at)
+            return Part([(number, text)], before, self._at)
+        self._tail = _Tail(before, text, text)
+        if text == tail.given or not (told := text.strip()) or told.startswith(b"#"):
+            # Nothing new; or a comment, which stays ahead.
+            return nothing
+        end = before.behind(text, 1)
+        self._at = Place(end.offset, end.line, end.crc, (before.offset, before.crc))
+        return Part([(number, text)], before, self._at)
+
+    def _meet(self, end: Place) -> bytes:
+        """The line from here to ``end``, which had no newline; it must be there still."""
+        size = end.offset - self._at.offset
+        if self._tail is None:
+            self._tail = _Tail(self._at, b"", b"")
+        self._tail = self._tail._replace(text=self._more(self._tail.text))
+        given = self._tail.text[:size]
+        if len(given) < size:
+            raise self._shorter(self._at.line + bool(given), end)
+        if zlib.crc32(given, self._at.crc) != end.crc:
+            raise self._changed(end)
+        return given
+
+    def _line_so_far(self) -> bytes:
+        return self._tail.text if self._tail is not None else b""
+
+    def _go_back(self, to: Place) -> None:
+        """To the line that was read last, when it is that which begins at ``to``."""
+        tail = self._reread
+        if tail is None or (tail.before.offset, tail.before.offset + len(tail.text)) != (
+            to.offset,
+            self._at.offset,
+        ):
+            raise SourceError(f"{self._shown}: asked for line {to.line + 1} again out of order")
+        self._at, self._tail = tail.before, tail
+
+    def _more(self, text: bytes) -> bytes:
+        """``text``, which has no newline, with what has come behind it since."""
+        while not text.endswith(b"\n") and len(text) < LONGEST_LINE:
+            more = self._guarded(self._stream.readline, LONGEST_LINE - len(text))
+            if not more:
+                break
+            text += more
+        return text
+
+    def _read_over(self, crc: int, size: int) -> tuple[int, int]:
+        """Read over the rest of a line that is too long for a URL; CRC-32 and size with it."""
+        while True:
+            rest = self._guarded(self._stream.readline, LONGEST_LINE)
+            crc, size = zlib.crc32(rest, crc), size + len(rest)
+            if not rest or rest[-1] == _NEWLINE:
+                return crc, size
+            gevent.sleep(0)
+
+    def _pauses(self, give_by: float) -> bool:
+        stream = self._stream
+        if not isinstance(stream, Pipe):
+            return False
+        return monotonic() > give_by or stream.silent(LONGEST_LINE, _SILENCE)
+
+    def _guarded(self, read: object, size: int) -> bytes:
+        try:
+            return cast("bytes", read(size))  # type: ignore[operator]
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceError(
+                f"{self._shown} cannot be read after line {self._read_lines}: {error}"
+            ) from error
+
+    def _check(self, expected: Place) -> None:
+        if self._at.line < expected.line:
+            raise self._shorter(self._at.line + (self._tail is not None), expected)
+        if (self._at.offset, self._at.crc) != (expected.offset, expected.crc):
+            raise self._changed(expected)
+
+    def _changed(self, expected: Place) -> SourceError:
+        return SourceError(
+            f"{self._shown} has changed before line {expected.line + 1}, or is another list than this job "
+            f"began with; {_REMEDY}"
+        )
+
+    def _shorter(self, lines: int, expected: Place) -> SourceError:
+        if lines >= expected.line:
+            return self._changed(expected)
+        return SourceError(
+            f"{self._shown} is shorter than it was: this job has read {expected.line:,} lines of it, "
+            f"and now it has {lines:,}; {_REMEDY}"
+        )
+
+
+_REMEDY = (
+    "give the same list, or --relist to read this one from its start and keep what is stored, or --restart"
+)

@@ -1,0 +1,85 @@
+"""The lines of a list that grows, at any byte, between one run and the next."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from downloader.errors import SourceError
+from downloader.sources.lines import Lines, Part, Place
+
+REFUSED = r"^l\.txt (has changed before line|is shorter than it was)"
+LINES = st.lists(st.sampled_from(["a", "bb", "ccc", "#d", "", " ", "e" * 70_000]), max_size=8)
+
+
+def read_on(lines: Lines, cursor: Place, most: int) -> list[Part]:
+    """The parts behind ``cursor``, as the source reads them: none behind a line without an end."""
+    lines.advance(cursor)
+    parts: list[Part] = []
+    while (part := lines.read(most)).lines:
+        parts.append(part)
+        if part.end.unended is not None:
+            break
+    return parts
+
+
+def meant(text: str) -> list[bytes]:
+    """What is to be fetched of ``text``."""
+    return [
+        line[:60_000].encode() for line in text.split("\n") if line.strip() and not line.startswith("#")
+    ]
+
+
+def told(parts: list[Part]) -> list[bytes]:
+    lines = [line.strip() for part in parts for _, line in part.lines]
+    return [line[:60_000] for line in lines if line and not line.startswith(b"#")]
+
+
+@settings(deadline=None, max_examples=300)
+@given(LINES, st.lists(st.integers(0, 400), max_size=4), st.integers(1, 4), st.integers(0, 255))
+def test_each_line_is_there_once_it_is_whole(
+    lines: list[str], cuts: list[int], most: int, failed: int
+) -> None:
+    text = "\n".join(lines)
+    parts: list[Part] = []
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "l.txt"
+        for cut in [*sorted(cuts), len(text)]:
+            path.write_text(text[:cut])
+            cursor = parts[-1].end if parts else Place()
+            grown = None
+            with closing(Lines(str(path), "l.txt")) as source:
+                for index, part in enumerate(parts):
+                    if failed >> index & 1:
+                        again = source.again(part.start, part.end)
+                        assert again.start == part.start
+                        if again.end == part.end:
+                            assert again == part
+                        elif part.end == cursor:
+                            grown = again.end
+                        parts[index] = again
+                parts += read_on(source, grown or cursor, most)
+            # The beginning of a line may have been taken for one, too, but nothing else.
+            assert set(told(parts)) >= set(meant(text[:cut]))
+            assert all(any(line.startswith(half) for line in meant(text)) for half in told(parts))
+        with closing(Lines(str(path), "l.txt")) as source:
+            assert told(read_on(source, Place(), most)) == meant(text)
+
+
+@pytest.mark.parametrize("now", ["a\nbX", "a\nX", "X\nb", "a\nb", "a\n", ""])
+def test_a_last_line_that_is_another(tmp_path: Path, now: str) -> None:
+    path = tmp_path / "l.txt"
+    path.write_text("a\nbb")
+    with closing(Lines(str(path), "l.txt")) as lines:
+        parts = read_on(lines, Place(), 10)
+    assert [part.end.unended is not None for part in parts] == [False, True]
+    path.write_text(now)
+    with closing(Lines(str(path), "l.txt")) as lines, pytest.raises(SourceError, match=REFUSED):
+        lines.advance(parts[-1].end)
+    with closing(Lines(str(path), "l.txt")) as lines, pytest.raises(SourceError, match=REFUSED):
+        lines.again(parts[-1].start, parts[-1].end)
