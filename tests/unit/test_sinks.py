@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,7 +181,7 @@ def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
 def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_TMPFILE", 0)
     monkeypatch.setattr(os, "link", refuse(errno.EPERM))
-    monkeypatch.setattr(files.sys, "platform", "other")
+    monkeypatch.setattr(sys, "platform", "other")
     sink = FilesSink(tmp_path, "flat", Rules())
     with pytest.raises(DestinationError, match="neither hard links nor a rename that refuses to replace"):
         put(sink, "a", b"x")
