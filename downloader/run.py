@@ -9,7 +9,7 @@ from time import monotonic
 
 import msgspec
 
-from downloader import preflight
+from downloader import isolation, preflight
 from downloader import report as reports
 from downloader.config import Config
 from downloader.destination import Destination
@@ -35,8 +35,9 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
     ``ended`` is asked now and then whether who wanted the result is gone.
     """
     _check_process()
+    isolation.guard(config.output)
     if config.preflight == "probe":
-        preflight.probe()
+        preflight.probe(config.output)
     began = monotonic()
     destination = Destination(config)
     try:
