@@ -1,6 +1,7 @@
 """The same requests from plain threads, in a process of its own in which nothing is patched.
 
-It (``main``) is told ``measure``'s arguments as JSON, and prints ``{"single": s, "wall": s, "error": ""}``: the time of one, and of N at once.
+It (``main``) is told ``measure``'s arguments as JSON, and prints ``{"single": s, "wall": s, "error": ""}``:
+the time of one, and of N at once.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Environments are kept in the user's cache folder, one for each interpreter and set of requirements, and
 may be thrown away at any time.
 
-Interpreters are run with ``-I``, or a script by its path (Python 2 has no ``-I``): with ``-m`` and ``-c`` alone they
-would import from the current directory.
+Interpreters are run with ``-I``, or a script by its path (Python 2 has no ``-I``): with ``-m`` and ``-c``
+alone they would import from the current directory.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _pip(folder: Path) -> list[str]:
 
 
 def _plain() -> dict[str, str]:
-    """Return the environment without what is set for our own interpreter, which is not meant for another."""
+    """Return the environment without what is set for our own interpreter: it is not meant for another."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 

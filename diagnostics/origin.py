@@ -1,7 +1,7 @@
 """A TLS server that answers each request after the delay its target names, thousands at a time.
 
-Its process (``main``, with FOLDER) makes a certificate in FOLDER (``ca.pem``), prints its port, and ends with
-its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
+Its process (``main``, with FOLDER) makes a certificate in FOLDER (``ca.pem``), prints its port, and ends
+with its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
 run, how many requests came and how many waited at once, as JSON. A process of its own, so that nothing
 that it does can hold the process under check, or be held by it.
 """

@@ -4,14 +4,14 @@ A server chooses the names of the files in DEST; ``json.py`` there must stay a f
 directory first on ``sys.path`` for ``-m`` and ``-c``, and for each empty entry in PYTHONPATH. So
 
 - ``child()`` is the only way in which an interpreter of ours is started;
-- ``guard()`` is the first call in each of our processes, the command line's too. Forked children inherit it.
+- ``guard()`` is the first call in each of our processes. Processes that are forked inherit its effect.
 
 Both leave the rest of ``sys.path`` as the interpreter made it: virtual environments, editable installs, and
-absolute entries of PYTHONPATH work. Our own packages are found where this file is, so a source checkout works
-as the current directory although it is not on the path.
+absolute entries of PYTHONPATH work. Our own packages are found where this file is, so a source checkout can
+be the current directory although that is not on the path.
 
-This module is imported before the path is safe. It must import only what the interpreter has loaded by then:
-no ``__future__``, no ``typing``.
+This module is imported before the path is safe. It must import only what the interpreter has loaded by
+then: no ``__future__``, no ``typing``.
 """
 
 import os
@@ -21,12 +21,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["ROOT", "begin", "child", "environment", "guard"]
+__all__ = ["ROOT", "begin", "child", "environment", "guard", "is_exposed"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The directory (or zip file) that our packages are in."""
 
 _PACKAGES = ("downloader", "diagnostics")
+_COMMANDS = ("downloader.__main__", "diagnostics.__main__")
 
 # Python 3.10 has no -P: there the entry "", which -c brings, goes before anything is imported.
 _BEGIN = (
@@ -36,7 +37,7 @@ _BEGIN = (
 
 
 def child(entry: str, *args: str, dest: str = "") -> tuple[list[str], dict[str, str]]:
-    """Return argv and environment of a process that calls ``entry`` ("module:function") with this interpreter.
+    """Return argv and environment of a process of this interpreter that calls ``entry``, "module:function".
 
     The function takes no argument, finds ``args`` in ``sys.argv[1:]``, and returns the exit code.
     ``dest`` is a directory that nothing is imported from, besides the current one.
@@ -60,7 +61,7 @@ def environment(dest: str = "") -> dict[str, str]:
     env = dict(os.environ)
     unwanted = _unwanted(dest)
     entries = env.pop("PYTHONPATH", "").split(os.pathsep)
-    kept = [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) not in unwanted]
+    kept = [entry for entry in entries if os.path.isabs(entry) and _real(entry) not in unwanted]
     if kept:
         env["PYTHONPATH"] = os.pathsep.join(kept)
     return env
@@ -79,15 +80,20 @@ def begin() -> None:
 def guard(dest: str = "") -> None:
     """Take the current directory and ``dest`` off ``sys.path``, for this process and those it forks."""
     unwanted, own = _unwanted(dest), _interpreters_own()
-    sys.path[:] = [
-        entry for entry in sys.path if entry in own or (entry and os.path.realpath(entry) not in unwanted)
-    ]
+    sys.path[:] = [entry for entry in sys.path if entry in own or _real(entry) not in unwanted]
     if _Packages not in sys.meta_path:
         sys.meta_path.insert(0, _Packages)
     # What `pip install --target` made has our requirements beside us. Last, so that it hides nothing.
-    installed = os.path.isdir(ROOT) and any(map(_is_our_metadata, os.listdir(ROOT)))
-    if installed and ROOT not in sys.path and not (dest and _same(ROOT, dest)):
+    if ROOT not in sys.path and _real(ROOT) != _real(dest) and _is_installed():
         sys.path.append(ROOT)
+
+
+def is_exposed(dest: str) -> bool:
+    """Return True when ``python -m`` started this process in ``dest``: Python imports from there before
+    ``guard`` can be called."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    return spec is not None and spec.name in _COMMANDS and not safe and _real(os.curdir) == _real(dest)
 
 
 class _Packages:
@@ -110,13 +116,7 @@ def _unwanted(dest: str) -> set[str]:
         for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
         if entry and not os.path.isabs(entry)
     ]
-    found = set()
-    for path in (os.curdir, *relative, dest):
-        try:
-            found.add(os.path.realpath(path or os.curdir))
-        except OSError:
-            pass  # the current directory was removed
-    return found
+    return {"", *map(_real, (os.curdir, *relative, dest))}
 
 
 def _interpreters_own() -> set[str]:
@@ -129,9 +129,15 @@ def _interpreters_own() -> set[str]:
     return own
 
 
-def _is_our_metadata(name: str) -> bool:
-    return name.startswith("mass_downloader-") and name.endswith(".dist-info")
+def _is_installed() -> bool:
+    """Return True when pip put our packages into ROOT, as opposed to a source checkout or a zip file."""
+    names = os.listdir(ROOT) if os.path.isdir(ROOT) else []
+    return any(name.startswith("mass_downloader-") and name.endswith(".dist-info") for name in names)
 
 
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _real(path: str) -> str:
+    """Return the real path; "" for "", and for a relative path when the current directory was removed."""
+    try:
+        return os.path.realpath(path) if path else ""
+    except OSError:
+        return ""

@@ -34,8 +34,8 @@ def probe(dest: str = "") -> None:
 
     Nothing is imported from ``dest``.
     """
-    told = ("check", "--style", "downloader", "--json")
-    argv, env = isolation.child("diagnostics.__main__:main", *told, dest=dest)
+    question = ("check", "--style", "downloader", "--json")
+    argv, env = isolation.child("diagnostics.__main__:main", *question, dest=dest)
     try:
         done = subprocess.run(
             argv,

@@ -25,6 +25,11 @@ _CUT_OFF = (
     "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
 )
 
+_EXPOSED = (
+    "`python -m` imports from the current directory, which is DEST: a file there could be run in place of "
+    "a Python module; the next time use the command `downloader`, or `python -I -m downloader`"
+)
+
 
 def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Report:
     """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
@@ -45,6 +50,8 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Repor
         progress.begin(destination.listed_before, destination.before)
         if destination.cut_off:
             progress.log("warning", _CUT_OFF)
+        if config.store != "null" and isolation.is_exposed(config.output):
+            progress.log("warning", _EXPOSED)
         supervisor = Supervisor(config, destination, progress, abandoned=ended)
         try:
             run = supervisor.run()

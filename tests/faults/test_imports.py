@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,9 @@ import pytest
 from harness import ROOT, command, environment
 from servers import Server, ok
 
-OPTIONAL = "brotli brotlicffi chardet cryptography isal OpenSSL simplejson sitecustomize socks usercustomize"
+OPTIONAL = (
+    "brotli brotlicffi chardet cryptography isal OpenSSL simplejson sitecustomize socks usercustomize"
+)
 OPTIONAL += " ipywidgets IPython uvloop wsaccel zstandard truststore diagnostics downloader"
 NAMES = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OPTIONAL.split()}
 
@@ -31,7 +32,7 @@ class Trap:
         self.marker = folder / "ran"
         self.dest = folder / "dest"
         self.dest.mkdir()
-        code = f"import sys\nwith open({str(self.marker)!r}, 'a') as m: m.write(__name__ + ' ' + sys.argv[0] + '\\n')\n"
+        code = f"with open({str(self.marker)!r}, 'a') as marker: marker.write(__name__ + ' ')\n"
         self.bodies = {f"{name}.py": code.encode() for name in sorted(names)}
         self.scripts = folder / "bin"
         self.scripts.mkdir()
@@ -43,12 +44,15 @@ class Trap:
         for name, body in self.bodies.items():
             (self.dest / name).write_bytes(body)
 
-    def run(self, *argv: object, code: int = 0, **env: str) -> str:
-        """Run a command in the directory; nothing of that may have run. Returns its output."""
+    def run(self, *argv: object, code: int = 0, path: str | None = None) -> tuple[str, str]:
+        """Run a command in the directory; nothing of that may have run. Returns what it said.
+
+        ``path`` is PYTHONPATH where it must not be our own tree."""
+        env = environment()
         done = subprocess.run(
             list(map(str, argv)),
             cwd=self.dest,
-            env=environment(**env),
+            env=env if path is None else {**env, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             timeout=100,
@@ -56,7 +60,7 @@ class Trap:
         )
         ran = self.marker.read_text() if self.marker.exists() else ""
         assert (ran, done.returncode) == ("", code), done.stderr
-        return done.stdout
+        return done.stdout, done.stderr
 
     def script(self, name: str, *args: object) -> list[object]:
         """The command as it is installed."""
@@ -79,8 +83,9 @@ def trap(tmp_path: Path) -> Trap:
 
 @pytest.fixture
 def trap_for_m(tmp_path: Path) -> Trap:
-    """All names but those that ``python -m`` imports before us (and us, whom it takes from there)."""
-    return Trap(tmp_path, NAMES - loaded_for_m(tmp_path) - {"downloader", "diagnostics"})
+    """All names but those that Python itself imports before us (and us, whom it takes from there)."""
+    first = {"downloader", "diagnostics", "sitecustomize", "usercustomize", "nt", "_winapi", "winreg"}
+    return Trap(tmp_path, NAMES - loaded_for_m(tmp_path) - first)
 
 
 @pytest.fixture
@@ -99,32 +104,48 @@ def test_download_into_the_current_directory_again_and_again(
     argv = trap.script("downloader", server.url, "-o", ".", "--preflight", preflight)
     trap.run(*argv)
     assert {path.name for path in trap.dest.iterdir()} > set(trap.bodies)
-    trap.run(*argv, "--restart", "--report", "../r.json", "--progress", "bar", "--lane", "requests")
+    again = ("--restart", "--report", "../r.json", "--progress", "bar", "--lane", "requests", "-v")
+    assert "python -m" not in trap.run(*argv, *again)[1]
     trap.run(*trap.script("downloader", "verify", "."))
     trap.run(*trap.script("downloader", "status", "."))
 
 
 def test_download_into_the_current_directory_with_python_m(trap_for_m: Trap, server: Server) -> None:
     argv = command(server.url, "-o", ".", "--preflight", "probe")
-    trap_for_m.run(*argv)
+    said = trap_for_m.run(*argv)[1]
+    assert "`python -m` imports from the current directory, which is DEST" in said
     assert {path.name for path in trap_for_m.dest.iterdir()} > set(trap_for_m.bodies)
     trap_for_m.run(*argv, "--restart", "--json")
+
+
+@pytest.mark.parametrize("path", [f"{ROOT}:", f".:{ROOT}", f"{{dest}}:{ROOT}"])
+def test_download_where_pythonpath_names_the_current_directory(
+    trap_for_m: Trap, server: Server, path: str
+) -> None:
+    trap_for_m.put()
+    argv = trap_for_m.script("downloader", server.url, "-o", ".")
+    trap_for_m.run(*argv, path=path.format(dest=trap_for_m.dest))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is there from 3.11 on")
 def test_download_with_python_p_m(trap: Trap, server: Server) -> None:
     trap.put()
-    trap.run(sys.executable, "-P", "-m", "downloader", server.url, "-o", ".", "--preflight", "probe")
+    said = trap.run(sys.executable, "-P", "-m", "downloader", server.url, "-o", ".")[1]
+    assert "python -m" not in said
 
 
 def test_the_demo_where_files_of_a_server_are(trap: Trap) -> None:
     trap.put()
-    assert "50 of 50 right" in trap.run(*trap.script("downloader", "demo", "--files", 50, "-o", "../demo"))
+    out, _ = trap.run(*trap.script("downloader", "demo", "--files", 50, "-o", "../demo"))
+    assert "50 of 50 right" in out
 
 
-@pytest.mark.parametrize("pythonpath", ["", ":", ".", "DEST", "../dest:/nowhere"])
+@pytest.mark.parametrize(
+    ("path", "preflight"),
+    [("", "probe"), (":/nowhere", "auto"), ("{dest}", "probe"), ("../dest:/nowhere", "auto")],
+)
 def test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination(
-    trap: Trap, server: Server, tmp_path: Path, pythonpath: str
+    trap: Trap, server: Server, tmp_path: Path, path: str, preflight: str
 ) -> None:
     trap.put()
     program = tmp_path / "program.py"
@@ -132,12 +153,13 @@ def test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination(
         import os
         os.environ["PYTHONPATH"] = {path!r}
         import downloader
-        config = downloader.Config(source={url!r}, output={dest!r}, restart=True, preflight="probe")
+        config = downloader.Config(source={url!r}, output={dest!r}, preflight={preflight!r})
         print(downloader.download(config).exit_code)
     """
-    path = pythonpath.replace("DEST", str(trap.dest))
-    program.write_text(textwrap.dedent(text).format(path=path, url=server.url, dest=str(trap.dest)))
-    assert trap.run(sys.executable, program) == "0\n"
+    dest = str(trap.dest)
+    told = {"path": path.format(dest=dest), "url": server.url, "dest": dest, "preflight": preflight}
+    program.write_text(textwrap.dedent(text).format(**told))
+    assert trap.run(sys.executable, program)[0] == "0\n"
 
 
 @pytest.mark.parametrize("style", ["downloader", "requests"])
@@ -165,12 +187,30 @@ def test_an_interpreter_is_examined_where_files_of_a_server_are(trap: Trap) -> N
     trap.run(*trap.script("diagnostics", "scenarios", "--only", "nothing_of_the_name"), code=2)
 
 
-def test_a_source_checkout_is_the_current_directory(trap: Trap, server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dest", ["../elsewhere", "."])
+def test_a_source_checkout_is_the_current_directory(trap_for_m: Trap, server: Server, dest: str) -> None:
     """As it is after `git clone`, and with files of a server in it."""
+    trap_for_m.put()
+    copy_packages(trap_for_m.dest)
+    argv = command(server.url, "-o", dest, "--preflight", "probe", "--json")
+    assert '"downloader":"copy"' in trap_for_m.run(*argv, path="")[0]
+
+
+def test_the_directory_of_pip_install_target_is_the_current_directory(
+    trap_for_m: Trap, server: Server, tmp_path: Path
+) -> None:
+    """There our requirements are beside us, as msgspec here."""
+    folder = trap_for_m.dest
+    copy_packages(folder)
+    (folder / "mass_downloader-1.0.dist-info").mkdir()
+    (folder / "beside_us.py").write_text("")
+    with (folder / "downloader" / "cli.py").open("a") as file:
+        file.write("\nimport beside_us\n")
+    trap_for_m.run(*command(server.url, "-o", "../elsewhere", "--preflight", "probe"), path="")
+
+
+def copy_packages(folder: Path) -> None:
+    """Put our packages there; what runs from there says so as its version."""
     for package in ("downloader", "diagnostics"):
-        shutil.copytree(ROOT / package, trap.dest / package)
-    (trap.dest / "downloader" / "_version.py").write_text('VERSION = "checkout"\n')
-    for number, dest in enumerate(("../elsewhere", ".")):
-        argv = (server.url, "-o", dest, "--preflight", "probe", "--json")
-        out = trap.run(sys.executable, "-m", "downloader", *argv, PYTHONPATH=os.devnull)
-        assert '"downloader":"checkout"' in out, number
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "downloader" / "_version.py").write_text('VERSION = "copy"\n')
