@@ -6,13 +6,15 @@
 
     inspect()   # facts and static causes of this process: no network, nothing imported, milliseconds
     check()     # measures in this process, against a TLS server of its own
+
+This module imports nothing, since ``python -m diagnostics`` comes here while the current directory is first
+on ``sys.path``.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from diagnostics.here import check, inspect
     from diagnostics.model import Cause, Diagnosis, Remedy
 
@@ -27,7 +29,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

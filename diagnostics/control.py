@@ -1,6 +1,7 @@
-"""``python -m diagnostics.control JSON``: the same requests from plain threads, nothing patched.
+"""The same requests from plain threads, in a process of its own in which nothing is patched.
 
-Prints ``{"single": s, "wall": s, "error": ""}``: the time of one, and of N at once.
+It (``main``) is told ``measure``'s arguments as JSON, and prints ``{"single": s, "wall": s, "error": ""}``:
+the time of one, and of N at once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 import urllib.request
 from typing import Any
 
-__all__ = ["measure"]
+__all__ = ["main", "measure"]
 
 _PATIENCE = 30.0
 
@@ -50,5 +51,6 @@ def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, A
     return {"single": single, "wall": wall, "error": errors[0] if len(errors) == requests else ""}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Be that process."""
     sys.stdout.write(json.dumps(measure(**json.loads(sys.argv[1]))))

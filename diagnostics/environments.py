@@ -2,6 +2,9 @@
 
 Environments are kept in the user's cache folder, one for each interpreter and set of requirements, and
 may be thrown away at any time.
+
+Interpreters are run with ``-I``, or a script by its path (Python 2 has no ``-I``): with ``-m`` and ``-c``
+alone they would import from the current directory.
 """
 
 from __future__ import annotations
@@ -25,12 +28,7 @@ __all__ = ["Unavailable", "cache_folder", "find", "prepare", "satisfies", "versi
 
 _VIRTUALENV = "virtualenv==20.21.1"  # the last one that makes environments of Python 2.7
 _PATIENCE = 900.0
-_LOOK = """\
-import json, os, sys
-names = [n for f in sys.path if os.path.isdir(f) for n in os.listdir(f)]
-print(json.dumps([".".join(map(str, sys.version_info[:2])),
-                  [n for n in names if n.endswith((".dist-info", ".egg-info"))]]))
-"""
+_LOOK = str(Path(__file__).parent / "agent" / "look.py")
 
 
 class Unavailable(ProbeError):
@@ -46,7 +44,7 @@ def cache_folder() -> Path:
 @cache
 def _look(python: str) -> tuple[str, dict[str, str]]:
     try:
-        done = subprocess.run([python, "-c", _LOOK], capture_output=True, timeout=30, check=True)
+        done = subprocess.run([python, _LOOK], env=_plain(), capture_output=True, timeout=30, check=True)
         version, names = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise Unavailable(f"{python} does not run: {_last(error)}") from None
@@ -101,31 +99,39 @@ def prepare(python: str, packages: Sequence[str], said: Callable[[str], None]) -
             shutil.rmtree(folder, ignore_errors=True)
             said(f"installing {', '.join(packages)} for Python {version}")
             _make(python, version, folder)
-            pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-            _run([*pip, "install", "--quiet", *packages])
+            _run([*_pip(folder), "install", "--quiet", *packages])
             (folder / "complete").write_text(told)
     return str(folder / "bin" / "python")
 
 
 def _make(python: str, version: str, folder: Path) -> None:
     if version != "2.7":
-        _run([python, "-m", "venv", str(folder)])
+        _run([python, "-I", "-m", "venv", str(folder)])
         return
     tool = folder.parent / "virtualenv"
     with _locked(tool):
         if not (tool / "complete").exists():
             shutil.rmtree(tool, ignore_errors=True)
-            _run([sys.executable, "-m", "venv", str(tool)])
-            _run([str(tool / "bin" / "python"), "-m", "pip", "install", "--quiet", _VIRTUALENV])
+            _run([sys.executable, "-I", "-m", "venv", str(tool)])
+            _run([*_pip(tool), "install", "--quiet", _VIRTUALENV])
             (tool / "complete").touch()
-    _run([str(tool / "bin" / "python"), "-m", "virtualenv", "--quiet", "--python", python, str(folder)])
+    virtualenv = [str(tool / "bin" / "python"), "-I", "-m", "virtualenv"]
+    _run([*virtualenv, "--quiet", "--python", python, str(folder)])
+
+
+def _pip(folder: Path) -> list[str]:
+    """Return the command of the environment's pip."""
+    return [str(folder / "bin" / "python"), str(folder / "bin" / "pip"), "--disable-pip-version-check"]
+
+
+def _plain() -> dict[str, str]:
+    """Return the environment without what is set for our own interpreter: it is not meant for another."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
 def _run(argv: list[str]) -> None:
-    # What is set for our own interpreter is not meant for another one.
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     try:
-        subprocess.run(argv, env=env, capture_output=True, timeout=_PATIENCE, check=True)
+        subprocess.run(argv, env=_plain(), capture_output=True, timeout=_PATIENCE, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{' '.join(argv[1:5])} … failed: {_last(error)}") from None
 

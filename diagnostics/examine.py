@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
 from diagnostics.remedy import measure_again
 from diagnostics.verdict import Judgement, judge, least_slope
+from downloader import isolation
 from downloader.core.redact import redact
 
 __all__ = ["diagnose", "examine"]
@@ -118,9 +118,9 @@ def _control(question: Question, judgement: Judgement) -> float | None:
         "cacert": question.cacert,
         "insecure": question.insecure,
     }
-    argv = [sys.executable, "-m", "diagnostics.control", json.dumps(told)]
+    argv, env = isolation.child("diagnostics.control:main", json.dumps(told))
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=_CONTROL_PATIENCE, check=False)
+        done = subprocess.run(argv, capture_output=True, env=env, timeout=_CONTROL_PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         raise ProbeError(f"{host_of(question.url)}: no answer within {_CONTROL_PATIENCE:g} s") from None
     if done.returncode:

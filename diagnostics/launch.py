@@ -23,6 +23,7 @@ from diagnostics.agent.https_agent.life import SIGNAL, VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
+from downloader import isolation
 from downloader.core.redact import redact
 
 __all__ = ["observe"]
@@ -47,7 +48,7 @@ def observe(question: Question, origin: Origin | None, remedies: Sequence[str] =
         spec = {
             "mode": "check",
             "outbox": str(outbox),
-            "target": {"style": question.target.style} if question.target.style else _target(question),
+            "target": _target(question),
             "run": run,
             "url": origin.url if origin is not None else question.url,
             "fixed": origin is None,
@@ -67,7 +68,11 @@ def observe(question: Question, origin: Origin | None, remedies: Sequence[str] =
 
 
 def _target(question: Question) -> dict[str, Any]:
-    return {"app": question.target.app} if question.target.app else {"command": True}
+    target = question.target
+    if target.style:
+        # In an interpreter of somebody else it is the downloader that is installed there.
+        return {"style": target.style, "root": "" if target.python else isolation.ROOT}
+    return {"app": target.app} if target.app else {"command": True}
 
 
 def _verify(question: Question, origin: Origin | None) -> str | bool | None:
@@ -77,7 +82,8 @@ def _verify(question: Question, origin: Origin | None) -> str | bool | None:
 
 
 def _environment(question: Question, folder: Path, origin: Origin | None) -> dict[str, str]:
-    env = dict(os.environ)
+    # The current directory is on the path of an application and of a command, which are the user's.
+    env = isolation.environment() if question.target.style else dict(os.environ)
     env[VARIABLE] = str(folder / "spec.json")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     ca = origin.ca if origin is not None else question.cacert

@@ -1,7 +1,7 @@
 """A TLS server that answers each request after the delay its target names, thousands at a time.
 
-``python -m diagnostics.origin FOLDER`` makes a certificate in FOLDER (``ca.pem``), prints its port, and
-ends with its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
+Its process (``main``, with FOLDER) makes a certificate in FOLDER (``ca.pem``), prints its port, and ends
+with its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
 run, how many requests came and how many waited at once, as JSON. A process of its own, so that nothing
 that it does can hold the process under check, or be held by it.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import ssl
 import subprocess
 import sys
@@ -22,8 +21,9 @@ from types import TracebackType
 import httptools
 
 from diagnostics.errors import ProbeError
+from downloader import isolation
 
-__all__ = ["Origin"]
+__all__ = ["Origin", "main"]
 
 _MOST_RUNS = 1000
 
@@ -116,9 +116,8 @@ class Origin:
     def __enter__(self) -> Origin:
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="diagnostics-")))
-            argv = [sys.executable, "-m", "diagnostics.origin", str(self._folder)]
+            argv, env = isolation.child("diagnostics.origin:main", str(self._folder))
             pipe = subprocess.PIPE
-            env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
             self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
             stack.callback(self._end)
             assert self._process.stdout is not None
@@ -168,5 +167,6 @@ class Origin:
         return found
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Be the server's process."""
     asyncio.run(_serve(Path(sys.argv[1])))

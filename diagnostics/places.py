@@ -24,7 +24,7 @@ def short(path: str, facts: dict[str, Any]) -> str:
     if path.startswith("<"):
         return path
     full = os.path.abspath(path)
-    roots = [facts.get("cwd") or os.getcwd(), *facts.get("path", [])]
+    roots = [facts["cwd"] if "cwd" in facts else os.getcwd(), *facts.get("path", [])]
     packages = [root for root in roots if "-packages" in root]
     # The current directory may have the virtual environment in it: packages first.
     for root in [*sorted(packages, key=len, reverse=True), *roots]:

@@ -1,12 +1,10 @@
 """A mass downloader. The public names, each imported when it is first asked for.
 
-Importing this package has no effects: it imports neither gevent nor ssl nor requests.
+Importing this package has no effects: it imports neither gevent nor ssl nor requests. It imports nothing at
+all, since ``python -m downloader`` comes here while the current directory is first on ``sys.path``.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from downloader._version import VERSION as __version__
     from downloader.api import download

@@ -12,12 +12,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from downloader import errors
+from downloader import errors, isolation
 from downloader.config import Config
 from downloader.errors import BootError, ConfigError, DownloaderError
 from downloader.model import Report
@@ -43,17 +42,10 @@ def download(config: Config) -> Report:
     """
     if config.source == "-":
         raise ConfigError("standard input cannot be the source of download(); give a file")
-    environment = dict(os.environ)
-    ours = str(Path(__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(
-        path for path in (ours, environment.get("PYTHONPATH", "")) if path
-    )
+    argv, env = isolation.child("downloader.api:serve_download", dest=config.output)
+    errors_to = None if _is_open(2) else subprocess.DEVNULL
     process = subprocess.Popen(
-        [sys.executable, "-c", "from downloader.api import serve_download; serve_download()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=None if _is_open(2) else subprocess.DEVNULL,
-        env=environment,
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from downloader import isolation
 from downloader.config import Config
 from downloader.devserver import content
 from downloader.errors import BootError
@@ -25,9 +25,8 @@ _SIZES = "100-2000"
 @contextlib.contextmanager
 def serving(*options: str) -> Iterator[list[str]]:
     """The dev server in a process of its own; its URL, and with --tls the CA's file."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "downloader", "serve", *options], stdout=subprocess.PIPE, text=True
-    )
+    argv, env = isolation.child("downloader.__main__:main", "serve", *options)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
     try:
         lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)]

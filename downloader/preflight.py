@@ -8,10 +8,10 @@ late import, and the subprocess.
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import msgspec
 
+from downloader import isolation
 from downloader.errors import UnsafeProcess
 
 __all__ = ["inspect", "probe"]
@@ -29,12 +29,21 @@ def inspect() -> None:
         raise UnsafeProcess(f"{told} (python -m diagnostics tells more)")
 
 
-def probe() -> None:
-    """Measure in a process like a worker; UnsafeProcess when it is serial, broken, or unknown."""
-    argv = [sys.executable, "-m", "diagnostics", "check", "--style", "downloader", "--json"]
+def probe(dest: str = "") -> None:
+    """Measure in a process like a worker; UnsafeProcess when it is serial, broken, or unknown.
+
+    Nothing is imported from ``dest``.
+    """
+    question = ("check", "--style", "downloader", "--json")
+    argv, env = isolation.child("diagnostics.__main__:main", *question, dest=dest)
     try:
         done = subprocess.run(
-            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE, check=False
+            argv,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=env,
+            timeout=_PATIENCE,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnsafeProcess(f"--preflight probe could not be run: {error}") from None

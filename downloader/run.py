@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from downloader import preflight
+from downloader import isolation, preflight
 from downloader import report as reports
 from downloader.client_tls import check_client_certificate
 from downloader.config import Config
@@ -29,6 +29,11 @@ _FAULTS = frozenset({"bad-url", "bad-name"})
 _CUT_OFF = (
     "the machine went down while a run was at work here: files that the journal does not vouch for are "
     "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
+)
+
+_EXPOSED = (
+    "`python -m` imports from the current directory, which is DEST: a file there could be run in place of "
+    "a Python module; the next time use the command `downloader`, or `python -I -m downloader`"
 )
 
 
@@ -50,9 +55,10 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
     ``ended`` is asked now and then whether who wanted the result is gone.
     """
     _check_process()
+    isolation.guard(config.output)
     check_client_certificate(config)
     if config.preflight == "probe":
-        preflight.probe()
+        preflight.probe(config.output)
     began = monotonic()
     destination = Destination(config)
     try:
@@ -60,6 +66,8 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
         progress.begin(destination.listed_before, destination.before)
         if destination.cut_off:
             progress.log("warning", _CUT_OFF)
+        if config.store != "null" and isolation.is_exposed(config.output):
+            progress.log("warning", _EXPOSED)
         supervisor = Supervisor(config, destination, progress, abandoned=ended)
         try:
             run = supervisor.run()

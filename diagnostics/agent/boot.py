@@ -56,8 +56,9 @@ def _main():
         site.main()
     else:
         life.before_sitecustomize(spec)
-    # As with `python -m`: the current directory comes first.
-    sys.path.insert(0, os.getcwd())
+    if "app" in spec["target"]:
+        # As with `python -m`: the current directory comes first.
+        sys.path.insert(0, os.getcwd())
     sys.argv[:] = [""]
     agent.run_told()
 

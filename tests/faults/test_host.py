@@ -11,6 +11,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import Any
 
 import pytest
 from checker import Truth, check
-from harness import DevServer, Job, serving
+from harness import DevServer, Job, environment, serving
+from harness import command as python_m
 from servers import HANG, Server, ok
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -146,6 +148,31 @@ def test_destination_removed_while_running(dev_server: Serve, start: Start, tmp_
     last = start(*argv)
     assert last.wait() == 0, last.err
     check(dest, truth)
+
+
+@pytest.mark.parametrize("how", ["python -m", "script"])
+@pytest.mark.parametrize("preflight", ["auto", "probe"])
+def test_the_current_directory_was_removed(
+    how: str, preflight: str, server: DevServer, tmp_path: Path
+) -> None:
+    """With an absolute -o nothing needs one."""
+    script = tmp_path / "downloader"
+    script.write_text("import sys\nfrom downloader.__main__ import main\nsys.exit(main())\n")
+    gone, dest, report = (tmp_path / name for name in ("gone", "dest", "report.json"))
+    gone.mkdir()
+    argv = [sys.executable, script] if how == "script" else python_m()
+    argv += [server.url, "-o", dest, "--report", report, "--preflight", preflight]
+    done = subprocess.run(
+        ["sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", gone, *argv],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, "complete" in done.stdout) == (0, True), done.stderr
+    check(dest, TRUTH)
+    assert json.loads(report.read_text())["destination"] == str(dest)
 
 
 def test_few_descriptors(dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:

@@ -286,7 +286,8 @@ def squid(room: Room, origin: Program) -> AbstractContextManager[Program]:
     """Squid, which connects to ``origin`` and does nothing else."""
     program, port = found("squid"), free_port()
     config = room.write("squid.conf", SQUID.format(port=port, origin=origin.port, own=room.own))
-    return running(room, [program, "-N", "-f", config], port)
+    # Its shared memory is named after the service: with a name of our own, another Squid does not matter.
+    return running(room, [program, "-N", "-n", f"interop{port}", "-f", config], port)
 
 
 def squid_log(room: Room) -> list[str]:

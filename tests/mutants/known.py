@@ -30,6 +30,7 @@ PROCESSES = "tests/faults/test_processes.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
+IMPORTS = "tests/faults/test_imports.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
 NAMED = "tests/faults/test_named_files.py::"
@@ -532,6 +533,22 @@ KNOWN = (
         (f"{LISTING}test_a_broken_listing_ends_the_run_and_is_named[not JSON]",),
     ),
     # Secrets and safety
+    Mutant(
+        "imports from the current directory",
+        "a downloaded json.py is run by the same command, started in DEST",
+        "downloader/isolation.py",
+        " if entry in own or _real(entry) not in unwanted]",
+        "]",
+        (f"{IMPORTS}test_download_into_the_current_directory_with_python_m",),
+    ),
+    Mutant(
+        "PYTHONPATH handed on as it is",
+        "an empty entry in it has the processes that we start run a downloaded json.py",
+        "downloader/isolation.py",
+        "[entry for entry in entries if os.path.isabs(entry) and _real(entry) not in unwanted]",
+        "entries",
+        (f"{IMPORTS}test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination",),
+    ),
     Mutant(
         "redirect keeps credentials",
         "Authorization, Cookie and -H headers go to whatever host a redirect names",

@@ -115,12 +115,20 @@ def collect():
         "truststore_injected": _truststore(),
         "gevent_openssl": sorted(name for name in sys.modules if name.split(".")[0] == "gevent_openssl"),
         "openssl": getattr(ssl, "OPENSSL_VERSION", None),
-        "cwd": os.getcwd(),
+        "cwd": _current_directory(),
         "path": [folder for folder in sys.path if isinstance(folder, str)],
         "own_files": _own_files(),
         "descriptors": _descriptors(),
         "threadpool": _threadpool(),
     }
+
+
+def _current_directory():
+    # type: () -> str
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it was removed
 
 
 def _own_files():

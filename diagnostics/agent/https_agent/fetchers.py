@@ -124,6 +124,12 @@ def _as_downloader(options):
     # type: (Dict[str, Any]) -> Fetch
     """The downloader's own worker: patched by its one module, with its own session."""
     try:
+        if options["root"]:
+            # Where our packages are, which may be the current directory: on the path for this import only.
+            sys.path.insert(0, options["root"])
+            isolation = importlib.import_module("downloader.isolation")
+            sys.path.remove(options["root"])
+            isolation.guard()
         patching = importlib.import_module("downloader.patching")
     except ImportError as error:
         raise Unusable(

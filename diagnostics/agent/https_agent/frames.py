@@ -31,7 +31,7 @@ def kind_of_file(name):
     """The same for the name of a source file."""
     if name.startswith("<frozen importlib") or ("importlib" in name and "_bootstrap" in name):
         return "import"
-    if name.startswith("<frozen"):
+    if name.startswith("<"):
         return "library"
     path = os.path.abspath(name)
     if path.startswith(_HERE + os.sep) or os.path.dirname(path) == _ABOVE:
@@ -43,8 +43,6 @@ def kind_of_file(name):
         return "library"
     if path.startswith(os.path.join(sys.prefix, "bin") + os.sep):
         return "package"  # a console script: it only calls what is installed
-    if name.startswith("<"):
-        return "library"
     return "user"
 
 

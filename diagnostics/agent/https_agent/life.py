@@ -87,7 +87,7 @@ class Agent(object):
             remedies.apply(self.spec["remedies"], remedies.FIRST)
         try:
             if "style" in target:
-                fetch, name = self._styled(target["style"], options)
+                fetch, name = self._styled(target["style"], dict(options, root=target["root"]))
             else:
                 fetch, name = fetchers.application(target["app"], options)
         except fetchers.Unusable as error:

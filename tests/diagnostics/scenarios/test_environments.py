@@ -67,7 +67,7 @@ def test_an_environment_that_cannot_be_made_is_told_in_one_line_and_not_kept(
     python = tmp_path / "python"
     python.write_text(
         f"""#!/bin/sh
-[ "$1" = -m ] && {{ echo "Error: ensurepip is not available" >&2; exit 1; }}
+[ "$*" != "${{*#-I -m}}" ] && {{ echo "Error: ensurepip is not available" >&2; exit 1; }}
 exec {sys.executable} "$@"
 """
     )

@@ -1,0 +1,216 @@
+"""Files whose names a server chose are never run as Python modules, wherever a command is started."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import ROOT, command, environment
+from servers import Server, ok
+
+OPTIONAL = (
+    "brotli brotlicffi chardet cryptography isal OpenSSL simplejson sitecustomize socks usercustomize"
+)
+OPTIONAL += " ipywidgets IPython uvloop wsaccel zstandard truststore diagnostics downloader"
+NAMES = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OPTIONAL.split()}
+
+# What pip makes of the entry points.
+SCRIPT = "import sys\nfrom {package}.__main__ import main\nsys.exit(main())\n"
+
+
+class Trap:
+    """A server whose files are Python modules that write down that they ran, and the commands of a user
+    who stands in the directory with these files."""
+
+    def __init__(self, folder: Path, names: set[str]) -> None:
+        self.marker = folder / "ran"
+        self.dest = folder / "dest"
+        self.dest.mkdir()
+        code = f"with open({str(self.marker)!r}, 'a') as marker: marker.write(__name__ + ' ')\n"
+        self.bodies = {f"{name}.py": code.encode() for name in sorted(names)}
+        self.scripts = folder / "bin"
+        self.scripts.mkdir()
+        for package in ("downloader", "diagnostics"):
+            (self.scripts / package).write_text(SCRIPT.format(package=package))
+
+    def put(self) -> None:
+        """Have the files in the directory, as an earlier run left them."""
+        for name, body in self.bodies.items():
+            (self.dest / name).write_bytes(body)
+
+    def run(self, *argv: object, code: int = 0, path: str | None = None) -> tuple[str, str]:
+        """Run a command in the directory; nothing of that may have run. Returns what it said.
+
+        ``path`` is PYTHONPATH where it must not be our own tree."""
+        env = environment()
+        done = subprocess.run(
+            list(map(str, argv)),
+            cwd=self.dest,
+            env=env if path is None else {**env, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        ran = self.marker.read_text() if self.marker.exists() else ""
+        assert (ran, done.returncode) == ("", code), done.stderr
+        return done.stdout, done.stderr
+
+    def script(self, name: str, *args: object) -> list[object]:
+        """The command as it is installed."""
+        return [sys.executable, self.scripts / name, *args]
+
+
+def loaded_for_m(tmp_path: Path) -> set[str]:
+    """What ``python -m`` has imported before it comes to the module it is told to run."""
+    (tmp_path / "probe.py").write_text("import sys\nprint(*sys.modules)\n")
+    argv = [sys.executable, "-m", "probe"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Trap:
+    """All names that can be imported."""
+    return Trap(tmp_path, NAMES)
+
+
+@pytest.fixture
+def trap_for_m(tmp_path: Path) -> Trap:
+    """All names but those that Python itself imports before us (and us, whom it takes from there)."""
+    first = {"downloader", "diagnostics", "sitecustomize", "usercustomize", "nt", "_winapi", "winreg"}
+    return Trap(tmp_path, NAMES - loaded_for_m(tmp_path) - first)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server with the files of the test's trap."""
+    name = "trap" if "trap" in request.fixturenames else "trap_for_m"
+    bodies = request.getfixturevalue(name).bodies
+    with Server(files={name: ok(body) for name, body in bodies.items()}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("preflight", ["auto", "probe"])
+def test_download_into_the_current_directory_again_and_again(
+    trap: Trap, server: Server, preflight: str
+) -> None:
+    argv = trap.script("downloader", server.url, "-o", ".", "--preflight", preflight)
+    trap.run(*argv)
+    assert {path.name for path in trap.dest.iterdir()} > set(trap.bodies)
+    again = ("--restart", "--report", "../r.json", "--progress", "bar", "--lane", "requests", "-v")
+    assert "python -m" not in trap.run(*argv, *again)[1]
+    trap.run(*trap.script("downloader", "verify", "."))
+    trap.run(*trap.script("downloader", "status", "."))
+
+
+def test_download_into_the_current_directory_with_python_m(trap_for_m: Trap, server: Server) -> None:
+    argv = command(server.url, "-o", ".", "--preflight", "probe")
+    said = trap_for_m.run(*argv)[1]
+    assert "`python -m` imports from the current directory, which is DEST" in said
+    assert {path.name for path in trap_for_m.dest.iterdir()} > set(trap_for_m.bodies)
+    trap_for_m.run(*argv, "--restart", "--json")
+
+
+@pytest.mark.parametrize("path", [f"{ROOT}:", f".:{ROOT}", f"{{dest}}:{ROOT}"])
+def test_download_where_pythonpath_names_the_current_directory(
+    trap_for_m: Trap, server: Server, path: str
+) -> None:
+    trap_for_m.put()
+    argv = trap_for_m.script("downloader", server.url, "-o", ".")
+    trap_for_m.run(*argv, path=path.format(dest=trap_for_m.dest))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is there from 3.11 on")
+def test_download_with_python_p_m(trap: Trap, server: Server) -> None:
+    trap.put()
+    said = trap.run(sys.executable, "-P", "-m", "downloader", server.url, "-o", ".")[1]
+    assert "python -m" not in said
+
+
+def test_the_demo_where_files_of_a_server_are(trap: Trap) -> None:
+    trap.put()
+    out, _ = trap.run(*trap.script("downloader", "demo", "--files", 50, "-o", "../demo"))
+    assert "50 of 50 right" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "preflight"),
+    [("", "probe"), (":/nowhere", "auto"), ("{dest}", "probe"), ("../dest:/nowhere", "auto")],
+)
+def test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination(
+    trap: Trap, server: Server, tmp_path: Path, path: str, preflight: str
+) -> None:
+    trap.put()
+    program = tmp_path / "program.py"
+    text = """
+        import os
+        os.environ["PYTHONPATH"] = {path!r}
+        import downloader
+        config = downloader.Config(source={url!r}, output={dest!r}, preflight={preflight!r})
+        print(downloader.download(config).exit_code)
+    """
+    dest = str(trap.dest)
+    told = {"path": path.format(dest=dest), "url": server.url, "dest": dest, "preflight": preflight}
+    program.write_text(textwrap.dedent(text).format(**told))
+    assert trap.run(sys.executable, program)[0] == "0\n"
+
+
+@pytest.mark.parametrize("style", ["downloader", "requests"])
+def test_the_diagnostics_where_files_of_a_server_are(trap: Trap, style: str) -> None:
+    trap.put()
+    trap.run(*trap.script("diagnostics", "--style", style))
+
+
+def test_the_diagnostics_with_python_m(trap_for_m: Trap) -> None:
+    trap_for_m.put()
+    trap_for_m.run(sys.executable, "-m", "diagnostics", "--style", "grequests")
+    trap_for_m.run(sys.executable, "-m", "diagnostics", "scenarios", "--only", "stage_04", "--offline")
+
+
+def test_a_server_that_is_serial_is_told_from_a_process_where_its_files_are(trap: Trap) -> None:
+    """The control is a process of its own."""
+    trap.put()
+    url = "https://127.0.0.1:1/"
+    trap.run(*trap.script("diagnostics", "--style", "requests", "--url", url), code=4)
+
+
+def test_an_interpreter_is_examined_where_files_of_a_server_are(trap: Trap) -> None:
+    trap.put()
+    trap.run(*trap.script("diagnostics", "scenarios", "--list", "--python", sys.executable))
+    trap.run(*trap.script("diagnostics", "scenarios", "--only", "nothing_of_the_name"), code=2)
+
+
+@pytest.mark.parametrize("dest", ["../elsewhere", "."])
+def test_a_source_checkout_is_the_current_directory(trap_for_m: Trap, server: Server, dest: str) -> None:
+    """As it is after `git clone`, and with files of a server in it."""
+    trap_for_m.put()
+    copy_packages(trap_for_m.dest)
+    argv = command(server.url, "-o", dest, "--preflight", "probe", "--json")
+    assert '"downloader":"copy"' in trap_for_m.run(*argv, path="")[0]
+
+
+def test_the_directory_of_pip_install_target_is_the_current_directory(
+    trap_for_m: Trap, server: Server, tmp_path: Path
+) -> None:
+    """There our requirements are beside us, as msgspec here."""
+    folder = trap_for_m.dest
+    copy_packages(folder)
+    (folder / "mass_downloader-1.0.dist-info").mkdir()
+    (folder / "beside_us.py").write_text("")
+    with (folder / "downloader" / "cli.py").open("a") as file:
+        file.write("\nimport beside_us\n")
+    trap_for_m.run(*command(server.url, "-o", "../elsewhere", "--preflight", "probe"), path="")
+
+
+def copy_packages(folder: Path) -> None:
+    """Put our packages there; what runs from there says so as its version."""
+    for package in ("downloader", "diagnostics"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "downloader" / "_version.py").write_text('VERSION = "copy"\n')
