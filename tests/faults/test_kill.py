@@ -8,18 +8,21 @@ server is a faulty one: it cuts and resets one answer in a hundred. A run's seed
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from checker import Truth, check, in_flight, ledgers
+from checker import Truth, agree, check, in_flight, ledgers
 from harness import DevServer, Job, serving
+from servers import Request, Server, Step, ok
 
 RUNS = int(os.environ.get("CHAOS", "40"))
 FIRST = int(os.environ.get("CHAOS_SEED", "0"))
@@ -158,6 +161,70 @@ def test_campaign(
         idle = start(*argv)
         assert idle.wait() == 0
         assert server.stats()["gets"] - before == fetched
+
+
+class Changing:
+    """Files whose bodies differ for each request; ``sent`` has all that was sent for each name."""
+
+    def __init__(self, files: int) -> None:
+        self.sent: dict[str, set[bytes]] = {f"f{number:03}": set() for number in range(files)}
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def __call__(self, request: Request) -> Sequence[Step]:
+        name = request.target.rpartition("/")[2]
+        with self._lock:
+            body = f"{name}, request {next(self._numbers)}".encode()
+            self.sent[name].add(body)
+        return ok(body)
+
+    @property
+    def gets(self) -> int:
+        """How many requests there were."""
+        with self._lock:
+            return sum(map(len, self.sent.values()))
+
+    def server(self) -> Server:
+        return Server(files=dict.fromkeys(self.sent, self), record=False)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + max(RUNS, 4) // (1 if RUNS > 100 else 4)))
+def test_campaign_against_a_server_that_never_sends_the_same(
+    seed: int, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Each file is one that was sent for its name, and no name is taken for ever."""
+    rng, dest, changing = random.Random(seed), tmp_path / "dest", Changing(300)
+    connections, depth = rng.choice((2, 8)), rng.choice(("off", "4"))
+    lane = rng.choice(("auto", "auto", "requests"))
+    allowed = connections * (HELD[depth] if lane == "auto" else 1)  # of a worker
+    with changing.server() as server:
+        argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", connections, "--json")
+        argv += ("--pipeline", depth, "--lane", lane, "--retries", 20, "--backoff", "10ms")
+        again = 0
+        for _ in range(rng.randrange(1, 4)):
+            job = start(*argv)
+            count = changing.gets + rng.randrange(250)
+            while changing.gets < count and job.process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    job.process.wait(0.002)
+            victims = [job.pid] if rng.random() < 0.5 else job.children()[1:]
+            for pid in victims:
+                send(pid, signal.SIGKILL)
+            status = job.wait()
+            say(f"seed {seed}: {len(victims)} killed at {count} requests, {lane} lane; exit {status}")
+            assert status in (0, -signal.SIGKILL), job.err
+            job.alone(PROMPT)
+            # A supervisor's death leaves ledgers that say what was in flight; a worker's are used up.
+            again += in_flight(dest) if status else allowed * len(victims)
+        last = start(*argv)
+        assert last.wait() == 0, last.err
+        report = json.loads(last.out)
+        assert report["listed"] == report["stored"] + report["skipped"] == 300
+        assert report["replaced"] == 0
+    for name, sent in changing.sent.items():
+        assert (dest / name).read_bytes() in sent
+    agree(dest, 0, report)
+    assert changing.gets <= 300 + again
 
 
 def test_kills_in_a_row(server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:

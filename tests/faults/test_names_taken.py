@@ -48,6 +48,31 @@ def damage(path: Path) -> None:
     path.write_bytes(b"?" * 20)
 
 
+def test_a_damaged_file_is_known_to_be_the_item_s_own(
+    run_downloader: Run, start: Start, tmp_path: Path
+) -> None:
+    """With --existing fail nothing but what the job owns is replaced."""
+    dest, gate = tmp_path / "d", Gate()
+    with Server(files={"a": other_bytes_each_time(), "b": gate}) as server:
+        argv = (server.url, "-o", dest, *ONE, "--pipeline", "off", "--existing", "fail")
+        job = start(*argv)
+        gate.reached()
+        until_there(dest / "a", job)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130
+        damage(dest / "a")
+        assert "damaged: a" in run_downloader("verify", dest).stdout
+        gate.open()
+        report = report_of(run_downloader(*argv))
+        assert (report["stored"], report["replaced"]) == (2, 0)
+        assert (dest / "a").read_bytes().startswith(b"body")
+
+
+def until_there(path: Path, job: Job) -> None:
+    while not path.exists():
+        assert job.process.poll() is None, job.err
+
+
 class Gate:
     """An answer that does not come until ``open()``; ``reached()`` waits until somebody asks for it."""
 
@@ -110,15 +135,27 @@ def test_a_damaged_file_of_a_job_that_was_interrupted(
 @pytest.mark.parametrize("victim", ["supervisor", "worker"])
 @pytest.mark.parametrize("number", [1, 20, 60])
 def test_killed_between_a_file_s_name_and_its_mark(
-    victim: str, number: int, start: Start, run_downloader: Run, tmp_path: Path, changing: Server
+    victim: str, number: int, run_downloader: Run, tmp_path: Path, changing: Server
 ) -> None:
     """strace holds the process behind the system call that gives the name; there it is killed."""
+    killed_behind_a_name(victim, number, "auto", run_downloader, tmp_path, changing)
+
+
+def test_killed_between_a_file_s_name_and_its_mark_in_the_requests_lane(
+    run_downloader: Run, tmp_path: Path, changing: Server
+) -> None:
+    killed_behind_a_name("supervisor", 20, "requests", run_downloader, tmp_path, changing)
+
+
+def killed_behind_a_name(
+    victim: str, number: int, lane: str, run_downloader: Run, tmp_path: Path, changing: Server
+) -> None:
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     dest, trace = tmp_path / "d", tmp_path / "trace"
     inject = f"linkat:delay_exit=3000000:when={number}"
     line = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=linkat", "-e", f"inject={inject}"]
-    run = command(changing.url, "-o", dest, *ONE, "--pipeline", "off")
+    run = command(changing.url, "-o", dest, *ONE, "--pipeline", "off", "--lane", lane)
     process = subprocess.Popen(
         [*map(str, line), *run],
         env=environment(),

@@ -34,6 +34,7 @@ IMPORTS = "tests/faults/test_imports.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 WATCH = "tests/diagnostics/test_watch.py::"
 NAMED = "tests/faults/test_named_files.py::"
+TAKEN = "tests/faults/test_names_taken.py::"
 SECRETS = "tests/faults/test_secrets.py::"
 RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
@@ -55,9 +56,9 @@ KNOWN = (
     Mutant(
         "names in the encoding of the locale",
         "a name that the locale cannot express ends the run, and every run after it",
-        "downloader/sinks/files.py",
-        '_UTF8 = sys.getfilesystemencoding().lower() == "utf-8"\n',
-        "_UTF8 = True\n",
+        "downloader/sinks/stored.py",
+        'UTF8 = sys.getfilesystemencoding().lower() == "utf-8"\n',
+        "UTF8 = True\n",
         ("tests/faults/test_locale.py::test_names_outside_the_locale_are_stored[C-flat]",),
     ),
     Mutant(
@@ -107,43 +108,115 @@ KNOWN = (
         "counted before stored",
         "the journal says stored of a file that never got its name",
         "downloader/openbatch.py",
-        "                crc, new = put(job.name, body, seq, index, index in replaced)\n",
-        "                states[index] = len(body) + 2\n                count += 1\n"
-        "                crc, new = put(job.name, body, seq, index, index in replaced)\n"
-        "                count -= 1\n",
+        "                if not put(job.name, body):\n",
+        "                count += 1\n                if not put(job.name, body):\n",
         (f"{SOURCES}test_two_items_of_one_name",),
+        more=(("                count += 1\n        except", "        except"),),
     ),
     Mutant(
         "over another",
         "of two items of one name the second replaces the first, and both count as stored",
-        "downloader/sinks/files.py",
-        "            if not foreign:\n",
-        "            if False:\n",
+        "downloader/core/ownership.py",
+        "    return Decision.CONTESTED\n",
+        "    return Decision.REPLACE\n",
         (f"{SOURCES}test_two_items_of_one_name",),
     ),
     Mutant(
         "a file that is there is trusted",
         "what lay there before, old or damaged, is taken for the download",
         "downloader/sinks/files.py",
-        "        if not self._replace and not (foreign and self.size > _LONG_TO_READ):\n"
         "            if file_matches(self._leaf, self._directory, self.size, self.crc):\n",
-        "        if True:\n            if True:\n",
+        "            if True:\n",
         (f"{HOST}test_what_was_there_before_is_never_trusted",),
     ),
     Mutant(
         "what is large is read",
         "a worker that finds a large file of old is taken for stuck and killed while it reads it",
         "downloader/sinks/files.py",
-        "not (foreign and self.size > _LONG_TO_READ)",
-        "True",
+        "        unread = decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ\n",
+        "        unread = False\n",
         (f"{SINKS}test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before",),
+    ),
+    # Who owns a name
+    Mutant(
+        "nothing is written down before a name appears",
+        "after a kill in that instant nobody knows the file, and its name is taken for ever",
+        "downloader/openbatch.py",
+        "                states[index] = -3 - length\n",
+        "",
+        (f"{TAKEN}test_killed_between_a_file_s_name_and_its_mark[20-supervisor]",),
+    ),
+    Mutant(
+        "nothing is written down before the name of a large file appears",
+        "the same, for what takes the way of the requests lane",
+        "downloader/openbatch.py",
+        "        self.marks.intend(index, writer.size, writer.crc)\n",
+        "",
+        (f"{TAKEN}test_killed_between_a_file_s_name_and_its_mark_in_the_requests_lane",),
+    ),
+    Mutant(
+        "a failure overwrites that a file is damaged",
+        "the damaged file is never replaced: its name is taken for ever",
+        "downloader/openbatch.py",
+        "        self.states[index] = self.claims.get(index, UNTOUCHED)\n",
+        "        self.states[index] = UNTOUCHED\n",
+        (f"{TAKEN}test_a_damaged_file_is_replaced_though_the_server_failed_in_between",),
+    ),
+    Mutant(
+        "a damaged file of an open batch is forgotten",
+        "the job that was interrupted never comes to its end",
+        "downloader/journal.py",
+        "            self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))\n",
+        "            self._recount(seq, changed(self.marks(seq), row[1], dict.fromkeys("
+        "(f.index for f in damaged), 0)))\n",
+        (f"{TAKEN}test_a_damaged_file_is_known_to_be_the_item_s_own",),
+    ),
+    Mutant(
+        "nobody is asked who owns a name",
+        "a file that the user put there while the job was interrupted is in the way for ever",
+        "downloader/supervisor.py",
+        "        claims = self._destination.settle_names()\n",
+        "        claims: dict[int, dict[int, int]] = {}\n",
+        (f"{TAKEN}test_a_file_that_i_put_there_while_the_job_was_interrupted[server-replace]",),
+    ),
+    Mutant(
+        "a name is thought to be nobody's",
+        "the second item of a name replaces the first, in silence",
+        "downloader/owners.py",
+        "                owned.add(name)\n",
+        "                pass\n",
+        (f"{TAKEN}test_two_items_of_one_name_are_told_apart_in_every_run",),
+    ),
+    Mutant(
+        "a file of the user is replaced in silence",
+        "nobody is told, and nothing counts it",
+        "downloader/sinks/files.py",
+        "        return REPLACED if decision is Decision.REPLACE_FOREIGN else NEW\n",
+        "        return NEW\n",
+        (f"{TAKEN}test_a_file_of_mine_is_replaced_and_i_am_told",),
+    ),
+    Mutant(
+        "the list of URLs is a file like any other",
+        "a download overwrites the list that it came from",
+        "downloader/openbatch.py",
+        "        elif option := rules.reserved.get(item.name):\n",
+        "        elif option := None:\n",
+        (f"{TAKEN}test_a_download_named_like_the_list_of_urls",),
+    ),
+    Mutant(
+        "a known name serves twice",
+        "with --relist a second item of a name is skipped, and its bytes are nowhere",
+        "downloader/known.py",
+        "                if row is None or row[3:] not in ((None, None), (seq, index)):\n",
+        "                if row is None:\n",
+        ("tests/integration/test_relist.py::test_a_second_item_of_a_known_name_is_no_less_taken",),
     ),
     # Names
     Mutant(
         "name not checked at the door",
         "`../x` is written outside of the destination",
         "downloader/sinks/files.py",
-        "        if not _inside(path):\n",
+        "        if not is_inside(path):\n",
         "        if not path:\n",
         (f"{SINKS}test_the_last_door",),
     ),
