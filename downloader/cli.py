@@ -7,9 +7,8 @@ stderr the rest. An error is one line; its traceback is shown with -vv.
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -33,6 +32,7 @@ from downloader.options import (
     rate,
     version_option,
 )
+from downloader.signals import Interrupted, interruptible
 
 __all__ = ["main"]
 
@@ -235,13 +235,9 @@ def _config(given: dict[str, Any]) -> Any:
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
     return Config(
         **{name: given[name] for name in plain.split()},
+        **{name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")},
         source_type=given["source_type"] or "",
-        workers=given["workers"] or 0,
-        per_host=given["per_host"] or 0,
         rate=given["rate"] or 0.0,
-        min_speed=given["min_speed"] or 0,
-        max_size=given["max_size"] or 0,
-        limit=given["limit"] or 0,
         headers=tuple(credentials.header(line) for line in given["headers"]),
         netrc=credentials.netrc_path() if given["netrc"] else "",
         auth=credentials.auth_from(given["auth_file"]) if given["auth_file"] else None,
@@ -373,28 +369,6 @@ def _one_line(error: click.ClickException) -> str:
     return f"{text[:1].lower() + text[1:]} (see downloader --help)"
 
 
-class _Interrupted(BaseException):
-    """SIGINT or SIGTERM, where nothing else handles them. Not KeyboardInterrupt: click prints for it."""
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM ends what has no loop of its own as Ctrl-C does: cleaned up, exit code 130."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise _Interrupted
-
-    before = {}
-    with contextlib.suppress(ValueError):  # not in the main thread
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -405,7 +379,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        with _interruptible():
+        with interruptible():
             result = cli.main(arguments, prog_name="downloader", standalone_mode=False, obj=console)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
@@ -415,7 +389,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.trace()
         console.complain(str(error))
         return error.exit_code
-    except (_Interrupted, KeyboardInterrupt, click.Abort):
+    except (Interrupted, KeyboardInterrupt, click.Abort):
         console.complain("interrupted")
         return 130
     except Exception as error:

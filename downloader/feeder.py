@@ -13,7 +13,6 @@ from downloader.channel import ChildLink
 from downloader.config import Config
 from downloader.destination import home_of
 from downloader.errors import FetchError, SourceError, failure_kind
-from downloader.journal import encode_names
 from downloader.known import Known
 from downloader.known import exists as is_read_again
 from downloader.model import (
@@ -30,6 +29,7 @@ from downloader.model import (
     Recall,
     Tally,
 )
+from downloader.schema import encode_names
 from downloader.sources import Fetch, open_source
 
 __all__ = ["run"]

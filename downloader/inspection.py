@@ -15,10 +15,11 @@ from downloader.core import marks as core_marks
 from downloader.core.units import show_count
 from downloader.destination import collect_ledgers, holds, home_of, lock
 from downloader.errors import ConfigError, JournalError
-from downloader.journal import BatchRow, Job, Journal, decode_names
+from downloader.journal import BatchRow, Job, Journal
 from downloader.ledger import read as read_ledger
 from downloader.model import Failure, Tally
 from downloader.rows import is_read_only
+from downloader.schema import decode_names
 from downloader.sinks.stored import file_matches, place
 
 __all__ = ["Status", "Verified", "status", "verify"]

@@ -10,7 +10,6 @@ sees it). The tables: ``schema``. A journal that was damaged since is told by it
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,27 +20,15 @@ from downloader.core.marks import OWNED, Mark, changed, merge, summed, unpack, w
 from downloader.errors import JournalError
 from downloader.model import Batch, BatchDone, Failure, Tally
 from downloader.rows import Rows
+from downloader.schema import decode_names
 
-__all__ = ["BatchRow", "Holds", "Job", "Journal", "decode_names", "encode_names", "exists"]
+__all__ = ["BatchRow", "Holds", "Job", "Journal", "exists"]
 
 Holds = Callable[[str, Mark], bool]
 """Whether the file of that name is as the mark says."""
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
 _UNFINISHED = "(done = 0 OR failed > 0)"
-
-
-def encode_names(names: Sequence[str]) -> bytes:
-    """The names of a batch as one blob."""
-    return zlib.compress(msgspec.msgpack.encode(names), 1)
-
-
-def decode_names(blob: bytes) -> list[str]:
-    """The names of a batch again; JournalError when the blob is damaged."""
-    try:
-        return msgspec.msgpack.decode(zlib.decompress(blob), type=list[str])
-    except (zlib.error, ValueError, msgspec.DecodeError) as error:
-        raise JournalError(f"the journal is damaged ({error}); --restart begins anew") from error
 
 
 class Job(msgspec.Struct, frozen=True):

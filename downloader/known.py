@@ -18,7 +18,8 @@ from pathlib import Path
 
 from downloader.core.marks import IN_FLIGHT, OWNED, Marks, unpack
 from downloader.errors import JournalError
-from downloader.journal import Journal, decode_names
+from downloader.journal import Journal
+from downloader.schema import decode_names
 
 __all__ = ["Known", "exists", "remove", "write"]
 

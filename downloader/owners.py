@@ -15,7 +15,8 @@ import unicodedata
 from pathlib import Path
 
 from downloader.core.marks import IN_FLIGHT, OWNED, UNOWNED, unpack
-from downloader.journal import Journal, decode_names
+from downloader.journal import Journal
+from downloader.schema import decode_names
 from downloader.sinks.stored import place
 
 __all__ = ["CHUNK", "settle_contested"]

@@ -12,7 +12,8 @@ from pathlib import Path
 from downloader.config import Config
 from downloader.core.marks import published
 from downloader.errors import ConfigError
-from downloader.journal import Journal, decode_names
+from downloader.journal import Journal
+from downloader.schema import decode_names
 from downloader.sinks.stored import place
 
 __all__ = ["check_reserved", "reserved_names"]

@@ -80,8 +80,7 @@ class Supervisor:
         # In a row: feeders that died without a batch, workers that died without a file to blame.
         # Each ends the run when it is too long, as boots that fail do: no endless respawning.
         self._failed_feeders = self._blameless = 0
-        self._finishing = False
-        self._settled_names = False
+        self._finishing = self._settled_names = False
         self._drain_by: float | None = None
         self._sharers: list[int] = []
         self.result = Run()
@@ -120,14 +119,13 @@ class Supervisor:
         self._hire(FEEDER, main, tries, stdin=config.source == "-")
 
     def _hire_worker(self, tries: int = 0) -> None:
-        config, number, destination = self._config, self._number, self._destination
-        ledger = destination.ledger(number)
+        config, number, at = self._config, self._number, self._destination
         self._number += 1
 
         def main(link: object, ready: object) -> None:
             from downloader import worker
 
-            setup = worker.Setup(number, ledger, destination.rules, destination.reserved)
+            setup = worker.Setup(number, at.ledger(number), at.rules, at.reserved)
             worker.run(config, setup, link, ready)  # type: ignore[arg-type]
 
         self._hire(number, main, tries)
@@ -182,8 +180,7 @@ class Supervisor:
         self._crew.listen_for_room()
 
     def _fetch_contested(self) -> bool:
-        """Fetch the items once more whose name turns out to be owned by no other; return whether there are
-        any. Once in a run."""
+        """Have the items fetched again whose name no other owns, once; return whether there are any."""
         if self._settled_names or self.result.stop is not None:
             return False
         self._settled_names = True
@@ -192,8 +189,7 @@ class Supervisor:
         if not count:
             return False
         if self._config.source == "-":
-            text = f"{count} files met a file that is none of this job's; the same command replaces them"
-            self._progress.log("warning", text)
+            self._progress.log("warning", f"{count} names are nobody's; the same command fetches them")
             return False
         self.result.tally += Tally(failed=-count)
         self._supply.revisit(claims)

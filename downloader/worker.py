@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import random
 from time import monotonic
@@ -51,7 +52,7 @@ from downloader.model import (
     Tally,
 )
 from downloader.openbatch import Exempt, Job, OpenBatch, reconcile, settled
-from downloader.sinks import SAME, Sink, Writer, open_sink
+from downloader.sinks import SAME, Sink, open_sink
 
 __all__ = ["Setup", "run"]
 
@@ -60,8 +61,7 @@ _MOST_OPEN = 64
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a worker is told besides the Config. ``reserved``: names that no item may have, since a file of
-    the run itself has them, and the option that names it."""
+    """What a worker is told besides the Config. ``reserved``: see ``openbatch.Exempt``."""
 
     number: int
     ledger: Path
@@ -188,13 +188,8 @@ class _Worker:
         batch, index = job.batch, job.index
         batch.marks.begin(index)
 
-        def begin() -> Writer:
-            claim = batch.claims.get(index, UNTOUCHED)
-            return self.sink.open(job.name, batch.seq, index, claim)
-
-        def publish(writer: Writer) -> int:
-            return batch.publish(index, writer)
-
+        begin = partial(self.sink.open, job.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
+        publish = partial(batch.publish, index)
         try:
             done = self.requests.fetch(self.addresses.url(job), job.size, begin, publish)
         except FetchError as error:

@@ -27,8 +27,8 @@ from downloader.core.naming import (
 )
 from downloader.core.redact import redact_url
 from downloader.errors import SourceError
-from downloader.journal import decode_names
 from downloader.model import Item, Page, Recall
+from downloader.schema import decode_names
 from downloader.sources import Fetch, Fetching, base_url, list_url
 
 __all__ = ["ServerSource", "open_source"]

@@ -17,8 +17,8 @@ from downloader.config import Config
 from downloader.core.naming import BadName, shown, url_name, url_path
 from downloader.core.redact import redact, redact_url
 from downloader.errors import ConfigError, SourceError
-from downloader.journal import decode_names
 from downloader.model import Item, Page, Recall
+from downloader.schema import decode_names
 from downloader.sources import Fetching
 from downloader.sources.lines import LONGEST_LINE, Lines, Place
 

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from downloader.core.marks import Mark, Marks, published
 from downloader.errors import JournalError
-from downloader.journal import BatchRow, Job, Journal, decode_names, encode_names
+from downloader.journal import BatchRow, Job, Journal
 from downloader.model import Batch, BatchDone, Failure, Tally
+from downloader.schema import decode_names, encode_names
 
 JOB = Job("digest" * 10, "http://h", "server", "files", "flat", 1234567890)
 BATCHES = 24

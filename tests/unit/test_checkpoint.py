@@ -14,9 +14,9 @@ from downloader.core.leases import LeaseBook
 from downloader.core.marks import Marks
 from downloader.destination import Destination
 from downloader.errors import DestinationError
-from downloader.journal import encode_names
 from downloader.model import Batch, BatchDone, Lease, Tally
 from downloader.outcome import Run
+from downloader.schema import encode_names
 
 
 def test_nothing_is_counted_that_could_not_be_synced(

@@ -10,8 +10,9 @@ import pytest
 
 from downloader.core.marks import OWNED, UNOWNED, Mark, Marks, claims, published
 from downloader.errors import JournalError
-from downloader.journal import Job, Journal, decode_names, encode_names, exists
+from downloader.journal import Job, Journal, exists
 from downloader.model import Batch, BatchDone, Failure, Tally
+from downloader.schema import decode_names, encode_names
 
 JOB = Job("digest", "http://x", "server", "files", "flat", 0)
 COUNT = 5

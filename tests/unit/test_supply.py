@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from downloader.journal import Journal, encode_names
+from downloader.journal import Journal
 from downloader.model import Batch, BatchDone, Continue, Credit, Lease, Recall, Tally
+from downloader.schema import encode_names
 from downloader.supply import Supply
 
 
