@@ -232,10 +232,13 @@ def _config(given: dict[str, Any]) -> Any:
         "compressed redirects allow_private_redirects retry_failed relist existing fsync dry_run progress "
         "report failures preflight quiet log_json verbose"
     )
+    numbers: dict[str, Any] = {
+        name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
+    }
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
     return Config(
         **{name: given[name] for name in plain.split()},
-        **{name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")},
+        **numbers,
         source_type=given["source_type"] or "",
         rate=given["rate"] or 0.0,
         headers=tuple(credentials.header(line) for line in given["headers"]),
