@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
-from downloader.core.marks import Marks, published
+from downloader.core.marks import UNTOUCHED, Marks, published
 from downloader.core.schedule import Host, Schedule
 from downloader.model import Lease
 
@@ -166,7 +166,7 @@ class World(RuleBasedStateMachine):
             schedule.succeeded(job.host, self.now)
             worker.left[seq] -= 1
         else:
-            marks.forget(index)
+            marks.set(index, UNTOUCHED)
             if how == "given back":
                 schedule.again(job)
             else:
