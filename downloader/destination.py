@@ -165,7 +165,8 @@ class Destination:
         """The run is over: write down since when the job is ``complete``, forget what is of no use now."""
         if self.journal.ended and not self.journal.open_count():
             known.remove(self.home)
-        if complete and self.journal.ended and not self.complete_since:
+        grown = self.journal.position()[2] != self.listed_before
+        if complete and self.journal.ended and (grown or not self.complete_since):
             self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))
 
     @property

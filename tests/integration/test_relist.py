@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,26 @@ def test_a_complete_job_says_that_nothing_was_asked_for(run_downloader: Run, tmp
         assert "--relist lists again" in done.stdout
         assert len(server.requests) == asked
         assert report_of(run_downloader(server.url, "-o", dest, *ONE))["complete_since"].startswith("20")
+
+
+def test_a_list_that_grew_is_complete_since_then(run_downloader: Run, tmp_path: Path) -> None:
+    dest, urls = tmp_path / "d", tmp_path / "urls.txt"
+
+    def since() -> str:
+        report = report_of(run_downloader(urls, "-o", dest, *ONE))
+        assert report["requests"] == 0
+        return str(report["complete_since"])
+
+    with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:
+        urls.write_text(f"{server.url}/get/a\n")
+        report_of(run_downloader(urls, "-o", dest, *ONE))
+        first = since()
+        while datetime.now(timezone.utc).isoformat(timespec="seconds") <= first:
+            pass  # it is told in seconds
+        assert since() == first
+        urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+        report_of(run_downloader(urls, "-o", dest, *ONE))
+        assert since() > first
 
 
 def test_what_is_new_and_what_was_deleted_is_fetched(run_downloader: Run, tmp_path: Path) -> None:
