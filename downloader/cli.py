@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from downloader import credentials
-from downloader.console import Console, own_standard_streams, say, say_json
+from downloader.console import Console, one_line, own_standard_streams, say, say_json
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
@@ -211,7 +211,9 @@ def fetch(**given: Any) -> int:
         # What is wrong in a list or with a name fails again, whoever asks.
         retry = any(code not in ("bad-url", "bad-name") for code in report.failed_by_error)
         command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
-        say(as_text(report, command, failures))
+        # Where the same command would be refused again, what stopped it says which one is not.
+        refused = "--restart" in (report.stopped_by or "")
+        say(as_text(report, "" if refused else command, failures))
     if report.exit_code == 130:
         console.complain("interrupted; the same command resumes")
     elif report.stopped_by:
@@ -365,13 +367,6 @@ def demo(files: int, output: str) -> int:
     return run_demo(files, output)
 
 
-def _one_line(error: click.ClickException) -> str:
-    text = error.format_message().rstrip(".")
-    if getattr(error, "ctx", None) is None or "not available" in text:
-        return text[:1].lower() + text[1:]
-    return f"{text[:1].lower() + text[1:]} (see downloader --help)"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -386,7 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             result = cli.main(arguments, prog_name="downloader", standalone_mode=False, obj=console)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        console.complain(_one_line(error))
+        console.complain(one_line(error))
         return ConfigError.exit_code
     except DownloaderError as error:
         console.trace()

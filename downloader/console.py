@@ -17,7 +17,7 @@ import click
 from downloader.core.redact import redact
 from downloader.errors import DestinationError
 
-__all__ = ["Console", "note", "own_standard_streams", "say", "say_json", "silence"]
+__all__ = ["Console", "note", "one_line", "own_standard_streams", "say", "say_json", "silence"]
 
 _LINES_NAMED = 5
 
@@ -123,3 +123,11 @@ class Console:
             elif argument not in ("--restart", "--retry-failed", "--relist"):
                 yield redact(argument, self.secrets)
             hide = short is not None and argument == short[0]
+
+
+def one_line(error: click.ClickException) -> str:
+    """Return what is wrong with the command line, in one line."""
+    text = error.format_message().rstrip(".")
+    if getattr(error, "ctx", None) is None or "not available" in text:
+        return text[:1].lower() + text[1:]
+    return f"{text[:1].lower() + text[1:]} (see downloader --help)"

@@ -140,7 +140,7 @@ class Progress:
         self._bar.update(
             self._task,
             completed=settled,
-            total=settled / share if share else None,
+            total=round(settled / share) if share else None,
             failed=tally.failed,
             speed=f"{show_size(int(tally.bytes / max(monotonic() - self._began, 1e-6)))}/s",
         )

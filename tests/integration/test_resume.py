@@ -158,6 +158,7 @@ def test_another_list_is_refused_before_anything_is_fetched(
     )
     for way in ("give the same list", "--relist", "--restart"):
         assert way in done.stderr
+    assert "resume with" not in done.stdout  # the same command would be refused again
     assert (server.count(), stored(tmp_path / "d")) == (asked, files)
 
 
