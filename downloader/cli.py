@@ -18,6 +18,7 @@ from downloader.console import Console, one_line, own_standard_streams, say, say
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
+from downloader.interrupts import Interrupted, interruptible
 from downloader.options import (
     LIMIT,
     SIZE,
@@ -32,7 +33,6 @@ from downloader.options import (
     rate,
     version_option,
 )
-from downloader.signals import Interrupted, interruptible
 
 __all__ = ["main"]
 

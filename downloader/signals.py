@@ -6,10 +6,9 @@ import contextlib
 import selectors
 import signal
 import socket
-from collections.abc import Iterator
 from types import FrameType, TracebackType
 
-__all__ = ["Interrupted", "Signals", "interruptible"]
+__all__ = ["Signals"]
 
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -60,25 +59,3 @@ class Signals:
         """The signals since the last call, in their order."""
         queue, self._queue = self._queue, []
         return queue
-
-
-class Interrupted(BaseException):
-    """SIGINT or SIGTERM, where nothing else handles them. Not KeyboardInterrupt: click prints for it."""
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM ends what has no loop of its own as Ctrl-C does: cleaned up, exit code 130."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted
-
-    before = {}
-    with contextlib.suppress(ValueError):  # not in the main thread
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
