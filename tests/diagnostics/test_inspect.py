@@ -45,15 +45,35 @@ print(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))
         (LATE, ["patched-too-late"]),
         ("import gevent, requests", ["not-patched"]),
         ("from gevent import monkey; monkey.patch_all(ssl=False)\nimport requests", ["ssl-unpatched"]),
+        (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", ["context-before-patching"]),
+        # Healthy: a server's context, the class under another name, a client of asyncio that has its own.
+        (f"import ssl\nC = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)\n{PATCHED}", []),
+        (f"import ssl\nC = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n{PATCHED}", []),
+        (f"from ssl import SSLContext\n{PATCHED}", []),
+        (f"import stands_for_aiohttp\n{PATCHED}", []),
     ],
 )
 def test_static_causes(tmp_path, setup, causes):
+    package = tmp_path / "site-packages"
+    package.mkdir()
+    text = "import ssl\nfrom ssl import SSLContext\nCONTEXT = ssl.create_default_context()\n"
+    (package / "stands_for_aiohttp.py").write_text(text)
+    setup = f"import sys; sys.path.append({str(package)!r})\n{setup}"
     assert [code for code, _ in fresh(tmp_path, setup + TOLD)] == causes
 
 
-def test_a_static_cause_has_its_place(tmp_path):
-    [[_, where]] = fresh(tmp_path, CLASSIC + TOLD)
-    assert where.endswith("app.py:3")
+@pytest.mark.parametrize(
+    ("setup", "line"),
+    [
+        (CLASSIC, 3),
+        (LATE, 1),
+        (f"import ssl\n{LATE}", 2),
+        (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", 2),
+    ],
+)
+def test_a_static_cause_has_its_place(tmp_path, setup, line):
+    [[_, where]] = fresh(tmp_path, setup + TOLD)
+    assert where.endswith(f"app.py:{line}")
 
 
 def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
