@@ -106,11 +106,10 @@ class Case:
         """One line of evidence: who patched, and how."""
         calls = self.seen["patches"]
         if not calls:
-            return (
-                "no gevent patching call was made"
-                if self.nothing_patched
-                else "by a call that was not seen"
-            )
+            if self.nothing_patched:
+                return "no gevent patching call was made"
+            program = "gevent.monkey" in self.question.target.command
+            return "python -m gevent.monkey patches" if program else "patched by a call that was not seen"
         return "; ".join(f"{self.event_at(each)} calls {self.shown_call(each)}" for each in calls[:3])
 
     @property

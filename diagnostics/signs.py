@@ -150,8 +150,11 @@ def not_patched(case: Case) -> Found | None:
     if not case.nothing_patched or not _serialized(case):
         return None
     held = [case.held_line(case.blocked)] if case.blocked else []
-    spot = case.subject
-    return Found(case.where(spot), ["nothing of the standard library is gevent's", *held])
+    app = case.question.target.app
+    hint = f"checked was what importing {app.partition(':')[0]} makes of a process"
+    hint += "; where a server patches for it, check the server's command, as in: -- gunicorn -k gevent …"
+    evidence = ["nothing of the standard library is gevent's", hint if app else "", *held]
+    return Found(case.where(case.subject), evidence)
 
 
 def sockets(case: Case) -> Found | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from harness import environment
@@ -92,6 +94,43 @@ def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
         print(json.dumps([before == state(), threads == threading.active_count()]))
     """
     assert fresh(tmp_path, text) == [True, True]
+
+
+def gunicorn(tmp_path, conf):
+    """Run it with the hook of the documentation; its exit code and what it said."""
+    text = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
+    hook = textwrap.dedent(re.search(r"    def post_worker_init.*?(?=\n\S)", text, re.DOTALL)[0])
+    (tmp_path / "conf.py").write_text(
+        f"{conf}\n{hook}\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n{ENDS}"
+    )
+    (tmp_path / "wsgi.py").write_text("import requests\n\ndef app(environ, start):\n    raise OSError\n")
+    argv = [sys.executable, "-m", "gunicorn", "-c", "conf.py", "wsgi:app"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr
+
+
+# A worker that is found healthy ends the server, so that the test does.
+ENDS = """
+inspected = post_worker_init
+
+def post_worker_init(worker):
+    import os, signal
+    inspected(worker)
+    os.kill(worker.ppid, signal.SIGTERM)
+"""
+
+
+def test_the_documented_hook_stops_gunicorn_where_it_would_be_serial(tmp_path):
+    code, said = gunicorn(tmp_path, "import requests")
+    assert (code, "HTTPS would be serialized here" in said, "conf.py:1" in said) == (3, True, True), said
+    assert said.count("Booting worker") == 1
+
+
+def test_the_documented_hook_lets_gunicorn_serve_where_all_is_well(tmp_path):
+    code, said = gunicorn(tmp_path, "import ssl")
+    assert (code, "HTTPS would" in said) == (0, False), said
 
 
 CHECK = """

@@ -76,16 +76,20 @@ def spec(tmp_path):
     return {VARIABLE: str(path), "PYTHONPATH": str(AGENT)}
 
 
+def interpreter(version):
+    """One of that version which has gevent, of those that the scenarios made; "" is this one."""
+    if not version:
+        return sys.executable
+    complete = environments.cache_folder().glob(f"{version}-*/complete")
+    cached = [path for path in complete if "gevent" in path.read_text()]
+    if environments.find(version) is None or not cached:
+        pytest.skip(f"there is no environment of Python {version} with gevent")
+    return str(max(cached, key=lambda path: len(path.read_text())).parent / "bin" / "python")
+
+
 @pytest.mark.parametrize("version", ["", "2.7", "3.7", "3.10", "3.13"])
 def test_every_function_is_as_without_the_agent(tmp_path, version):
-    python = sys.executable
-    if version:
-        found = environments.find(version)
-        complete = environments.cache_folder().glob(f"{version}-*/complete")
-        cached = [path for path in complete if "gevent" in path.read_text()]
-        if found is None or not cached:
-            pytest.skip(f"there is no environment of Python {version} with gevent")
-        python = str(max(cached, key=lambda path: len(path.read_text())).parent / "bin" / "python")
+    python = interpreter(version)
     script = tmp_path / "look.py"
     script.write_text(LOOK.format(modules=MODULES))
     seen = []
@@ -124,3 +128,13 @@ def test_what_is_called_wrongly_says_so_in_the_functions_own_name(tmp_path):
         argv = [sys.executable, "-c", text]
         said.append(subprocess.run(argv, env=env, check=True, timeout=60, capture_output=True).stdout)
     assert said[0] == said[1] != b""
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.7"])
+def test_gevent_monkey_of_an_older_python_runs(tmp_path, version):
+    python = interpreter(version)
+    (tmp_path / "script.py").write_text("import select, socket; print(socket.socket.__module__)")
+    env = {**environment(), "PYTHONDONTWRITEBYTECODE": "1", **spec(tmp_path)}
+    argv = [python, "-m", "gevent.monkey", "--no-select", tmp_path / "script.py"]
+    done = subprocess.run(argv, env=env, timeout=60, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("gevent."), done.stderr

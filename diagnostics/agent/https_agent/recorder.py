@@ -89,8 +89,7 @@ class _Finder(object):
 
     def find_spec(self, name, path=None, target=None):
         # type: (str, Any, Any) -> Any
-        frame = sys._getframe(1)
-        _imported(name, frame)
+        _imported(name, sys._getframe().f_back)
         change = _change(name)
         if change is None or name in self._within:
             return None
@@ -104,13 +103,13 @@ class _Finder(object):
 
         def find_module(self, name, path=None):
             # type: (str, Any) -> Any
-            _imported(name, sys._getframe(1))
+            _imported(name, sys._getframe().f_back)  # none where the interpreter itself imports: runpy
             change = _change(name)
             return None if change is None else _Loader.of(name, path, change)
 
 
 def _imported(name, frame):
-    # type: (str, FrameType) -> None
+    # type: (str, Optional[FrameType]) -> None
     _watch_replacements(frame)
     if name not in record.importers:
         record.importers[name] = (frames.user(frame), frames.caller(frame), len(record.importers))
