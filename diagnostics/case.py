@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from diagnostics.model import Observation, Question
-from diagnostics.places import Spot, is_own, line_of, source_line, where
+from diagnostics.places import Spot, is_own, line_of, short, source_line, where
 from diagnostics.verdict import Judgement, waited
 
 __all__ = ["Case"]
@@ -47,8 +47,18 @@ class Case:
         """``spot`` as it is shown."""
         return where(spot, self.facts)
 
+    def shown(self, file: str) -> str:
+        """``file`` as it is shown."""
+        return short(file, self.facts)
+
     def event_at(self, event: dict[str, Any] | None) -> str:
         """Where ``event`` was called from: not gevent's own code, not the import machinery."""
+        if event and event["stack"] and not (event["caller"] or event["user"]):
+            return (
+                "python -m gevent.monkey"
+                if event["stack"][0][2] == "main"
+                else self.where(event["stack"][0])
+            )
         return self.where(event["caller"] or event["user"]) if event else ""
 
     def first_import(self, *names: str) -> Spot | None:
@@ -87,14 +97,19 @@ class Case:
 
     def shown_call(self, event: dict[str, Any]) -> str:
         """The call as in the source: ``patch_all(thread=False, select=False)``."""
-        told = [*event.get("positional", ()), *(f"{k}={v}" for k, v in event["arguments"].items())]
+        written = source_line(event["caller"] or ("", 0))
+        given = sorted(event["arguments"].items(), key=lambda pair: written.find(f"{pair[0]}="))
+        told = (f"{k}={v}" for k, v in given)
         return f"{event['function']}({', '.join(told)})"
 
     def patch_line(self) -> str:
         """One line of evidence: who patched, and how."""
         calls = self.seen["patches"]
         if not calls:
-            return "no gevent patching call was made"
+            if self.nothing_patched:
+                return "no gevent patching call was made"
+            program = "gevent.monkey" in self.question.target.command
+            return "python -m gevent.monkey patches" if program else "patched by a call that was not seen"
         return "; ".join(f"{self.event_at(each)} calls {self.shown_call(each)}" for each in calls[:3])
 
     @property

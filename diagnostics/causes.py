@@ -115,14 +115,14 @@ TABLE: tuple[Entry, ...] = (
         "gevent-openssl does not cover what Python 3 uses",
         "gevent-openssl 1.2 wraps recv() and not recv_into(), which Python 3 reads with: urllib3's\n"
         "wrapper waits in the unpatched select/poll as before.",
-        ("patch-all-first", "extract-pyopenssl", "patch-select"),
+        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
         signs.gevent_openssl,
     ),
     Entry(
         "pyopenssl-vendored-copy",
         "a vendored copy of urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
-        ("patch-all-first", "extract-pyopenssl", "patch-select"),
+        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
         signs.vendored,
     ),
     Entry(
@@ -136,7 +136,7 @@ TABLE: tuple[Entry, ...] = (
         "pyopenssl-unpatched-select",
         "urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
-        ("patch-all-first", "extract-pyopenssl", "patch-select"),
+        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
         signs.pyopenssl,
     ),
     Entry(

@@ -41,14 +41,14 @@ def examine(
             said("measuring the same from threads of a clean process")
             seen = msgspec.structs.replace(seen, control=_control(question, judgement))
         return diagnose(
-            question, seen, (lambda code: observe(question, origin, [code])) if fix else None, said
+            question, seen, (lambda remedy: observe(question, origin, [remedy])) if fix else None, said
         )
 
 
 def diagnose(
     question: Question,
     seen: Observation,
-    again: Callable[[str], Observation] | None = None,
+    again: Callable[[dict[str, Any]], Observation] | None = None,
     said: Callable[[str], None] = lambda text: None,
 ) -> Diagnosis:
     """What ``seen`` means; ``again`` observes the same set-up with a remedy."""
@@ -58,8 +58,7 @@ def diagnose(
     worked: list[Remedy] = []
     failed: list[Remedy] = []
     if again is not None and explained:
-        cause, codes = explained[0]
-        worked, failed = measure_again(question, case, cause.where, codes, again, said)
+        worked, failed = measure_again(case, explained[0][1], again, said)
     many = question.requests
     wall = judgement.wall
     return Diagnosis(

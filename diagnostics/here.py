@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
+from diagnostics import places
 from diagnostics.agent.https_agent import facts as agent_facts
-from diagnostics.agent.https_agent import fetchers, probe
+from diagnostics.agent.https_agent import fetchers, frames, keepers, probe
 from diagnostics.agent.https_agent.recorder import record
 from diagnostics.errors import ProbeError
 from diagnostics.model import Cause, Diagnosis, Observation, Question, Target
 from diagnostics.traces import reconstruct
 
 __all__ = ["Inspection", "check", "inspect"]
+
+_CLIENTS = ("requests", "urllib3", "botocore")  # packages whose waiting gevent makes concurrent
 
 
 class Inspection:
@@ -75,10 +79,11 @@ def inspect() -> Inspection:
             "truststore's SSLContext does not work with gevent's",
             "ssl.SSLContext is truststore's",
         )
-    elif patched.get("ssl") and (holder := _stale()):
-        name, what = holder
-        code = "context-before-patching" if what == "instance" else "patched-too-late"
-        add(code, "ssl was in use before gevent patched it", f"{name} keeps the original SSLContext", name)
+    elif patched.get("ssl") and (keeper := _keeper()):
+        code = "context-before-patching" if keeper["kind"] == "context" else "patched-too-late"
+        name = f"{keeper['module']}.{keeper['name']}"
+        text = f"{name} is what ssl had before gevent patched it"
+        add(code, "ssl was in use before gevent patched it", text, _keeping(keeper, facts))
     return Inspection(facts, causes)
 
 
@@ -90,24 +95,31 @@ def _patcher(facts: dict[str, Any]) -> str:
     return _caller(reconstruct(facts)["patches"])
 
 
-def _stale() -> tuple[str, str] | None:
-    """A module that keeps the SSLContext of before patching, and whether as class or as instance."""
-    ssl, monkey = sys.modules["ssl"], sys.modules.get("gevent.monkey")
-    if monkey is None:
-        return None
-    original = monkey.saved.get("ssl", {}).get("SSLContext")
-    current = getattr(ssl, "SSLContext", None)
-    if original is None or current is None or original is current:
-        return None
-    for name, module in list(sys.modules.items()):
-        if module is None or name in ("ssl", "_ssl") or name.startswith(("gevent", "diagnostics")):
-            continue
-        for value in list(getattr(module, "__dict__", {}).values()):
-            if value is original:
-                return name, "class"
-            if isinstance(value, original) and not isinstance(value, current):
-                return name, "instance"
+def _keeper() -> dict[str, Any] | None:
+    """What keeps the SSLContext of before patching and uses it where gevent is to make it concurrent.
+
+    That a module has a name for the class says nothing (aiohttp has), nor does a server's context.
+    """
+    found = [each for each in keepers.found(record.importers) if each["client"]]
+    for each in found:
+        if each["kind"] == "class" and each["module"].endswith(".util.ssl_"):
+            return each
+    for each in found:
+        own = frames.kind_of_file(each["file"]) == "user"
+        if each["kind"] == "context" and (own or each["module"].partition(".")[0] in _CLIENTS):
+            return each
     return None
+
+
+def _keeping(keeper: dict[str, Any], facts: dict[str, Any]) -> str:
+    """The line that led to it."""
+    if keeper["kind"] == "context":
+        pattern = rf"^\s*{re.escape(keeper['name'])}\b.*="
+        spot: Any = places.line_of([keeper["file"]], pattern)
+    else:
+        event = reconstruct(facts)["imports"].get("ssl", {})
+        spot = keeper["user"] or keeper["caller"] or event.get("user")
+    return f"{spot[0]}:{spot[1]}" if spot else str(keeper["module"])
 
 
 def check(

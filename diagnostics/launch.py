@@ -35,7 +35,9 @@ _SET_UP = 60.0  # seconds that imports may take on a busy machine
 _AFTER_CONNECTING = 20.0  # seconds more than a probe may take
 
 
-def observe(question: Question, origin: Origin | None, remedies: Sequence[str] = ()) -> Observation:
+def observe(
+    question: Question, origin: Origin | None, remedies: Sequence[dict[str, Any]] = ()
+) -> Observation:
     """Set the process up with ``remedies`` applied, probe it, end it.
 
     Raises UsageError when the target cannot be one, ProbeError when no probe came of it.

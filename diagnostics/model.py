@@ -69,7 +69,8 @@ class Cause(msgspec.Struct, frozen=True):
 
 class Remedy(msgspec.Struct, frozen=True):
     """What was tried against it, and what came of that. ``line``: the code to write; ``where``: in front
-    of, or instead of, which line. ``wall_s`` None: it ended in an error."""
+    of, or instead of, which line; ``why``: the reason where it did not help. ``wall_s`` None: it ended in
+    an error."""
 
     code: str
     summary: str
@@ -77,6 +78,7 @@ class Remedy(msgspec.Struct, frozen=True):
     verdict: str
     line: str = ""
     where: str = ""
+    why: str = ""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

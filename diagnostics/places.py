@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["is_own", "line_of", "source_line", "where"]
+__all__ = ["absolute", "first_statement", "is_own", "line_of", "source_line", "statement_at", "where"]
 
 Spot = Sequence[Any]  # file, line, function
 
@@ -23,14 +25,19 @@ def short(path: str, facts: dict[str, Any]) -> str:
     """The file as it is shown."""
     if path.startswith("<"):
         return path
-    full = os.path.abspath(path)
-    roots = [facts["cwd"] if "cwd" in facts else os.getcwd(), *facts.get("path", [])]
+    full = absolute(path, facts)
+    roots = [facts.get("cwd") or os.getcwd(), *facts.get("path", [])]
     packages = [root for root in roots if "-packages" in root]
     # The current directory may have the virtual environment in it: packages first.
     for root in [*sorted(packages, key=len, reverse=True), *roots]:
         if root and full.startswith(root.rstrip(os.sep) + os.sep):
             return os.path.relpath(full, root)
     return full
+
+
+def absolute(path: str, facts: dict[str, Any]) -> str:
+    """The path in full, seen from where the process was started."""
+    return os.path.normpath(os.path.join(facts.get("cwd") or os.getcwd(), path))
 
 
 def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
@@ -68,3 +75,48 @@ def line_of(files: Iterable[str], pattern: str) -> Spot | None:
         except OSError:
             continue
     return None
+
+
+def first_statement(file: str) -> tuple[int, int]:
+    """The line of the first statement that is neither a docstring nor from ``__future__``, and the line of
+    the one behind it; 0 where there is none. Of any Python."""
+    found: list[int] = []
+    begun: list[str] = []
+    line = 0
+    try:
+        with tokenize.open(file) as source:
+            for token in tokenize.generate_tokens(source.readline):
+                if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
+                    continue
+                if token.type not in (tokenize.NEWLINE, tokenize.ENDMARKER):
+                    line = line if begun else token.start[0]
+                    begun.append("''" if token.type == tokenize.STRING else token.string)
+                    continue
+                if begun and begun[:2] != ["from", "__future__"] and set(begun) != {"''"}:
+                    found.append(line)
+                begun = []
+                if len(found) == 2:
+                    break
+    except (OSError, SyntaxError, UnicodeDecodeError, tokenize.TokenError):
+        pass
+    return (*found, 0, 0)[:2]  # type: ignore[return-value]
+
+
+def statement_at(spot: Spot) -> tuple[int, int, int]:
+    """First and last line of the innermost simple statement at ``spot``, and the first line of what follows
+    in the same module (0: nothing); all 0 where that cannot be told."""
+    try:
+        with open(spot[0], "rb") as source:
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError):
+        return 0, 0, 0
+    first = last = after = 0
+    for number, node in enumerate(tree.body):
+        if node.lineno <= spot[1] <= (node.end_lineno or 0):
+            after = tree.body[number + 1].lineno if number + 1 < len(tree.body) else 0
+    for inner in ast.walk(tree):
+        if not isinstance(inner, ast.stmt) or hasattr(inner, "body"):
+            continue
+        if inner.lineno <= spot[1] <= (inner.end_lineno or 0):
+            first, last = inner.lineno, inner.end_lineno or 0
+    return first, last, after

@@ -1,111 +1,261 @@
-"""Remedies: what each is, the line of code to write, and where; proved by measuring again.
+"""The table of remedies: each with the line of code to write, and the place for it; proved by measuring.
 
-Each is applied in a fresh process of the same set-up (``agent/https_agent/remedies.py``), at the moment
-at which the line would run.
+The line is carried out as it is printed, at the place that is printed, in a fresh process of the same
+set-up (``agent/https_agent/remedies.py``): there is no other implementation that it could differ from.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from diagnostics import places, signs
 from diagnostics.case import Case
 from diagnostics.errors import ProbeError
-from diagnostics.model import Observation, Question, Remedy
+from diagnostics.model import Observation, Remedy
+from diagnostics.places import Spot, source_line
 from diagnostics.verdict import judge
 
-__all__ = ["KNOWN", "measure_again"]
+__all__ = ["KNOWN", "Plan", "measure_again"]
+
+_DESCRIPTORS = 65536
+_PATCH = "from gevent import monkey; monkey.patch_all()"
+
+
+class Plan(NamedTuple):
+    """``line``: the code. ``where``: the place, for a person. ``place``: the same for the agent, see
+    ``https_agent.remedies``; ``why``: the reason where it cannot be measured."""
+
+    line: str
+    where: str
+    place: dict[str, Any]
+    why: str = ""
 
 
 class Known(NamedTuple):
-    """``where``: ``first`` line of the application, ``call``: at the call that is the cause, ``before`` the
-    first request, ``process``: outside of the program, ``site``: in front of all of it."""
+    """A row: ``plans`` are the places to try in this case, best first; none where it cannot help."""
 
     summary: str
-    line: str
-    where: str
+    plans: Callable[[Case], list[Plan]]
+
+
+# places
+
+
+def _in_front_of(case: Case, line: str, file: str, number: int) -> Plan:
+    try:
+        with open(file, "rb") as source:
+            before = b"".join(source.readlines()[: number - 1]).strip()
+    except OSError:
+        before = b""
+    shown = case.shown(file)
+    where = f"in front of {shown}:{number}" if before else f"the first line of {shown}"
+    return Plan(line, where, {"place": "start", "file": file, "number": number})
+
+
+def _begins(case: Case) -> tuple[str, int, int]:
+    """Where the application's own code begins: a file, and the lines of its first two statements."""
+    for file in case.facts.get("roots", []):
+        first, second = places.first_statement(file)
+        if first:
+            return file, first, second
+    return "", 0, 0
+
+
+def _before_requests(case: Case, line: str) -> list[Plan]:
+    """In front of the line that leads to the first request, else behind the application's last line."""
+    target = case.question.target
+    if target.style:
+        return [Plan(line, "before the first request", {"place": "fetch"})]
+    reached: Spot | None = case.seen.get("reached")
+    if target.command and reached:
+        first, last, _ = places.statement_at(reached)
+        if first:
+            file = places.absolute(str(reached[0]), case.facts)
+            place = {"place": "line", "file": file, "number": first, "last": last}
+            return [Plan(line, f"in front of {case.shown(file)}:{first}", place)]
+    roots = case.facts.get("roots", [])
+    if target.app:
+        module = target.app.partition(":")[0].replace(".", os.sep)
+        roots = [file for file in roots if file.endswith((f"{module}.py", f"{module}{os.sep}__init__.py"))]
+    if not roots:
+        return []
+    return [Plan(line, f"the last line of {case.shown(roots[-1])}", {"place": "end", "file": roots[-1]})]
+
+
+# plans
+
+
+def _patch_first(case: Case) -> list[Plan]:
+    style = case.question.target.style
+    if style:
+        return [Plan(_PATCH, f"before import {style}", {"place": "set-up"})]
+    file, first, second = _begins(case)
+    if not file or ("gevent" in source_line((file, first)) and _is_there(case, file, second or first)):
+        return []
+    return [_in_front_of(case, _PATCH, file, first)]
+
+
+def _is_there(case: Case, file: str, number: int) -> bool:
+    """Whether the application begins with it."""
+    call = case.seen["patches"][0] if case.seen["patches"] else None
+    spot = call["caller"] if call else None
+    if call is None or spot is None or call["function"] != "patch_all" or call["arguments"]:
+        return False
+    return places.absolute(str(spot[0]), case.facts) == file and bool(spot[1] <= number)
+
+
+def _patch_earlier(case: Case) -> list[Plan]:
+    """In front of what runs before the application: sitecustomize, a ``.pth`` file."""
+    for event in sorted(case.seen["imports"].values(), key=lambda each: int(each["at"])):
+        for spot in event["stack"]:
+            file = places.absolute(str(spot[0]), case.facts)
+            folder, name = os.path.split(file)
+            if name in ("sitecustomize.py", "usercustomize.py"):
+                return [_in_front_of(case, _PATCH, file, places.first_statement(file)[0] or 1)]
+            if spot[2] == ".pth":
+                earlier = next(
+                    each
+                    for each in ("00-gevent.pth", "0-gevent.pth", "!gevent.pth", "!.pth")
+                    if each < name
+                )
+                line = "import gevent.monkey; gevent.monkey.patch_all()"
+                where = f"as the file {earlier} beside {case.shown(file)}, which it precedes"
+                return [Plan(line, where, {"place": "pth", "file": folder, "name": earlier})]
+    if case.seen["early"]:
+        why = "not measured: a command's .pth files have run before it can be changed; check it with --app"
+        return [Plan("import gevent.monkey; gevent.monkey.patch_all()", "in an earlier .pth file", {}, why)]
+    return []
+
+
+def _patch_select(case: Case) -> list[Plan]:
+    return _before_requests(case, "import gevent.monkey; gevent.monkey.patch_select()")
+
+
+def _patch_again(case: Case) -> list[Plan]:
+    names = signs.put_back_modules(case)
+    if not names:
+        return []
+    line = "import gevent.monkey; " + "; ".join(f"gevent.monkey.patch_{name}()" for name in names)
+    plans = []
+    spot = signs.putting_back(case, names[0])
+    after = places.statement_at(spot)[2] if spot and places.is_own(spot, case.facts) else 0
+    if spot and after:
+        file = places.absolute(str(spot[0]), case.facts)
+        plans = [
+            Plan(
+                line,
+                f"in front of {case.shown(file)}:{after}",
+                {"place": "line", "file": file, "number": after, "last": after},
+            )
+        ]
+    return plans + _before_requests(case, line)
+
+
+def _extract(case: Case) -> list[Plan]:
+    module = f"{case.copy or 'urllib3'}.contrib.pyopenssl"
+    return _before_requests(case, f"import {module}; {module}.extract_from_urllib3()")
+
+
+def _extract_truststore(case: Case) -> list[Plan]:
+    return _before_requests(case, "import truststore; truststore.extract_from_ssl()")
+
+
+def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
+    """Plans to remove the user's own call of ``function``."""
+
+    def plans(case: Case) -> list[Plan]:
+        for event in reversed(case.seen["injections"]):
+            spot = event["caller"]
+            if event["function"] != function or not spot or not places.is_own(spot, case.facts):
+                continue
+            first, last, _ = places.statement_at(spot)
+            if first:
+                file = places.absolute(str(spot[0]), case.facts)
+                place = {"place": "call", "file": file, "name": function, "number": first, "last": last}
+                return [Plan(source_line(spot), f"remove it at {case.where(spot)}", place)]
+        return []
+
+    return plans
+
+
+def _unblock(case: Case) -> list[Plan]:
+    for name in ("pool_block", "block"):
+        spot = case.own_line(rf"\b{name}\s*=\s*True")
+        first, last, _ = places.statement_at(spot) if spot else (0, 0, 0)
+        if spot and first:
+            place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
+            return [Plan(f"{name}=False", f"instead of {name}=True at {case.where(spot)}", place)]
+    return []
+
+
+def _descriptors(case: Case) -> list[Plan]:
+    most = case.facts.get("most_descriptors") or _DESCRIPTORS
+    number = min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS
+    place = {"place": "ulimit", "number": number}
+    return [Plan(f"ulimit -n {number}", "in the shell that starts the process", place)]
+
+
+def _resolver(case: Case) -> list[Plan]:
+    return _before_requests(case, "import gevent; gevent.get_hub().threadpool.maxsize = 200")
 
 
 KNOWN = {
-    "patch-all-first": Known(
-        "patch everything, before anything else is imported",
-        "from gevent import monkey; monkey.patch_all()",
-        "first",
-    ),
-    "patch-before-everything": Known(
-        "patch everything before sitecustomize imports anything",
-        "from gevent import monkey; monkey.patch_all()",
-        "site",
-    ),
-    "patch-select": Known(
-        "patch select, too, before the first request", "gevent.monkey.patch_select()", "before"
-    ),
-    "patch-again": Known(
-        "do not put the originals back; or patch once more, before the first request",
-        "gevent.monkey.patch_all()",
-        "call",
-    ),
-    "extract-pyopenssl": Known(
-        "take pyOpenSSL out of urllib3, before the first request",
-        "{copy}.contrib.pyopenssl.extract_from_urllib3()",
-        "before",
-    ),
-    "no-truststore": Known("leave truststore's injection out", "truststore.inject_into_ssl()", "call"),
+    "patch-all-first": Known("patch everything, before anything else is imported", _patch_first),
+    "patch-before-everything": Known("patch everything in front of what runs at startup", _patch_earlier),
+    "patch-select": Known("patch select, too, before the first request", _patch_select),
+    "patch-again": Known("patch once more what was put back", _patch_again),
+    "extract-pyopenssl": Known("take pyOpenSSL out of urllib3, before the first request", _extract),
+    "no-injection": Known("leave the injection out", _leave_out("inject_into_urllib3")),
+    "no-truststore": Known("leave truststore's injection out", _leave_out("inject_into_ssl")),
     "extract-truststore": Known(
-        "take truststore out of ssl, before the first request", "truststore.extract_from_ssl()", "before"
+        "take truststore out of ssl, before the first request", _extract_truststore
     ),
-    "raise-descriptors": Known("allow more open files", "ulimit -n 65536", "process"),
-    "more-resolver-threads": Known(
-        "give gevent's resolver more threads",
-        "gevent.get_hub().threadpool.maxsize = 200",
-        "before",
-    ),
-    "unblock-pool": Known("let the pool open as many connections as it needs", "pool_block=False", "call"),
+    "raise-descriptors": Known("allow more open files", _descriptors),
+    "more-resolver-threads": Known("give gevent's resolver more threads", _resolver),
+    "unblock-pool": Known("let the pool open as many connections as it needs", _unblock),
 }
 
 
 def measure_again(
-    question: Question,
     case: Case,
-    cause_at: str,
     codes: Iterable[str],
-    again: Callable[[str], Observation],
+    again: Callable[[dict[str, Any]], Observation],
     said: Callable[[str], None],
 ) -> tuple[list[Remedy], list[Remedy]]:
-    """Try each of ``codes`` with ``again``; those that worked, best first, and those that did not."""
+    """Try each of ``codes`` with ``again``; those that worked, best first, and those that did not.
+
+    KeyError for a code that is not in the table.
+    """
     worked: list[Remedy] = []
     failed: list[Remedy] = []
     for code in codes:
         known = KNOWN[code]
-        said(f"measuring again with: {known.summary}")
-        where = {
-            "first": f"the first line of {_first(question, case)}",
-            "call": f"at {cause_at}",
-            "before": "after the imports, before the first request",
-            "process": "where the process is started",
-            "site": "the first line of sitecustomize.py",
-        }[known.where]
-        if code in ("no-truststore",):
-            where = f"remove it at {cause_at}"
-        try:
-            seen = again(code)
-        except ProbeError:
-            wall, verdict = None, "error"
-        else:
-            judgement = judge(question, seen)
-            wall, verdict = round(judgement.wall, 3), judgement.verdict
-        line = known.line.format(copy=case.copy or "urllib3")
-        remedy = Remedy(code, known.summary, wall if verdict != "error" else None, verdict, line, where)
-        (worked if verdict == "concurrent" else failed).append(remedy)
+        for plan in known.plans(case):
+            said(f"measuring again with: {known.summary}")
+            remedy = _measured(case, code, known, plan, again)
+            (worked if remedy.verdict == "concurrent" else failed).append(remedy)
+            if remedy.verdict == "concurrent":
+                break
     return worked, failed
 
 
-def _first(question: Question, case: Case) -> str:
-    """The file that the application begins with."""
-    target = question.target
-    if target.app:
-        return target.app.partition(":")[0].replace(".", "/") + ".py"
-    if target.command:
-        scripts = [word for word in target.command if word.endswith(".py")]
-        return scripts[0] if scripts else "the module that the command loads"
-    return f"the program, before import {target.style}"
+def _measured(
+    case: Case, code: str, known: Known, plan: Plan, again: Callable[[dict[str, Any]], Observation]
+) -> Remedy:
+    wall, verdict, why = None, "error", plan.why
+    if not why:
+        try:
+            seen = again({"code": code, "line": plan.line, **plan.place})
+        except ProbeError as error:
+            why = str(error)
+        else:
+            judgement = judge(case.question, seen)
+            if code not in seen.result["applied"]:
+                why = "that place was not reached in the process that was probed"
+            else:
+                verdict = judgement.verdict
+                wall = round(judgement.wall, 3) if verdict != "error" else None
+                why = {"serialized": "still serialized", "error": judgement.error}.get(verdict, "")
+    return Remedy(code, known.summary, wall, verdict, plan.line, plan.where, why)

@@ -28,12 +28,20 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
     if found.remedies:
         _remedies(found, console)
     elif found.causes and fixed:
-        tried = ", ".join(f"{each.code} ({each.verdict})" for each in found.tried)
-        console.print(Text.assemble(("fix   ", "bold"), f"nothing that was tried mends it: {tried or '-'}"))
+        text = (
+            "nothing that was tried mends it" if found.tried else "no remedy is known that could be tried"
+        )
+        console.print(Text.assemble(("fix   ", "bold"), text))
     elif found.causes:
         console.print(
             Text.assemble(("fix   ", "bold"), "the same command with --fix measures the remedies")
         )
+    for remedy in found.tried:
+        wall = f" ({remedy.wall_s:.2f} s)" if remedy.wall_s is not None else ""
+        told = Text.assemble(
+            ("tried ", "bold"), (remedy.line, "cyan"), f"   {remedy.where}   {remedy.why}{wall}"
+        )
+        console.print(told)
     if profile:
         _profile(found, console)
 

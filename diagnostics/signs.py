@@ -6,10 +6,10 @@ Each says None, or gives place and evidence. ``diagnostics.causes`` has the tabl
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diagnostics.case import Case
-from diagnostics.places import source_line
+from diagnostics.places import Spot, absolute, is_own, line_of, source_line
 from downloader.core.redact import redact_url
 
 
@@ -66,16 +66,37 @@ def too_late(case: Case) -> Found | None:
     deep = any("Recursion" in each for each in classes) or "recursion depth" in error_text(case)
     if not deep or not case.ssl_before_patch:
         return None
-    spot = case.first_import("ssl", "_ssl")
-    early = case.ssl_before_patch
+    keeper = _keeper(case)
+    spot = _taken(case, keeper) if keeper else case.first_import("ssl", "_ssl")
+    at = case.where(spot) or case.ssl_before_patch
+    what = f"{keeper['module']} keeps the unpatched SSLContext; it" if keeper else "ssl"
     return Found(
-        case.where(spot) or early,
-        [
-            f"ssl was imported by {case.where(spot) or early}",
-            f"afterwards {case.patch_line()}",
-            error_text(case),
-        ],
+        at,
+        [f"{what} was imported by {at}", f"afterwards {case.patch_line()}", error_text(case)],
     )
+
+
+def _keeper(case: Case) -> dict[str, Any] | None:
+    """The module whose context of before patching the error comes from: many modules may keep one that
+    they never use, or only for a server."""
+    keepers = [each for each in case.seen.get("keepers", ()) if each["client"]]
+    by_file = {absolute(each["file"], case.facts): each for each in reversed(keepers)}
+    for error in case.errors:
+        for spot in error["stack"]:
+            found: dict[str, Any] | None = by_file.get(absolute(str(spot[0]), case.facts))
+            if found:
+                return found
+    return next((each for each in keepers if each["module"].endswith(".ssl_")), None)
+
+
+def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
+    """The line that has it: of the user's own file, else the one that led to the import of the package."""
+    if is_own((keeper["file"], 0, ""), case.facts):
+        spot = line_of([keeper["file"]], r"^\s*(from\s+ssl\s+import|import\s+ssl)\b")
+        if spot:
+            return spot
+    taken: Spot | None = keeper["user"] or keeper["caller"]
+    return taken
 
 
 def truststore(case: Case) -> Found | None:
@@ -129,8 +150,11 @@ def not_patched(case: Case) -> Found | None:
     if not case.nothing_patched or not _serialized(case):
         return None
     held = [case.held_line(case.blocked)] if case.blocked else []
-    spot = case.subject
-    return Found(case.where(spot), ["nothing of the standard library is gevent's", *held])
+    app = case.question.target.app
+    hint = f"checked was what importing {app.partition(':')[0]} makes of a process"
+    hint += "; where a server patches for it, check the server's command, as in: -- gunicorn -k gevent …"
+    evidence = ["nothing of the standard library is gevent's", hint if app else "", *held]
+    return Found(case.where(case.subject), evidence)
 
 
 def sockets(case: Case) -> Found | None:
@@ -142,38 +166,48 @@ def sockets(case: Case) -> Found | None:
     )
 
 
-def put_back(case: Case) -> Found | None:
-    """An original that is there although a call replaced it."""
-    if not case.seen["patches"]:
-        return None
+_KEPT = {
+    "socket": ("socket", "patch_socket"),
+    "ssl": ("ssl", "patch_ssl"),
+    "select": ("select", "patch_select"),
+    "time": ("time", "patch_time"),
+    "thread": ("thread", "patch_thread"),
+}
+
+
+def put_back_modules(case: Case) -> list[str]:
+    """The modules that a call patched and that have the originals nevertheless."""
     wide = [each for each in case.seen["patches"] if each["function"] == "patch_all"]
     left_out = {key for each in wide for key, value in each["arguments"].items() if value == "False"}
-    names = {
-        "socket": ("socket", "patch_socket"),
-        "ssl": ("ssl", "patch_ssl"),
-        "select": ("select", "patch_select"),
-        "time": ("time", "patch_time"),
-        "thread": ("thread", ""),
-    }
-    for key, (module, function) in names.items():
-        asked = wide and key not in left_out
-        asked = asked or any(each["function"] == function for each in case.seen["patches"])
-        if case.patched.get(key, True) or not asked:
-            continue
-        if not case.blocked and case.judgement.verdict != "error":
-            continue
-        seen = [each for each in case.seen["replaced"] if each["name"].startswith(module + ".")]
-        pattern = rf"\b{module}\.\w+\s*=[^=]|setattr\(\s*_?{module}\b|reload\(\s*{module}\b"
-        spot = case.own_line(pattern) or (seen[0]["user"] or seen[0]["caller"] if seen else None)
-        return Found(
-            case.where(spot),
-            [
-                f"{module} was patched ({case.patch_line()}) and is the original again",
-                case.held_line(case.blocked) if case.blocked else "",
-                error_text(case) if case.judgement.verdict == "error" else "",
-            ],
-        )
-    return None
+    called = {each["function"] for each in case.seen["patches"]}
+    return [
+        key
+        for key, (_, function) in _KEPT.items()
+        if not case.patched.get(key, True) and ((wide and key not in left_out) or function in called)
+    ]
+
+
+def putting_back(case: Case, key: str) -> Spot | None:
+    """The line that put the originals of a module back."""
+    module = _KEPT[key][0]
+    seen = [each for each in case.seen["replaced"] if each["name"].startswith(module + ".")]
+    pattern = rf"\b{module}\.\w+\s*=[^=]|setattr\(\s*_?{module}\b|reload\(\s*{module}\b"
+    return case.own_line(pattern) or (seen[0]["user"] or seen[0]["caller"] if seen else None)
+
+
+def put_back(case: Case) -> Found | None:
+    """An original that is there although a call replaced it."""
+    modules = put_back_modules(case)
+    if not modules or (not case.blocked and case.judgement.verdict != "error"):
+        return None
+    return Found(
+        case.where(putting_back(case, modules[0])),
+        [
+            f"{modules[0]} was patched ({case.patch_line()}) and is the original again",
+            case.held_line(case.blocked) if case.blocked else "",
+            error_text(case) if case.judgement.verdict == "error" else "",
+        ],
+    )
 
 
 # pyOpenSSL

@@ -31,9 +31,7 @@ def reconstruct(facts: dict[str, Any]) -> dict[str, Any]:
                 told = dict(
                     each.split("=", 1) for each in hit[2].replace(" ", "").split(",") if "=" in each
                 )
-                seen["patches"].append(
-                    {**_event(file, number), "function": hit[1], "arguments": told, "positional": []}
-                )
+                seen["patches"].append({**_event(file, number), "function": hit[1], "arguments": told})
     for copy in facts["injected_copies"]:
         name = f"{copy}.contrib.pyopenssl"
         for file in _files_that_name(copy):
@@ -101,5 +99,5 @@ def _first_binder(facts: dict[str, Any]) -> str:
 
 
 def _import_line(file: str) -> int:
-    pattern = re.compile(r"^\s*(?:from|import)\s+(?:requests|urllib3|ssl|http|urllib\.request|aiohttp)\b")
+    pattern = re.compile(r"^\s*(?:from|import)\s+(?:requests|urllib3|grequests|boto3|botocore)\b")
     return next((number for number, line in _lines(file) if pattern.match(line)), 0)

@@ -45,17 +45,9 @@ def _main():
     import site
 
     if sys.version_info[0] > 2:
-        customize = site.execsitecustomize
-
-        def execsitecustomize():
-            # type: () -> None
-            life.before_sitecustomize(spec)
-            customize()
-
-        site.execsitecustomize = execsitecustomize
+        # Python 2 has run all of it when it imports the module.
+        life.remedies.before_pth_files(site)
         site.main()
-    else:
-        life.before_sitecustomize(spec)
     if "app" in spec["target"]:
         # As with `python -m`: the current directory comes first.
         sys.path.insert(0, os.getcwd())

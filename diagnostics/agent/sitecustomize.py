@@ -20,7 +20,6 @@ def _begin():
         watch.begin(spec)
     elif spec is not None:
         agent = life.begin(spec)
-        life.before_sitecustomize(spec)
     try:
         import sitecustomize  # type: ignore[import-not-found]  # the one that ours hides
     except ImportError as error:

@@ -45,7 +45,7 @@ def test_at_its_end_with_the_remedies(run, write):
     answer = run("--json", "--fix", "--", sys.executable, write("app", CLASSIC) + ".py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
     codes = [each["code"] for each in answer.json["remedies"]]
-    assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select"]
+    assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"]
 
 
 def test_in_the_worker_of_a_server_that_forks(run, write):

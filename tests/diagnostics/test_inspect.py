@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from harness import environment
@@ -45,15 +47,35 @@ print(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))
         (LATE, ["patched-too-late"]),
         ("import gevent, requests", ["not-patched"]),
         ("from gevent import monkey; monkey.patch_all(ssl=False)\nimport requests", ["ssl-unpatched"]),
+        (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", ["context-before-patching"]),
+        # Healthy: a server's context, the class under another name, a client of asyncio that has its own.
+        (f"import ssl\nC = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)\n{PATCHED}", []),
+        (f"import ssl\nC = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n{PATCHED}", []),
+        (f"from ssl import SSLContext\n{PATCHED}", []),
+        (f"import stands_for_aiohttp\n{PATCHED}", []),
     ],
 )
 def test_static_causes(tmp_path, setup, causes):
+    package = tmp_path / "site-packages"
+    package.mkdir()
+    text = "import ssl\nfrom ssl import SSLContext\nCONTEXT = ssl.create_default_context()\n"
+    (package / "stands_for_aiohttp.py").write_text(text)
+    setup = f"import sys; sys.path.append({str(package)!r})\n{setup}"
     assert [code for code, _ in fresh(tmp_path, setup + TOLD)] == causes
 
 
-def test_a_static_cause_has_its_place(tmp_path):
-    [[_, where]] = fresh(tmp_path, CLASSIC + TOLD)
-    assert where.endswith("app.py:3")
+@pytest.mark.parametrize(
+    ("setup", "line"),
+    [
+        (CLASSIC, 3),
+        (LATE, 1),
+        (f"import ssl\n{LATE}", 2),
+        (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", 2),
+    ],
+)
+def test_a_static_cause_has_its_place(tmp_path, setup, line):
+    [[_, where]] = fresh(tmp_path, setup + TOLD)
+    assert where.endswith(f"app.py:{line}")
 
 
 def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
@@ -72,6 +94,43 @@ def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
         print(json.dumps([before == state(), threads == threading.active_count()]))
     """
     assert fresh(tmp_path, text) == [True, True]
+
+
+def gunicorn(tmp_path, conf):
+    """Run it with the hook of the documentation; its exit code and what it said."""
+    text = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
+    hook = textwrap.dedent(re.search(r"    def post_worker_init.*?(?=\n\S)", text, re.DOTALL)[0])
+    (tmp_path / "conf.py").write_text(
+        f"{conf}\n{hook}\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n{ENDS}"
+    )
+    (tmp_path / "wsgi.py").write_text("import requests\n\ndef app(environ, start):\n    raise OSError\n")
+    argv = [sys.executable, "-m", "gunicorn", "-c", "conf.py", "wsgi:app"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr
+
+
+# A worker that is found healthy ends the server, so that the test does.
+ENDS = """
+inspected = post_worker_init
+
+def post_worker_init(worker):
+    import os, signal
+    inspected(worker)
+    os.kill(worker.ppid, signal.SIGTERM)
+"""
+
+
+def test_the_documented_hook_stops_gunicorn_where_it_would_be_serial(tmp_path):
+    code, said = gunicorn(tmp_path, "import requests")
+    assert (code, "HTTPS would be serialized here" in said, "conf.py:1" in said) == (3, True, True), said
+    assert said.count("Booting worker") == 1
+
+
+def test_the_documented_hook_lets_gunicorn_serve_where_all_is_well(tmp_path):
+    code, said = gunicorn(tmp_path, "import ssl")
+    assert (code, "HTTPS would" in said) == (0, False), said
 
 
 CHECK = """

@@ -3,6 +3,14 @@
 import os
 import sys
 
+from . import frames
+from .recorder import record
+
+try:
+    import resource
+except ImportError:
+    resource = None  # type: ignore[assignment]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
@@ -20,6 +28,7 @@ _PATCHED = {
     "subprocess": ("subprocess", ("Popen",)),
     "queue": ("queue", ("SimpleQueue",)),
 }
+_CUSTOMIZE = ("sitecustomize", "usercustomize")
 _PACKAGES = (
     "aiohttp botocore certifi cryptography eventlet gevent gevent-openssl google-auth greenlet grequests"
     " gunicorn httpx ndg-httpsclient pyopenssl requests snowflake-connector-python truststore urllib3"
@@ -115,44 +124,78 @@ def collect():
         "truststore_injected": _truststore(),
         "gevent_openssl": sorted(name for name in sys.modules if name.split(".")[0] == "gevent_openssl"),
         "openssl": getattr(ssl, "OPENSSL_VERSION", None),
-        "cwd": _current_directory(),
+        "cwd": frames.absolute("."),
         "path": [folder for folder in sys.path if isinstance(folder, str)],
         "own_files": _own_files(),
-        "descriptors": _descriptors(),
+        "roots": _roots(),
+        "descriptors": _descriptors()[0],
+        "most_descriptors": _descriptors()[1],
         "threadpool": _threadpool(),
     }
 
 
-def _current_directory():
-    # type: () -> str
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""  # it was removed
+def refreshed(facts):
+    # type: (Dict[str, Any]) -> Dict[str, Any]
+    """``facts`` with what may have changed since they were collected; from any thread."""
+    ssl = sys.modules.get("ssl")
+    return dict(
+        facts,
+        patched=patched(),
+        pyopenssl_injected=bool(injected()),
+        injected_copies=injected(),
+        truststore_injected=_truststore(),
+        openssl=getattr(ssl, "OPENSSL_VERSION", None),
+    )
+
+
+def _file_of(name):
+    # type: (str) -> str
+    """The source of a module; "" where it has none."""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    if path is None and name == "__main__":
+        # A script whose end has been reached has lost it.
+        script = (getattr(sys, "argv", None) or [""])[0]
+        path = script if os.path.isfile(frames.absolute(script)) else None
+    if not isinstance(path, str):
+        return ""
+    return path[:-1] if path.endswith(".pyc") else path
 
 
 def _own_files():
     # type: () -> List[str]
     """The files of the modules that are the user's own; where a cause shows in no stack, they are read."""
-    from . import frames
-
     files = []
     for name in list(sys.modules):
-        path = getattr(sys.modules[name], "__file__", None)
-        if isinstance(path, str) and path.endswith((".py", ".pyc")):
-            path = path[:-1] if path.endswith(".pyc") else path
-            if frames.kind_of_file(path) == "user":
-                files.append(os.path.abspath(path))
+        path = _file_of(name)
+        if path.endswith(".py") and frames.kind_of_file(path) == "user":
+            files.append(frames.absolute(path))
     return files[:500]
+
+
+def _roots():
+    # type: () -> List[str]
+    """The user's files that something else than the user's own code loads: where the application begins,
+    in the order in which they began."""
+    main = sys.modules.get("__main__")
+    package = getattr(getattr(main, "__spec__", None), "parent", None) or ""
+    found = []
+    for number, name in enumerate(list(sys.modules)):
+        path = _file_of(name)
+        spots = record.importers.get(name)
+        if not path or (spots and spots[0]) or name in _CUSTOMIZE:
+            continue
+        if frames.kind_of_file(path) == "user":
+            # `python -m package.module` loads the package first.
+            before = spots[2] if spots else number
+            if package and (package + ".").startswith(name + "."):
+                before = -1
+            found.append((-2 if name == "__main__" and not package else before, frames.absolute(path)))
+    return [path for _, path in sorted(found)]
 
 
 def _descriptors():
     # type: () -> Any
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return resource.getrlimit(resource.RLIMIT_NOFILE) if resource is not None else (None, None)
 
 
 def _threadpool():

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = os.path.dirname(_HERE)
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
+_START = os.getcwd()  # where the process was started: it may go elsewhere
 _kinds = {}  # type: Dict[CodeType, str]
 MOST = 60
+_COUNTS_FROM_ONE = sys.version_info >= (3, 13)  # `site`, the lines of a .pth file
 
 
 def kind(code):
@@ -33,7 +35,7 @@ def kind_of_file(name):
         return "import"
     if name.startswith("<"):
         return "library"
-    path = os.path.abspath(name)
+    path = absolute(name)
     if path.startswith(_HERE + os.sep) or os.path.dirname(path) == _ABOVE:
         return "agent"
     parts = path.replace("\\", "/").split("/")
@@ -44,6 +46,12 @@ def kind_of_file(name):
     if path.startswith(os.path.join(sys.prefix, "bin") + os.sep):
         return "package"  # a console script: it only calls what is installed
     return "user"
+
+
+def absolute(path):
+    # type: (str) -> str
+    """The path in full, seen from where the process was started."""
+    return os.path.normpath(os.path.join(_START, path))
 
 
 def stack(frame):
@@ -66,7 +74,9 @@ def _pth(frame):
         return None
     seen = frame.f_locals
     path, line = seen.get("fullname"), seen.get("n", 1)
-    return (str(path), line if isinstance(line, int) else 1, ".pth") if path else None
+    if not path:
+        return None
+    return (str(path), line + (not _COUNTS_FROM_ONE) if isinstance(line, int) else 1, ".pth")
 
 
 def user(frame):
@@ -80,6 +90,30 @@ def user(frame):
             return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None
+
+
+def module_level(frame):
+    # type: (Optional[FrameType]) -> Optional[Spot]
+    """The line of a module of the user's from which ``frame`` is reached: the outermost, else the one that
+    the main greenlet is at."""
+    found = None
+    outer = frame
+    while outer is not None:
+        if outer.f_code.co_name == "<module>" and kind(outer.f_code) == "user":
+            found = (outer.f_code.co_filename, outer.f_lineno, outer.f_code.co_name)
+        outer = outer.f_back
+    greenlet = sys.modules.get("greenlet")
+    if found is None and greenlet is not None:
+        current = greenlet.getcurrent()
+        main = current
+        while main.parent is not None:
+            main = main.parent
+        outer = main.gr_frame if main is not current else None
+        while outer is not None:
+            if outer.f_code.co_name == "<module>" and kind(outer.f_code) == "user":
+                found = (outer.f_code.co_filename, outer.f_lineno, outer.f_code.co_name)
+            outer = outer.f_back
+    return found
 
 
 def caller(frame):

@@ -70,7 +70,9 @@ class Agent(object):
 
         def report(result):
             # type: (Dict[str, Any]) -> None
-            self.tell("measured", result=result, seen=self.record.seen(), facts=before)
+            result["applied"] = sorted(set(remedies.applied))
+            # What the first fetch does to the process counts: it may be the one that patches.
+            self.tell("measured", result=result, seen=self.record.seen(), facts=facts.refreshed(before))
 
         try:
             report(probe.Probe(fetch, spec).run(report))
@@ -83,8 +85,6 @@ class Agent(object):
         # type: () -> None
         """Set up as a style or an application, then probe."""
         target, options = self.spec["target"], self.options()
-        if "style" not in target:
-            remedies.apply(self.spec["remedies"], remedies.FIRST)
         try:
             if "style" in target:
                 fetch, name = self._styled(target["style"], dict(options, root=target["root"]))
@@ -99,12 +99,12 @@ class Agent(object):
             self.failed("import", text, missing=_is_missing(error, module), stack=probe._raised(error))
             return
         self.tell("ready")
-        remedies.apply(self.spec["remedies"], remedies.BEFORE_FETCHING)
+        remedies.reach("fetch")
         self.measure(fetch, name)
 
     def _styled(self, name, options):
         # type: (str, Dict[str, Any]) -> Tuple[Fetch, str]
-        remedies.apply(self.spec["remedies"], remedies.FIRST)
+        remedies.reach("set-up")
         return fetchers.style(name, options), name
 
     def options(self):
@@ -127,7 +127,6 @@ class Agent(object):
         else:
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
-        remedies.apply(self.spec["remedies"], remedies.FIRST)
         self.tell("hello", argv=list(getattr(sys, "argv", [])), forked=False)
 
     def _note_forks(self):
@@ -164,6 +163,7 @@ class Agent(object):
         if self._begun:
             self._stand_aside()
         elif self._claim():
+            self.record.reached = frames.module_level(frame)
             self.tell("connects", **frames.event(frame))
             self._go(frame)
 
@@ -182,6 +182,7 @@ class Agent(object):
         if not self._claim():
             return
         hub = _hub()
+        self.record.reached = frames.module_level(frame)
         if hub is not None and _current() is hub:
             # Here nothing may wait; a greenlet may.
             import gevent
@@ -214,7 +215,6 @@ class Agent(object):
         except fetchers.Unusable as error:
             self.failed("set-up", str(error))
             return
-        remedies.apply(self.spec["remedies"], remedies.BEFORE_FETCHING)
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             self._bystanders = set(id(each) for each in gc.get_objects() if isinstance(each, greenlet))
@@ -259,13 +259,6 @@ def read_spec():
 def begin(spec):
     # type: (Dict[str, Any]) -> Agent
     """Record from now on."""
-    recorder.record.disarmed = ()
-    remedies.refuse_calls(spec["remedies"], recorder.record)
+    remedies.prepare(spec["remedies"], recorder.record)
     recorder.install()
     return Agent(spec)
-
-
-def before_sitecustomize(spec):
-    # type: (Dict[str, Any]) -> None
-    """The moment in which packages can be imported and no ``sitecustomize`` has run."""
-    remedies.apply(spec["remedies"], remedies.EARLIEST)

@@ -192,6 +192,8 @@ def _raised(error):
     while trace is not None and len(spots) < 5000:
         code = trace.tb_frame.f_code
         if frames.kind(code) != "agent":
-            spots.append((code.co_filename, trace.tb_lineno, code.co_name))
+            spot = (code.co_filename, trace.tb_lineno, code.co_name)
+            if spots[-1:] != [spot]:  # one that calls itself counts once
+                spots.append(spot)
         trace = trace.tb_next
     return spots[::-1][:30] + spots[:5]

@@ -7,12 +7,12 @@ is complete. Events are numbered by one counter, so that "before" and "after" ca
 
 import sys
 
-from . import frames
+from . import frames, keepers, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _FIRST = (
     "ssl",
@@ -36,6 +36,8 @@ class Record(object):
         # type: () -> None
         self.serial = 0
         self.imports = {}  # type: Dict[str, Dict[str, Any]]
+        # Of each module, who imported it: the user's line, a package's line; and when.
+        self.importers = {}  # type: Dict[str, Tuple[Any, Any, int]]
         self.patches = []  # type: List[Dict[str, Any]]
         self.injections = []  # type: List[Dict[str, Any]]
         self.contexts = []  # type: List[Dict[str, Any]]
@@ -44,8 +46,9 @@ class Record(object):
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
         self.on_connection = None  # type: Optional[Callable[[FrameType], None]]
+        self.reached = None  # type: Any  # the line of a module that leads to the first request
         self.probing = False
-        self.disarmed = ()  # type: tuple[str, ...]  # functions that inject and are to do nothing
+        self.instead = {}  # type: Dict[str, Callable[[Any], Any]]  # a remedy's version of an injection
 
     def next(self):
         # type: () -> int
@@ -69,6 +72,8 @@ class Record(object):
             "connections": self.connections,
             "early": self.early,
             "replaced": self.replaced,
+            "reached": self.reached,
+            "keepers": keepers.found(self.importers),
         }
 
 
@@ -84,8 +89,7 @@ class _Finder(object):
 
     def find_spec(self, name, path=None, target=None):
         # type: (str, Any, Any) -> Any
-        frame = sys._getframe(1)
-        _imported(name, frame)
+        _imported(name, sys._getframe().f_back)
         change = _change(name)
         if change is None or name in self._within:
             return None
@@ -99,14 +103,16 @@ class _Finder(object):
 
         def find_module(self, name, path=None):
             # type: (str, Any) -> Any
-            _imported(name, sys._getframe(1))
+            _imported(name, sys._getframe().f_back)  # none where the interpreter itself imports: runpy
             change = _change(name)
             return None if change is None else _Loader.of(name, path, change)
 
 
 def _imported(name, frame):
-    # type: (str, FrameType) -> None
+    # type: (str, Optional[FrameType]) -> None
     _watch_replacements(frame)
+    if name not in record.importers:
+        record.importers[name] = (frames.user(frame), frames.caller(frame), len(record.importers))
     if (name in _FIRST or name.endswith(_ENDINGS)) and name not in record.imports:
         record.imports[name] = frames.event(frame, at=record.next())
 
@@ -139,12 +145,21 @@ def _then(finder, name, path, target, change):
 
 
 class _Loader(object):
-    """Python 2: imports with ``imp``, then carries out the change."""
+    """Python 2: imports with ``imp``, then carries out the change. The rest is as pkgutil has it: runpy
+    asks for the code."""
 
-    def __init__(self, found, change):
-        # type: (Any, Callable[[ModuleType], None]) -> None
-        self._found = found
+    def __init__(self, name, found, change):
+        # type: (str, Any, Callable[[ModuleType], None]) -> None
+        import pkgutil
+
+        source, path, description = found
+        plain = pkgutil.ImpLoader(name, source, path, description)  # type: Any
+        self._plain = plain
         self._change = change
+
+    def __getattr__(self, name):
+        # type: (str) -> Any
+        return getattr(self._plain, name)
 
     @classmethod
     def of(cls, name, path, change):
@@ -152,22 +167,15 @@ class _Loader(object):
         import imp
 
         try:
-            return cls(imp.find_module(name.rpartition(".")[2], path), change)
+            return cls(name, imp.find_module(name.rpartition(".")[2], path), change)
         except ImportError:
             return None
 
     def load_module(self, name):
         # type: (str) -> Any
-        import imp
-
         if name in sys.modules:
             return sys.modules[name]
-        source, path, description = self._found
-        try:
-            module = imp.load_module(name, source, path, description)
-        finally:
-            if source is not None:
-                source.close()
+        module = self._plain.load_module(name)
         self._change(module)
         return module
 
@@ -194,61 +202,39 @@ def _change(name):
     return None
 
 
-def _wrap(owner, name, before, static=False):
-    # type: (Any, str, Callable[..., None], bool) -> None
-    """``owner.name`` calls ``before(frame, args, kwargs)`` first, once."""
-    function = vars(owner).get(name)
-    if isinstance(function, staticmethod):
-        function = function.__get__(None, owner)
-    if function is None or getattr(function, "_https_agent", False):
-        return
-
-    def noted(*args, **kwargs):
-        # type: (*Any, **Any) -> Any
-        before(sys._getframe(1), args, kwargs)
-        return function(*args, **kwargs)
-
-    for field in ("__name__", "__doc__", "__module__"):
-        try:
-            setattr(noted, field, getattr(function, field))
-        except (AttributeError, TypeError):
-            pass
-    noted._https_agent = True  # type: ignore[attr-defined]
-    noted.__wrapped__ = function  # type: ignore[attr-defined]
-    setattr(owner, name, staticmethod(noted) if static else noted)
-
-
 def _note_patching(module):
     # type: (ModuleType) -> None
-    """Each ``patch_*`` that code outside of gevent calls, with its arguments."""
+    """Each ``patch_*`` that is not called by another one, with the arguments that are not the defaults."""
     for name in [each for each in vars(module) if each.startswith("patch_")]:
+        function = vars(module)[name]
 
-        def before(frame, args, kwargs, name=name):
-            # type: (FrameType, Any, Any, str) -> None
-            if frames.kind(frame.f_code) != "gevent":
-                shown = dict((key, repr(value)) for key, value in kwargs.items())
-                record.note(
-                    record.patches,
-                    frame,
-                    function=name,
-                    arguments=shown,
-                    positional=[repr(a) for a in args],
-                )
+        def before(frame, arguments, name=name, function=function):
+            # type: (FrameType, Dict[str, Any], str, Any) -> None
+            if not _is_patching(frame):
+                given = wrapping.differing(function, arguments)
+                shown = dict((key, repr(value)) for key, value in given.items())
+                record.note(record.patches, frame, function=name, arguments=shown)
 
-        _wrap(module, name, before)
+        wrapping.wrap(module, name, before)
+
+
+def _is_patching(frame):
+    # type: (FrameType) -> bool
+    """Whether gevent itself calls, as a part of patching; ``python -m gevent.monkey`` has a ``main``."""
+    return frames.kind(frame.f_code) == "gevent" and frame.f_code.co_name != "main"
 
 
 def _note_injecting(module):
     # type: (ModuleType) -> None
     for name in ("inject_into_urllib3", "inject_into_ssl", "monkey_patch"):
 
-        def before(frame, args, kwargs, name=name):
-            # type: (FrameType, Any, Any, str) -> None
+        def before(frame, arguments, name=name):
+            # type: (FrameType, Any, str) -> None
             record.note(record.injections, frame, module=module.__name__, function=name)
 
-        if name in record.disarmed and name in vars(module):
-            setattr(module, name, lambda *args, **kwargs: None)
-        _wrap(module, name, before)
+        if name in record.instead and name in vars(module):
+            setattr(module, name, record.instead[name](vars(module)[name]))
+        wrapping.wrap(module, name, before)
 
 
 def _note_contexts(module):
@@ -258,9 +244,9 @@ def _note_contexts(module):
     if context is None:
         return
 
-    def before(frame, args, kwargs):
-        # type: (FrameType, Any, Any) -> None
-        made = args[0] if args else None
+    def before(frame, arguments):
+        # type: (FrameType, Any) -> None
+        made = arguments.get("cls")
         if not (getattr(made, "__module__", "") or "").startswith("gevent"):
             record.note(
                 record.contexts,
@@ -269,7 +255,7 @@ def _note_contexts(module):
             )
 
     if "__new__" in vars(context):
-        _wrap(context, "__new__", before, static=True)
+        wrapping.wrap(context, "__new__", before, static=True)
     _note_wrapping(module)
 
 
@@ -277,7 +263,9 @@ def _note_wrapping(module):
     # type: (ModuleType) -> None
     context = getattr(module, "SSLContext", None)
     if context is not None and "wrap_socket" in vars(context):
-        _wrap(context, "wrap_socket", lambda frame, args, kwargs: _connecting(frame, module, kwargs))
+        wrapping.wrap(
+            context, "wrap_socket", lambda frame, arguments: _connecting(frame, module, arguments)
+        )
 
 
 def _note_connecting(module):
@@ -286,28 +274,30 @@ def _note_connecting(module):
     for name, kind in list(vars(module).items()):
         if isinstance(kind, type) and "HTTPS" in name and "connect" in vars(kind):
 
-            def before(frame, args, kwargs):
-                # type: (FrameType, Any, Any) -> None
+            def before(frame, arguments):
+                # type: (FrameType, Any) -> None
                 if record.on_connection is not None:
                     record.on_connection(frame)
 
-            _wrap(kind, "connect", before)
+            wrapping.wrap(kind, "connect", before)
 
 
 def _note_pyopenssl(module):
     # type: (ModuleType) -> None
     """Contexts and connections of pyOpenSSL, whoever makes them: no name of a module matters."""
-    _wrap(
+    wrapping.wrap(
         module.Context,
         "__init__",
-        lambda frame, args, kwargs: record.note(record.contexts, frame, cls="OpenSSL.SSL.Context"),
+        lambda frame, arguments: record.note(record.contexts, frame, cls="OpenSSL.SSL.Context"),
     )
-    _wrap(module.Connection, "__init__", lambda frame, args, kwargs: _connecting(frame, module, kwargs))
+    wrapping.wrap(
+        module.Connection, "__init__", lambda frame, arguments: _connecting(frame, module, arguments)
+    )
 
 
-def _connecting(frame, module, kwargs):
+def _connecting(frame, module, arguments):
     # type: (FrameType, ModuleType, Dict[str, Any]) -> None
-    if kwargs.get("server_side"):
+    if arguments.get("server_side"):
         return
     name = "ssl.SSLSocket"
     if module.__name__ == "OpenSSL.SSL":

@@ -1,110 +1,186 @@
-"""Applies a remedy in this process, at the moment that the line of code would run."""
+"""Carries out a remedy in this process: the line of code that is printed, at the place that is named.
 
+A remedy is a dictionary: ``code``, ``line`` (the code), ``place`` (a key of ``_PLACES``) and what the
+place needs: ``file``, ``number`` and ``last`` (lines), ``name``. The lines and places are chosen in
+``diagnostics.remedy``; nothing here knows one by its code.
+"""
+
+import os
 import sys
+
+from . import frames, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from types import CodeType, FrameType, ModuleType
+    from typing import Any, Callable, Dict, List
 
     from .recorder import Record
 
+    Remedy = Dict[str, Any]
 
-def _patch_all():
-    # type: () -> None
-    from gevent import monkey
-
-    monkey.patch_all()
+applied = []  # type: List[str]  # codes of the remedies that were carried out
+_waiting = {}  # type: Dict[str, List[Remedy]]  # by the moment that the agent knows: pth, set-up, fetch
 
 
-def _patch_select():
-    # type: () -> None
-    from gevent import monkey
-
-    monkey.patch_select()
-
-
-def _extract():
-    # type: () -> None
-    """Undo each injection of pyOpenSSL, in whatever copy of urllib3."""
-    for name in [name for name in sys.modules if "pyopenssl" in name.rpartition(".")[2].lower()]:
-        extract = getattr(sys.modules[name], "extract_from_urllib3", None)
-        if extract is not None:
-            extract()
+def prepare(wanted, record):
+    # type: (List[Remedy], Record) -> None
+    """Have each of ``wanted`` carried out when its place is reached; KeyError for an unknown place."""
+    for remedy in wanted:
+        _PLACES[remedy["place"]](remedy, record)
 
 
-def _extract_truststore():
-    # type: () -> None
-    extract = getattr(sys.modules.get("truststore"), "extract_from_ssl", None)
-    if extract is not None:
-        extract()
+def reach(moment):
+    # type: (str) -> None
+    """Carry out what is to be done at ``moment``."""
+    for remedy in _waiting.pop(moment, []):
+        _run(remedy, {})
 
 
-def _unblock_pools():
-    # type: () -> None
-    """Pools that open another connection instead of waiting for the one that they have."""
-    for name in [name for name in sys.modules if name.endswith(".connectionpool")]:
-        pool = getattr(sys.modules[name], "HTTPConnectionPool", None)
-        if pool is None:
-            continue
-        pool.__init__ = _unblocked(pool.__init__)
+def before_pth_files(site):
+    # type: (Any) -> None
+    """Have the remedies that are a ``.pth`` file of their own run in front of the one that they precede."""
+    for remedy in _waiting.pop("pth", []):
+
+        def before(frame, arguments, remedy=remedy):
+            # type: (FrameType, Dict[str, Any], Remedy) -> None
+            here = _same(arguments["sitedir"], remedy["file"])
+            if here and arguments["name"] > remedy["name"] and remedy["code"] not in applied:
+                _run(remedy, {})
+
+        wrapping.wrap(site, "addpackage", before)
 
 
-def _unblocked(begin):
-    # type: (Any) -> Any
+def _run(remedy, names):
+    # type: (Remedy, Dict[str, Any]) -> None
+    applied.append(remedy["code"])
+    file = remedy.get("file") or "<remedy>"
+    exec(compile("\n" * (remedy.get("number", 1) - 1) + remedy["line"], file, "exec"), names)  # noqa: S102
+
+
+def _same(path, other):
+    # type: (str, str) -> bool
+    if os.path.basename(path) != os.path.basename(other):
+        return False
+    return os.path.realpath(frames.absolute(path)) == os.path.realpath(other)
+
+
+class _Insertion(object):
+    """Runs the line as if it stood in the module of ``file``: in front of its first statement, behind its
+    last one, or in front of the lines ``number`` to ``last``."""
+
+    def __init__(self, remedy, record):
+        # type: (Remedy, Record) -> None
+        self._remedy = remedy
+        self._files = {}  # type: Dict[str, bool]
+        sys.setprofile(self._profile)
+
+    def _is(self, code):
+        # type: (CodeType) -> bool
+        name = code.co_filename
+        if name not in self._files:
+            self._files[name] = _same(name, self._remedy["file"])
+        return self._files[name]
+
+    def _profile(self, frame, event, arg):
+        # type: (FrameType, str, Any) -> None
+        place = self._remedy["place"]
+        if frame.f_code.co_name != "<module>" or event != ("return" if place == "end" else "call"):
+            return
+        if not self._is(frame.f_code):
+            return
+        sys.setprofile(None)
+        if place == "line":
+            frame.f_trace = self._line
+            sys.settrace(lambda *told: None)
+        else:
+            _run(self._remedy, frame.f_globals)
+
+    def _line(self, frame, event, arg):
+        # type: (FrameType, str, Any) -> Any
+        if event == "line" and self._remedy["number"] <= frame.f_lineno <= self._remedy["last"]:
+            sys.settrace(None)
+            _run(self._remedy, frame.f_globals)
+            return None
+        return self._line
+
+
+def _called_at(frame, remedy):
+    # type: (FrameType, Remedy) -> bool
+    """Whether one of the innermost frames is at the lines of ``remedy``, but for our own and libraries'."""
+    spot = frames.caller(frame)
+    if spot is None or not _same(spot[0], remedy["file"]):
+        return False
+    return bool(remedy["number"] <= spot[1] <= remedy["last"])
+
+
+def _leave_out(remedy, record):
+    # type: (Remedy, Record) -> None
+    """The call of the function ``name`` at these lines does nothing."""
+
+    def instead(function):
+        # type: (Callable[..., Any]) -> Callable[..., Any]
+        def call(*args, **kwargs):
+            # type: (*Any, **Any) -> Any
+            if _called_at(sys._getframe(1), remedy):
+                applied.append(remedy["code"])
+                return None
+            return function(*args, **kwargs)
+
+        return call
+
+    record.instead[remedy["name"]] = instead
+
+
+def _without_argument(remedy, record):
+    # type: (Remedy, Record) -> None
+    """What is made at these lines is made with ``name=False``."""
+
+    def change(module):
+        # type: (ModuleType) -> None
+        for name in ("HTTPAdapter", "PoolManager", "ProxyManager", "HTTPConnectionPool"):
+            kind = getattr(module, name, None)
+            if kind is not None and kind.__module__ == module.__name__:
+                kind.__init__ = _turned_off(kind.__init__, remedy)
+
+    for name in ("requests.adapters", "urllib3.poolmanager", "urllib3.connectionpool"):
+        record.on_import[name] = change
+
+
+def _turned_off(begin, remedy):
+    # type: (Callable[..., None], Remedy) -> Callable[..., None]
     def init(self, *args, **kwargs):
         # type: (Any, *Any, **Any) -> None
+        if kwargs.get(remedy["name"]) and _called_at(sys._getframe(1), remedy):
+            applied.append(remedy["code"])
+            kwargs[remedy["name"]] = False
         begin(self, *args, **kwargs)
-        self.block = False
 
     return init
 
 
-def _raise_descriptors():
-    # type: () -> None
+def _limit(remedy, record):
+    # type: (Remedy, Record) -> None
+    """As ``ulimit -n`` does in the shell that starts the process."""
     import resource
 
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (remedy["number"], remedy["number"]))
+    applied.append(remedy["code"])
 
 
-def _more_resolver_threads():
-    # type: () -> None
-    import gevent
-
-    gevent.get_hub().threadpool.maxsize = 200
+def _wait(remedy, record):
+    # type: (Remedy, Record) -> None
+    _waiting.setdefault(remedy["place"], []).append(remedy)
 
 
-# In front of sitecustomize; where the application begins; when it has set
-# itself up and is about to fetch.
-EARLIEST = {"patch-before-everything": _patch_all}  # type: Dict[str, Callable[[], None]]
-FIRST = {"patch-all-first": _patch_all}  # type: Dict[str, Callable[[], None]]
-BEFORE_FETCHING = {
-    "patch-select": _patch_select,
-    "extract-pyopenssl": _extract,
-    "extract-truststore": _extract_truststore,
-    "raise-descriptors": _raise_descriptors,
-    "more-resolver-threads": _more_resolver_threads,
-    "unblock-pool": _unblock_pools,
-}  # type: Dict[str, Callable[[], None]]
-
-
-def refuse_calls(wanted, record):
-    # type: (Any, Record) -> None
-    """The remedies that leave a call out: the function does nothing in this process."""
-    targets = {
-        "no-injection": ("inject_into_urllib3",),
-        "no-truststore": ("inject_into_ssl",),
-        "no-gevent-openssl": ("monkey_patch",),
-    }
-    names = [name for code in wanted for name in targets.get(code, ())]
-    if not names:
-        return
-    record.disarmed = tuple(names)
-
-
-def apply(wanted, table):
-    # type: (Any, Dict[str, Callable[[], None]]) -> None
-    """Carry out those of ``wanted`` that ``table`` has."""
-    for code in wanted:
-        if code in table:
-            table[code]()
+_PLACES = {
+    "start": _Insertion,
+    "end": _Insertion,
+    "line": _Insertion,
+    "pth": _wait,
+    "set-up": _wait,
+    "fetch": _wait,
+    "ulimit": _limit,
+    "call": _leave_out,
+    "argument": _without_argument,
+}  # type: Dict[str, Callable[[Remedy, Record], Any]]

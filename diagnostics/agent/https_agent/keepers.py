@@ -1,0 +1,58 @@
+"""The modules that keep what ssl had before gevent patched it: such a class or context stays unpatched."""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+_OURS = ("gevent", "https_agent", "diagnostics", "ssl", "_ssl")
+_TLS_CLIENT, _TLS_SERVER = 16, 17
+
+
+def found(importers):
+    # type: (Dict[str, Any]) -> List[Dict[str, Any]]
+    """``module``, its ``file``, ``name`` in it, ``kind`` (``class`` or ``context``), whether a ``client``
+    may use it, and who imported the module: ``user`` and ``caller``."""
+    ssl, monkey = sys.modules.get("ssl"), sys.modules.get("gevent.monkey")
+    original = getattr(monkey, "saved", {}).get("ssl", {}).get("SSLContext")
+    current = getattr(ssl, "SSLContext", None)
+    if original is None or current is None or original is current:
+        return []
+    keepers = []
+    for name in list(sys.modules):
+        if name.partition(".")[0] in _OURS:
+            continue
+        for variable, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
+            kind = _kind(value, original, current)
+            if kind:
+                user, caller = importers.get(name, (None, None, 0))[:2]
+                keepers.append(
+                    {
+                        "module": name,
+                        "name": variable,
+                        "file": getattr(sys.modules[name], "__file__", None) or "",
+                        "kind": kind,
+                        "client": kind == "class" or _is_client(value),
+                        "user": user,
+                        "caller": caller,
+                    }
+                )
+    return keepers
+
+
+def _kind(value, original, current):
+    # type: (Any, Any, Any) -> str
+    # Not isinstance(): it asks proxies, which may stand for nothing yet.
+    kind = value if isinstance(value, type) and type(value) is type else type(value)
+    if not issubclass(kind, original) or issubclass(kind, current):
+        return ""
+    return "class" if kind is value else "context"
+
+
+def _is_client(context):
+    # type: (Any) -> bool
+    """A server's context checks no name."""
+    return bool(
+        context.protocol == _TLS_CLIENT or (context.protocol != _TLS_SERVER and context.check_hostname)
+    )

@@ -1,0 +1,136 @@
+"""Puts a function in front of another one that looks and behaves like it, and notes its calls.
+
+What an application asks of a function must get the same answer: ``python -m gevent.monkey`` reads its
+options from the arguments of ``patch_all``, with ``inspect.getargspec`` on Python 2. So the new function
+is compiled with the same parameters.
+"""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Callable, Dict, List
+
+    Before = Callable[[FrameType, Dict[str, Any]], None]
+
+_FIELDS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
+_MORE = ("__defaults__", "__kwdefaults__", "__type_params__")
+_VARARGS, _KEYWORDS = 4, 8  # flags of a code object
+_NAMES = {
+    "frame": "_https_agent_frame",
+    "before": "_https_agent_before",
+    "function": "_https_agent_function",
+}
+
+
+def wrap(owner, name, before, static=False):
+    # type: (Any, str, Before, bool) -> None
+    """Have ``owner.name`` call ``before(frame of the caller, arguments by name)`` first, once.
+
+    ``*args`` and ``**kwargs`` are in the arguments under the names that the function gives them.
+    """
+    function = vars(owner).get(name)
+    if isinstance(function, staticmethod):
+        function = function.__get__(None, owner)
+    if function is None or getattr(function, "_https_agent", False):
+        return
+    noted = alike(function, before)
+    setattr(owner, name, staticmethod(noted) if static else noted)
+
+
+def alike(function, before):
+    # type: (Any, Before) -> Any
+    """Return a function of the same signature, name and documentation, which calls ``before`` first."""
+    code = getattr(function, "__code__", None)
+    names = list(getattr(code, "co_varnames", ()))
+    if code is None or not all(_plain(name) for name in names[: _count(code)]):
+        noted = _any_arguments(function, before)
+    else:
+        told = {
+            _NAMES["frame"]: sys._getframe,
+            _NAMES["before"]: before,
+            _NAMES["function"]: function,
+            "__name__": getattr(function, "__module__", __name__),
+        }  # type: Dict[str, Any]
+        # The file is one of the agent's, so that the frame counts as the agent's.
+        exec(compile(_source(code), __file__, "exec"), told)  # noqa: S102
+        noted = told["noted"]
+    vars(noted).update(vars(function) if hasattr(function, "__dict__") else {})
+    for field in _FIELDS + (_MORE if code is not None else ()):
+        try:
+            setattr(noted, field, getattr(function, field))
+        except (AttributeError, TypeError):
+            pass
+    noted._https_agent = True
+    noted.__wrapped__ = function
+    return noted
+
+
+def _count(code):
+    # type: (Any) -> int
+    """How many of the first variables are parameters."""
+    more = bool(code.co_flags & _VARARGS) + bool(code.co_flags & _KEYWORDS)
+    return int(code.co_argcount) + int(getattr(code, "co_kwonlyargcount", 0)) + more
+
+
+def _plain(name):
+    # type: (str) -> bool
+    """Tell a name from what Python 2 calls a tuple of parameters: ``.0``."""
+    return name.replace("_", "a").isalnum()
+
+
+def _source(code):
+    # type: (Any) -> str
+    names = list(code.co_varnames)
+    only = getattr(code, "co_kwonlyargcount", 0)
+    plain, keyword = names[: code.co_argcount], names[code.co_argcount : code.co_argcount + only]
+    rest = names[code.co_argcount + only :]
+    parameters, passed = list(plain), list(plain)
+    if getattr(code, "co_posonlyargcount", 0):
+        parameters.insert(code.co_posonlyargcount, "/")
+    if code.co_flags & _VARARGS:
+        parameters.append("*" + rest[0])
+        passed.append("*" + rest.pop(0))
+    elif keyword:
+        parameters.append("*")
+    parameters += keyword
+    passed += ["%s=%s" % (name, name) for name in keyword]
+    if code.co_flags & _KEYWORDS:
+        parameters.append("**" + rest[0])
+        passed.append("**" + rest[0])
+    by_name = ", ".join("%r: %s" % (name, name) for name in names[: _count(code)])
+    return "def noted({0}):\n    {before}({frame}(1), {{{1}}})\n    return {function}({2})\n".format(
+        ", ".join(parameters), by_name, ", ".join(passed), **_NAMES
+    )
+
+
+def _any_arguments(function, before):
+    # type: (Any, Before) -> Any
+    """For what is not written in Python: ``inspect`` follows ``__wrapped__``."""
+
+    def noted(*args, **kwargs):
+        # type: (*Any, **Any) -> Any
+        before(sys._getframe(1), dict(kwargs, args=args))
+        return function(*args, **kwargs)
+
+    return noted
+
+
+def differing(function, arguments):
+    # type: (Any, Dict[str, Any]) -> Dict[str, Any]
+    """Those of ``arguments`` that are not the defaults of ``function``, in the order of the parameters."""
+    code = function.__code__
+    names = list(code.co_varnames[: _count(code)])
+    plain = names[: code.co_argcount]
+    defaults = dict(getattr(function, "__kwdefaults__", None) or {})
+    given = function.__defaults__ or ()
+    defaults.update(zip(plain[len(plain) - len(given) :], given))  # noqa: B905
+    told = {}  # type: Dict[str, Any]
+    for name in names:
+        value = arguments[name]
+        if code.co_flags & _KEYWORDS and name == names[-1]:
+            told.update(value)
+        elif not (name in defaults and defaults[name] is value) and value != ():
+            told[name] = value
+    return told

@@ -1,0 +1,13 @@
+"""The fetch itself patches, and leaves ssl out."""
+
+import requests
+from gevent import monkey
+
+
+def fetch(url):
+    monkey.patch_all(ssl=False)  # <- where
+    requests.get(url).raise_for_status()
+
+
+PACKAGES = ["gevent", "requests"]
+EXPECT = {"verdict": "serialized", "cause": "ssl-unpatched"}

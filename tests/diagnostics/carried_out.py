@@ -1,0 +1,54 @@
+"""Carries out the text of a remedy, as ``--fix`` prints it, in a copy of the application."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+
+def carry_out(folder: Path, line: str, where: str) -> list[str]:
+    """Change the application in ``folder`` as the text says; returns what is to start its command."""
+    if found := re.fullmatch(r"the first line of (\S+)", where):
+        _insert(folder / found[1], 1, line)
+    elif found := re.fullmatch(r"the last line of (\S+)", where):
+        path = folder / found[1]
+        path.write_text(f"{path.read_text()}\n{line}\n")
+    elif found := re.fullmatch(r"in front of (\S+):(\d+)", where):
+        _insert(folder / found[1], int(found[2]), line)
+    elif found := re.fullmatch(r"remove it at (\S+):(\d+)", where):
+        _remove(folder / found[1], int(found[2]), line)
+    elif found := re.fullmatch(r"instead of (\S+) at (\S+):(\d+)", where):
+        _replace(folder / found[2], int(found[3]), found[1], line)
+    elif found := re.fullmatch(r"as the file (\S+) beside (\S+), which it precedes", where):
+        (folder / found[2]).with_name(found[1]).write_text(f"{line}\n")
+    elif where == "in the shell that starts the process":
+        return ["sh", "-c", f'{line} && exec "$@"', "sh"]
+    else:
+        raise ValueError(f"nobody can carry this out: {line!r} {where!r}")
+    return []
+
+
+def _insert(path: Path, number: int, line: str) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    there = lines[number - 1] if number <= len(lines) else ""
+    lines.insert(number - 1, there[: len(there) - len(there.lstrip())].strip("\n") + line + "\n")
+    path.write_text("".join(lines))
+
+
+def _remove(path: Path, number: int, line: str) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    assert lines[number - 1].strip() == line
+    for node in ast.walk(ast.parse("".join(lines))):
+        if isinstance(node, ast.Expr) and node.lineno <= number <= (node.end_lineno or 0):
+            lines[node.lineno - 1 : node.end_lineno] = [" " * node.col_offset + "pass\n"]
+            path.write_text("".join(lines))
+            return
+    raise ValueError(f"there is no statement at {path}:{number}")
+
+
+def _replace(path: Path, number: int, old: str, new: str) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    assert old in lines[number - 1].replace(" ", "")
+    lines[number - 1] = re.sub(old.replace("=", r"\s*=\s*"), new, lines[number - 1])
+    path.write_text("".join(lines))

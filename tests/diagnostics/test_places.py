@@ -1,0 +1,111 @@
+"""The line that a cause names is the one whose change cures it, as who started it sees the file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+PATCH = "from gevent import monkey; monkey.patch_all()\n"
+
+
+def test_the_import_that_counts_of_several_that_bring_ssl(run, write):
+    write("harmless", "import ssl\nimport http.client\n")
+    write("harmful", "import json\nimport requests\n")
+    app = write("proj", f"import harmless\nimport harmful\n{PATCH}import requests\n")
+    answer = run("--app", app, "--json")
+    assert answer.cause == ("patched-too-late", "harmful.py:2")
+    assert answer.json["facts"]["ssl_imported_before_patch_by"] == "harmless.py:1"
+
+
+def test_without_the_named_line_it_is_cured(run, write):
+    write("harmful", "import json\n")
+    app = write("proj", f"import ssl\nimport harmful\n{PATCH}import requests\n")
+    assert run("--app", app, "--json").json["verdict"] == "concurrent"
+
+
+def test_in_a_server_that_has_imported_ssl_itself(run, write):
+    text = "import requests\n\ndef app(environ, start):\n    start('200 OK', [])\n    return [b'']\n"
+    write("wsgi", text)
+    write("conf", "import json\nimport requests\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n")
+    argv = [sys.executable, "-m", "gunicorn", "-c", "conf.py", "wsgi:app"]
+    answer = run("--json", "--fix", "--after", "6s", "--", *argv)
+    assert answer.cause == ("patched-too-late", "conf.py:2"), answer
+    [remedy] = answer.json["remedies"]
+    assert (remedy["code"], remedy["where"]) == ("patch-all-first", "the first line of conf.py")
+
+
+def test_patching_inside_a_function_counts(run, write):
+    text = """
+        import requests
+
+        def fetch(url):
+            from gevent import monkey
+            monkey.patch_all(ssl=False)
+            requests.get(url)
+    """
+    answer = run("--app", write("proj", text) + ":fetch", "--json")
+    assert answer.cause == ("ssl-unpatched", "proj.py:6"), answer
+
+
+@pytest.fixture
+def environment_with_pth(tmp_path):
+    """The interpreter of an environment that has what ours has, and the folder of its ``.pth`` files."""
+    argv = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"]
+    subprocess.run(argv, check=True, timeout=60)
+    [folder] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    (folder / "+ours.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return tmp_path / "venv" / "bin" / "python", folder
+
+
+def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, environment_with_pth):
+    python, folder = environment_with_pth
+    (folder / "trap.pth").write_text("# a comment\n\nimport urllib3\n")
+    app = write("proj", f"{PATCH}import requests\n")
+    answer = run("--app", app, "--python", python, "--json", "--fix")
+    code, where = answer.cause
+    assert (code, where.rpartition("/")[2]) == ("patched-too-late", "trap.pth:3")
+    [remedy] = answer.json["remedies"]
+    assert remedy["code"] == "patch-before-everything"
+    assert remedy["where"].startswith("as the file 0")
+    (folder / remedy["where"].split()[3]).write_text(remedy["line"] + "\n")
+    assert run("--app", app, "--python", python, "--json").json["verdict"] == "concurrent"
+
+
+GOES_ELSEWHERE = {
+    "chdir": "os.chdir('/')",
+    "a fork": "if os.fork(): os._exit(0)\nos.setsid()\nos.chdir('/')",
+}
+
+
+@pytest.mark.parametrize("how", GOES_ELSEWHERE)
+def test_paths_are_as_the_user_started_the_command(run, write, how):
+    text = "import os\nimport requests\nimport grequests\nimport urllib3.contrib.pyopenssl as wrapper\n"
+    text += f"{GOES_ELSEWHERE[how]}\nwrapper.inject_into_urllib3()\n"
+    number = len(text.splitlines())
+    answer = run("--json", "--fix", "--", sys.executable, write("app", text) + ".py")
+    assert answer.cause == ("pyopenssl-unpatched-select", f"app.py:{number}"), answer
+    where = {each["code"]: each["where"] for each in answer.json["remedies"]}
+    assert where["patch-all-first"] == "the first line of app.py"
+    assert where["patch-select"] == "the last line of app.py"
+
+
+def test_a_package_begins_in_its_init(run, write, tmp_path):
+    (tmp_path / "proj").mkdir()
+    (tmp_path / "proj" / "__init__.py").write_text('"""A project."""\n\nimport requests\n')
+    (tmp_path / "proj" / "wsgi.py").write_text(PATCH)
+    answer = run("--app", "proj.wsgi", "--json", "--fix")
+    assert answer.cause == ("patched-too-late", "proj/__init__.py:3"), answer
+    [remedy] = answer.json["remedies"]
+    assert remedy["where"] == "in front of proj/__init__.py:3"
+
+
+def test_an_init_that_does_nothing_is_not_where_it_begins(run, write, tmp_path):
+    (tmp_path / "proj").mkdir()
+    (tmp_path / "proj" / "__init__.py").write_text('"""A project."""\n')
+    (tmp_path / "proj" / "wsgi.py").write_text(f"import requests\n{PATCH}")
+    answer = run("--app", "proj.wsgi", "--json", "--fix")
+    [remedy] = answer.json["remedies"]
+    assert remedy["where"] == "the first line of proj/wsgi.py"
