@@ -139,6 +139,8 @@ def _own_files():
     files = []
     for name in list(sys.modules):
         path = getattr(sys.modules[name], "__file__", None)
+        if name == "__main__" and path is None:
+            path = (getattr(sys, "argv", None) or [None])[0]  # Python forgets it when the script is over
         if isinstance(path, str) and path.endswith((".py", ".pyc")):
             path = path[:-1] if path.endswith(".pyc") else path
             if frames.kind_of_file(path) == "user":
