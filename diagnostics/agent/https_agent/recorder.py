@@ -99,13 +99,14 @@ class _Finder(object):
 
         def find_module(self, name, path=None):
             # type: (str, Any) -> Any
-            _imported(name, sys._getframe(1))
+            # `python -m` imports runpy from no frame at all.
+            _imported(name, sys._getframe().f_back)
             change = _change(name)
             return None if change is None else _Loader.of(name, path, change)
 
 
 def _imported(name, frame):
-    # type: (str, FrameType) -> None
+    # type: (str, Optional[FrameType]) -> None
     _watch_replacements(frame)
     if (name in _FIRST or name.endswith(_ENDINGS)) and name not in record.imports:
         record.imports[name] = frames.event(frame, at=record.next())
@@ -284,7 +285,7 @@ def _note_connecting(module):
     # type: (ModuleType) -> None
     """The first HTTPS connection that is tried, whether or not anybody answers."""
     for name, kind in list(vars(module).items()):
-        if isinstance(kind, type) and "HTTPS" in name and "connect" in vars(kind):
+        if hasattr(kind, "__bases__") and "HTTPS" in name and "connect" in vars(kind):
 
             def before(frame, args, kwargs):
                 # type: (FrameType, Any, Any) -> None
