@@ -14,9 +14,22 @@ from downloader.isolation import guard  # noqa: E402
 sys.path[:] = _PATH
 guard()
 
-from diagnostics.cli import main  # noqa: E402
-
 __all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line; returns the exit code, which after a failure of ours is none of a verdict."""
+    try:
+        from diagnostics.cli import main as run
+    except Exception as error:
+        from traceback import extract_tb
+
+        at = extract_tb(error.__traceback__)[-1]
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        sys.stderr.write(f"diagnostics: cannot start: {text} ({at.filename}:{at.lineno})\n")
+        return 4
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

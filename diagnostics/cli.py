@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from traceback import extract_tb
 from typing import Any
 
 import click
@@ -16,6 +19,7 @@ __all__ = ["main"]
 
 _STYLES = ("requests", "grequests", "urllib3", "downloader")
 _USAGE = 2
+_INTERNAL = 4
 
 
 class _Seconds(click.ParamType[float]):
@@ -102,15 +106,32 @@ def _check(
     from diagnostics.report import show
 
     stderr = Console(stderr=True)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stopped)
     with stderr.status("examining") as status:
         found = examine(question, fix, lambda text: status.update(f"{text} …"))
-    if as_json:
-        sys.stdout.write(json.dumps(found.json(), indent=2) + "\n")
-    else:
-        show(question, found, Console(soft_wrap=True), fix, profile)
+    try:
+        if as_json:
+            sys.stdout.write(json.dumps(found.json(), indent=2) + "\n")
+        else:
+            show(question, found, Console(soft_wrap=True), fix, profile)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, SystemExit) as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is left in the buffer
+        # Whoever read it has gone (rich makes SystemExit of it): the exit code is still an answer.
+        if not isinstance(error, (BrokenPipeError, SystemExit)):
+            raise
     if expect:
         return 0 if found.verdict == expect else found.exit_code or 1
     return found.exit_code
+
+
+def _stopped(number: int, frame: Any) -> None:
+    """End as after Ctrl-C, with all that was started."""
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 @_cli.command("scenarios", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -148,3 +169,21 @@ def main(argv: list[str] | None = None) -> int:
     except DiagnosticsError as error:
         click.echo(f"diagnostics: {error}", err=True)
         return error.exit_code
+    except SystemExit as error:
+        # From rich, whose output nobody reads any more.
+        return _INTERNAL if error.code == 1 else int(error.code or 0)
+    except OSError as error:
+        click.echo(f"diagnostics: {_one_line(error)}", err=True)
+        return _INTERNAL
+    except Exception as error:
+        at = extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(at.filename)}:{at.lineno}"
+        text = f"{type(error).__name__}: {_one_line(error)} ({place})"
+        click.echo(f"diagnostics: internal error, please report it: {text}", err=True)
+        return _INTERNAL
+
+
+def _one_line(error: Exception) -> str:
+    from downloader.core.redact import redact
+
+    return redact(" ".join(str(error).split()))[:300]

@@ -36,12 +36,16 @@ def examine(
     with _origin(question) as origin:
         said(f"setting up {question.target.shown}")
         seen = observe(question, origin)
+        chosen = seen.argv if question.target.command else None
         judgement = judge(question, seen)
         if question.url and judgement.verdict != "concurrent":
             said("measuring the same from threads of a clean process")
             seen = msgspec.structs.replace(seen, control=_control(question, judgement))
         return diagnose(
-            question, seen, (lambda remedy: observe(question, origin, [remedy])) if fix else None, said
+            question,
+            seen,
+            (lambda remedy: observe(question, origin, [remedy], chosen)) if fix else None,
+            said,
         )
 
 

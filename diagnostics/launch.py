@@ -1,6 +1,6 @@
 """Starts the process under check, waits for what its agent reports, and ends it.
 
-A command runs in a session of its own, with everything it starts; nothing of it is left running.
+It runs in a session of its own; nothing that it has started is left running.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from diagnostics.agent.https_agent.life import SIGNAL, VARIABLE
+from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
+from diagnostics.places import is_own, where
+from diagnostics.processes import Processes, end_all, is_alive
 from downloader import isolation
 from downloader.core.redact import redact
 
@@ -32,13 +34,21 @@ AGENT = Path(__file__).parent / "agent"
 _POLL = 0.01
 _GRACE = 2.0
 _SET_UP = 60.0  # seconds that imports may take on a busy machine
-_AFTER_CONNECTING = 20.0  # seconds more than a probe may take
+_AFTER_CLAIMING = 20.0  # seconds more than a probe may take
+_UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
+_UNUSED = 15.0  # seconds after --after in which one of a command must have loaded gevent
+_NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
 
 
 def observe(
-    question: Question, origin: Origin | None, remedies: Sequence[dict[str, Any]] = ()
+    question: Question,
+    origin: Origin | None,
+    remedies: Sequence[dict[str, Any]] = (),
+    chosen: Sequence[str] | None = None,
 ) -> Observation:
     """Set the process up with ``remedies`` applied, probe it, end it.
+
+    ``chosen``: the argv of the process of a command that was probed before, and is to be again.
 
     Raises UsageError when the target cannot be one, ProbeError when no probe came of it.
     """
@@ -59,14 +69,16 @@ def observe(
             "delay": question.delay,
             "limit": question.limit,
             "remedies": list(remedies),
+            "chosen": None if chosen is None else list(chosen),
         }
         (folder / "spec.json").write_text(json.dumps(spec))
-        with _running(question, folder, _environment(question, folder, origin)) as process:
-            report = _Watch(question, process, outbox, folder / "output").wait()
+        processes = Processes(outbox)
+        with _running(question, folder, _environment(question, folder, origin), processes) as process:
+            report = _Watch(question, process, outbox, folder / "output", processes).wait()
         served = {}
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
-    return Observation(report["result"], report["seen"], report["facts"], served)
+    return Observation(report["result"], report["seen"], report["facts"], served, argv=report["argv"])
 
 
 def _target(question: Question) -> dict[str, Any]:
@@ -125,7 +137,9 @@ def _interpreter(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(question: Question, folder: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _running(
+    question: Question, folder: Path, env: dict[str, str], processes: Processes
+) -> Iterator[subprocess.Popen[bytes]]:
     argv = _argv(question)
     with open(folder / "output", "wb") as output:
         try:
@@ -142,58 +156,91 @@ def _running(question: Question, folder: Path, env: dict[str, str]) -> Iterator[
     try:
         yield process
     finally:
-        _end(process, polite=bool(question.target.command))
+        if question.target.command:
+            _ask_to_end(process)
+        end_all(process.pid, _mark(folder), processes.known)
+        process.wait()
 
 
-def _end(process: subprocess.Popen[bytes], polite: bool) -> None:
-    """End the whole session that ``process`` leads."""
-    if polite and process.poll() is None:
+def _mark(folder: Path) -> str:
+    """What each process of the run has in its environment."""
+    return f"{VARIABLE}={folder / 'spec.json'}"
+
+
+def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE)
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 class _Watch:
     """Reads the outbox until there is a measurement, or there will be none."""
 
     def __init__(
-        self, question: Question, process: subprocess.Popen[bytes], outbox: Path, output: Path
+        self,
+        question: Question,
+        process: subprocess.Popen[bytes],
+        outbox: Path,
+        output: Path,
+        processes: Processes,
     ) -> None:
         self._question = question
         self._process = process
         self._outbox = outbox
         self._output = output
-        self._processes: dict[int, dict[str, Any]] = {}
+        self._processes = processes
+        self._mark = _mark(outbox.parent)
         self._read: set[str] = set()
-        self._probing = False
-        self._ends = time.monotonic() + self._patience()
-        self._signal_at = time.monotonic() + question.after if question.target.command else float("inf")
+        self._began = time.monotonic()
+        self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
+        self._due = self._began + question.after
 
     def wait(self) -> dict[str, Any]:
         """The report with the measurement; ProbeError, UsageError without one."""
+        processes, target = self._processes, self._question.target
         while True:
             ended = self._process.poll() is not None
+            over = bool(processes.prober) and not is_alive(processes.prober)
             for report in self._news():
                 if report["kind"] == "measured":
                     return report
                 if report["kind"] == "failed":
                     raise self._failure(report)
-                self._note(report)
+                if report["kind"] == "probing":
+                    self._ends = time.monotonic() + self._question.limit + _AFTER_CLAIMING
+                processes.note(report)
             now = time.monotonic()
-            if ended and not self._others():
+            if over:
+                raise ProbeError(f"{target.shown}: the process ended while it was probed{self._last()}")
+            if ended and not processes.any_alive(self._process.pid, self._mark):
                 raise self._silent()
-            if now > self._signal_at and not self._probing:
-                self._ask(now)
+            if target.command and not processes.prober:
+                self._look(now)
             if now > self._ends:
-                raise ProbeError(f"{self._question.target.shown}: no probe within {self._patience():g} s")
+                raise self._late(now)
             time.sleep(_POLL)
 
-    def _patience(self) -> float:
-        return self._question.limit * 2 + self._question.after + _SET_UP
+    def _look(self, now: float) -> None:
+        """Ask the processes of a command; ProbeError when there is nothing to wait for."""
+        if not self._processes.known:
+            if now > self._due + _UNHEARD:
+                raise self._silent()
+            return
+        if now > self._due + _UNUSED and not self._processes.loads_gevent:
+            raise ProbeError(
+                f"{self._question.target.shown}: {_NO_GEVENT}; give a later --after if one will"
+            )
+        self._processes.ask(now, now > self._due)
+
+    def _late(self, now: float) -> ProbeError:
+        shown, took = self._question.target.shown, f"{now - self._began:.0f} s"
+        if self._processes.prober:
+            return ProbeError(f"{shown}: the probe gave no result; {took} after the start it was given up")
+        if not self._processes.known:
+            return ProbeError(f"{shown}: not set up within {took}{self._last()}")
+        return ProbeError(f"{shown}: no process could be probed within {took}: {self._processes.why}")
 
     def _news(self) -> Iterator[dict[str, Any]]:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
@@ -201,70 +248,44 @@ class _Watch:
                 self._read.add(entry.name)
                 yield json.loads(Path(entry.path).read_bytes())
 
-    def _note(self, report: dict[str, Any]) -> None:
-        kind, pid = report["kind"], report["pid"]
-        if kind == "hello":
-            self._processes[pid] = report
-        elif kind == "gevent" and pid in self._processes:
-            self._processes[pid]["gevent"] = True
-        elif kind == "connects":
-            self._probing = True
-            self._ends = time.monotonic() + self._question.limit + _AFTER_CONNECTING
-
-    def _others(self) -> bool:
-        """Whether a process that the command started is still there (a daemon, a worker)."""
-        return any(_alive(pid) for pid in self._processes if pid != self._process.pid)
-
-    def _ask(self, now: float) -> None:
-        """Tell the process that works, not the one that only watches over it, to probe."""
-        alive = {pid: each for pid, each in self._processes.items() if _alive(pid)}
-        parents = {each["ppid"] for each in alive.values() if each.get("forked")}
-        ranked = sorted(
-            alive.items(),
-            key=lambda pair: (not pair[1].get("gevent"), pair[0] in parents, pair[0]),
-        )
-        if not ranked:
-            if not self._processes:
-                raise self._silent(running=True)
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(ranked[0][0], SIGNAL)
-            self._probing = True
-            self._ends = now + self._question.limit + _AFTER_CONNECTING
-
     def _failure(self, report: dict[str, Any]) -> Exception:
         target, text = self._question.target, redact(" ".join(report["text"].split()))
         if report["stage"] == "import":
             module = target.app.partition(":")[0]
             if report.get("missing"):
                 return UsageError(f"{text}: looked for {module} from {os.getcwd()}")
-            at = next((f" ({file}:{line})" for file, line, _ in report["stack"]), "")
+            spots = [spot for spot in report["stack"] if not str(spot[0]).startswith("<")]
+            own = [spot for spot in spots if is_own(spot, report["facts"])]
+            at = next((f" ({where(spot, report['facts'])})" for spot in own or spots), "")
             return ProbeError(f"importing {target.app or target.shown} failed: {text}{at}")
         if report["stage"] == "target":
             return UsageError(f"--app {target.app}: {text}")
-        if report["stage"] == "command":
-            return ProbeError(f"{target.shown} ended with {text}, before it made an HTTPS connection")
         return ProbeError(text)
 
-    def _silent(self, running: bool = False) -> Exception:
-        """Nothing was heard of an agent, or no more."""
-        shown = self._question.target.shown
-        said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
-        last = f"; it said: {redact(said[0])[:200]}" if said else ""
-        if self._processes:
-            return ProbeError(f"{shown}: killed before it could be probed{last}")
-        if running or not self._process.returncode:
+    def _silent(self) -> Exception:
+        """All is over, or nothing was heard of an agent."""
+        shown, code, last = self._question.target.shown, self._process.poll(), self._last()
+        if self._processes.raised:
+            text = redact(" ".join(self._processes.raised.split()))
+            return ProbeError(f"{shown} ended with {text}, before it made an HTTPS connection")
+        if code and code > 0:
+            return ProbeError(f"{shown} ended with exit code {code}{last}")
+        if code and (self._processes.known or not self._question.target.command):
+            return ProbeError(f"{shown}: killed by signal {-code} before it could be probed{last}")
+        if not self._question.target.command:
+            return ProbeError(f"{shown} ended before it could be probed{last}")
+        if not self._processes.known:
             why = "no Python that heeds PYTHONPATH was started (python -I, -E and -S do not)"
             return ProbeError(f"{shown}: {why}{last}")
-        return ProbeError(f"{shown} ended with exit code {self._process.returncode}{last}")
+        if not self._processes.loads_gevent:
+            return ProbeError(f"{shown}: {_NO_GEVENT}{last}")
+        why = self._processes.why or "what used gevent ended before it could be probed"
+        return ProbeError(f"{shown} ended, and was not probed: {why}{last}")
 
-
-def _alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
+    def _last(self) -> str:
+        """The last line that the process wrote."""
+        said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
+        return f"; it said: {redact(said[0])[:200]}" if said else ""
 
 
 def host_of(url: str) -> str:

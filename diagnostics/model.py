@@ -48,13 +48,14 @@ class Question(msgspec.Struct, frozen=True):
 class Observation(msgspec.Struct, frozen=True):
     """What the agent saw. ``result`` is its measurement, ``seen`` how the process came about, ``facts``
     what it looked like; ``served`` by run, what our server counted; ``control`` the wall time of the same
-    from plain threads in a clean process, in seconds."""
+    from plain threads in a clean process, in seconds; ``argv`` the probed process's."""
 
     result: dict[str, Any]
     seen: dict[str, Any]
     facts: dict[str, Any]
     served: dict[str, dict[str, float]] = {}
     control: float | None = None
+    argv: list[str] = []
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -18,8 +18,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-import httptools
-
 from diagnostics.errors import ProbeError
 from downloader import isolation
 
@@ -38,14 +36,18 @@ class _Connection(asyncio.Protocol):
         self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Here, not in the process that calls `check()`, where it may be a module of the user's.
+        import httptools
+
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._malformed = httptools.HttpParserError
         self._parser = httptools.HttpRequestParser(self)
 
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except self._malformed:
             self._transport.close()
 
     def on_url(self, url: bytes) -> None:

@@ -1,4 +1,4 @@
-"""``-- COMMAND``: probed at its first HTTPS connection, after a time, or at its end; then ended."""
+"""``-- COMMAND``: probed at a connection of a greenlet, after a time, or at its end; then ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLASSIC = """
 """
 
 
-def test_at_its_first_connection_with_its_own_session(run, write):
+def test_at_its_end_with_the_session_that_it_used(run, write):
     text = """
         from gevent import monkey; monkey.patch_all()
         import requests
@@ -22,11 +22,27 @@ def test_at_its_first_connection_with_its_own_session(run, write):
         session = requests.Session()
         session.mount("https://", HTTPAdapter(pool_connections=1, pool_maxsize=1, pool_block=True))
         session.get("https://localhost:9/")
-        raise SystemExit("never comes here")
     """
     answer = run("--json", "--", sys.executable, write("app", text) + ".py")
     assert answer.code == 1, answer
     assert answer.cause == ("pool-of-one", "app.py:7")
+
+
+def test_at_a_connection_of_a_greenlet_with_its_session(run, write):
+    text = """
+        from gevent import monkey; monkey.patch_all()
+        import gevent
+        import requests
+        from requests.adapters import HTTPAdapter
+
+        session = requests.Session()
+        session.mount("https://", HTTPAdapter(pool_connections=1, pool_maxsize=1, pool_block=True))
+        gevent.spawn(session.get, "https://localhost:9/").join()
+        raise SystemExit("never comes here")
+    """
+    answer = run("--json", "--", sys.executable, write("app", text) + ".py")
+    assert answer.code == 1, answer
+    assert answer.cause == ("pool-of-one", "app.py:8")
 
 
 def test_after_a_time(run, write):

@@ -9,8 +9,9 @@ import json
 import os
 import signal
 import sys
+import time
 
-from . import facts, fetchers, frames, probe, recorder, remedies, sampler
+from . import choice, facts, fetchers, frames, probe, recorder, remedies, sampler, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 VARIABLE = "HTTPS_DIAGNOSTICS"
 # The judge sends it when --after has passed; nobody else uses it.
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+_IMPORTS = 15.0  # seconds after which an import is taken for the program itself
+_ANOTHER = "it is not the process that was probed at first"
 
 
 class Agent(object):
@@ -33,6 +36,10 @@ class Agent(object):
         self.record = recorder.record
         self._sent = 0
         self._begun = False
+        self._connected = False  # has tried HTTPS since gevent is in use
+        self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it did
+        self._asked = 0.0  # when the judge did first
+        self._scheduled = False  # a greenlet is to probe
         self._bystanders = set()  # type: set[int]  # greenlets that were there before the probe
 
     # reports
@@ -42,8 +49,11 @@ class Agent(object):
         """Put a report into the outbox."""
         self._sent += 1
         fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
-        name = "%s-%05d-%d.json" % (kind, self._sent, os.getpid())
+        # In the order of their names, which the judge reads them in; an exec begins to count anew.
+        name = "%020d-%05d-%s-%d.json" % (time.time() * 1e6, self._sent, kind, os.getpid())
         path = os.path.join(self.spec["outbox"], name)
+        if not os.path.isdir(self.spec["outbox"]):
+            return  # the judge has gone
         out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             os.write(out, json.dumps(fields, default=repr).encode("utf-8"))
@@ -72,7 +82,8 @@ class Agent(object):
             # type: (Dict[str, Any]) -> None
             result["applied"] = sorted(set(remedies.applied))
             # What the first fetch does to the process counts: it may be the one that patches.
-            self.tell("measured", result=result, seen=self.record.seen(), facts=facts.refreshed(before))
+            now = facts.refreshed(before)
+            self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
             report(probe.Probe(fetch, spec).run(report))
@@ -116,7 +127,7 @@ class Agent(object):
 
     def wait_in_command(self):
         # type: () -> None
-        """Probe at the first HTTPS connection, at the signal, or at the end."""
+        """Probe at a connection of a greenlet, at the signal, or at the end: where ``choice`` agrees."""
         import atexit
 
         signal.signal(SIGNAL, self._signalled)
@@ -127,7 +138,9 @@ class Agent(object):
         else:
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
-        self.tell("hello", argv=list(getattr(sys, "argv", [])), forked=False)
+        self.record.on_import["multiprocessing.util"] = self._note_ends
+        choice.note_overseers(self.record.on_import)
+        self.tell("hello", argv=_argv(), forked=False)
 
     def _note_forks(self):
         # type: () -> None
@@ -142,9 +155,22 @@ class Agent(object):
 
         os.fork = forking
 
+    def _note_ends(self, module):
+        # type: (Any) -> None
+        """A process of multiprocessing ends without ``atexit``."""
+        wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._ends())
+
     def _forked(self):
         # type: () -> None
-        self.tell("hello", argv=list(getattr(sys, "argv", [])), forked=True, gevent="gevent" in sys.modules)
+        self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
+        self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
+
+    def _fits(self):
+        # type: () -> bool
+        """Whether this may be the process that was probed before; remedies do not change the choice."""
+        chosen = self.spec.get("chosen")
+        # Older Pythons have no sys.argv while `site` runs.
+        return chosen is None or not hasattr(sys, "argv") or chosen == _argv()
 
     def _claim(self):
         # type: () -> bool
@@ -156,22 +182,32 @@ class Agent(object):
             os.close(os.open(os.path.join(self.spec["outbox"], "claim"), os.O_CREAT | os.O_EXCL))
         except OSError:
             return False
+        self.tell("probing")
         return True
 
     def _connects(self, frame):
         # type: (FrameType) -> None
         if self._begun:
             self._stand_aside()
-        elif self._claim():
-            self.record.reached = frames.module_level(frame)
-            self.tell("connects", **frames.event(frame))
-            self._go(frame)
+            return
+        if not self._fits() or not choice.uses_gevent():
+            return
+        if not self._connected:
+            self._connected = True
+            self.tell("connected")
+        self.record.reached = frames.module_level(frame)
+        if choice.in_greenlet() and not choice.obstacle(frame):
+            if self._claim():
+                self._go(frame)
+        else:
+            # The beginning of its work, or a part of its set-up: go on, and remember how it fetches.
+            self._fetch = fetchers.of_connection(frame, self.options()) or self._fetch
 
     def _stand_aside(self):
         # type: () -> None
         """The application's other connections wait for the end, so that they do not weigh on the probe."""
-        current = _current()
-        if id(current) not in self._bystanders or current is _hub():
+        current = choice.current()
+        if id(current) not in self._bystanders or current is choice.hub():
             return
         import gevent
 
@@ -179,37 +215,74 @@ class Agent(object):
 
     def _signalled(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
-        if not self._claim():
+        if self._begun:
             return
-        hub = _hub()
+        self._asked = self._asked or sampler.clock()
+        if self._refuses(frame):
+            return
         self.record.reached = frames.module_level(frame)
-        if hub is not None and _current() is hub:
-            # Here nothing may wait; a greenlet may.
+        if choice.hub() is not None and not self._scheduled:
+            # Not in the midst of whatever the signal interrupted, which may hold a lock.
             import gevent
 
-            gevent.spawn(self._go, None)
-        else:
+            self._scheduled = True
+            self.tell("later", why="it does not come back to its hub")
+            gevent.spawn(self._scheduled_probe)
+        elif (choice.hub() is None or choice.current() is not choice.hub()) and self._claim():
+            self._go(None)  # it does not come back to its hub
+
+    def _refuses(self, frame):
+        # type: (Optional[FrameType]) -> bool
+        """Whether this process is not to be probed yet; the judge is told why."""
+        why = choice.obstacle(frame) if self._fits() else _ANOTHER
+        if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
+            why = ""  # a program whose work is done by an import
+        if why:
+            self.tell("later", why=why)
+        return bool(why)
+
+    def _scheduled_probe(self):
+        # type: () -> None
+        self._scheduled = False
+        if not self._begun and not self._refuses(None) and self._claim():
             self._go(None)
 
     def _ends(self):
         # type: () -> None
+        if self._begun:
+            return
         value = getattr(sys, "last_value", None)
-        if value is not None:
-            if not self._begun and self._claim():
-                text = "%s: %s" % (type(value).__name__, probe._text(value))
-                self.failed("command", text, stack=[], missing=False)
-        elif self._claim():
-            threading = sys.modules.get("threading")
-            if getattr(threading, "_SHUTTING_DOWN", False):
-                # The application is over, the probe is not: it may need threads to look up names.
-                threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
-            self._go(None)
+        text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
+        why = choice.obstacle(None) if self._fits() else _ANOTHER
+        if why or (text and not self._connected):
+            self.tell("over", text=text, why=why)
+            return
+        self.tell("ends")
+        if not self._may_probe() or not self._claim():
+            return
+        threading = sys.modules.get("threading")
+        if getattr(threading, "_SHUTTING_DOWN", False):
+            # The application is over, the probe is not: it may need threads to look up names.
+            threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
+        self._go(None)
+
+    def _may_probe(self):
+        # type: () -> bool
+        """Wait until the judge, who sees the other processes, has decided."""
+        outbox = self.spec["outbox"]
+        answer = os.path.join(outbox, "answer-%d" % os.getpid())
+        while os.path.isdir(outbox):
+            if os.path.exists(answer):
+                with open(answer) as source:
+                    return source.read() == "probe"
+            sampler._sleep(0.01)
+        return False
 
     def _go(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
         try:
-            found = fetchers.of_connection(frame, options) if frame is not None else None
+            found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
             if found is None:
                 found = fetchers.general(options)
         except fetchers.Unusable as error:
@@ -221,6 +294,11 @@ class Agent(object):
         self.measure(*found)
 
 
+def _argv():
+    # type: () -> Any
+    return list(getattr(sys, "argv", []))
+
+
 def _is_missing(error, module):
     # type: (BaseException, str) -> bool
     """Whether ``module`` itself could not be found, not something that it imports."""
@@ -228,18 +306,6 @@ def _is_missing(error, module):
         return False
     name = getattr(error, "name", None) or str(error).rpartition(" ")[2].strip("'\"")
     return bool(name) and (module == name or module.startswith(name + "."))
-
-
-def _hub():
-    # type: () -> Any
-    local = sys.modules.get("gevent._hub_local")
-    return local.get_hub_if_exists() if local is not None else None
-
-
-def _current():
-    # type: () -> Any
-    greenlet = sys.modules.get("greenlet")
-    return greenlet.getcurrent() if greenlet is not None else None
 
 
 def read_spec():

@@ -272,7 +272,7 @@ def _note_connecting(module):
     # type: (ModuleType) -> None
     """The first HTTPS connection that is tried, whether or not anybody answers."""
     for name, kind in list(vars(module).items()):
-        if isinstance(kind, type) and "HTTPS" in name and "connect" in vars(kind):
+        if hasattr(kind, "__bases__") and "HTTPS" in name and "connect" in vars(kind):
 
             def before(frame, arguments):
                 # type: (FrameType, Any) -> None

@@ -1,0 +1,97 @@
+"""Tells whether this process of a command is one to probe: gevent is in use, and the set-up is over."""
+
+import os
+import sys
+
+from . import facts, wrapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, ModuleType
+    from typing import Any, Callable, Dict, Optional
+
+# Processes that start and watch the ones that work; by module, the class whose instance does that.
+_OVERSEERS = {"gunicorn.arbiter": "Arbiter"}
+_overseer = [0]  # the process id
+IMPORTS = "it is still importing "
+
+
+def hub():
+    # type: () -> Any
+    """Return gevent's hub of this thread, None where there is none."""
+    local = sys.modules.get("gevent._hub_local")
+    return local.get_hub_if_exists() if local is not None else None
+
+
+def current():
+    # type: () -> Any
+    """Return the greenlet that runs, None without greenlet."""
+    greenlet = sys.modules.get("greenlet")
+    return greenlet.getcurrent() if greenlet is not None else None
+
+
+def uses_gevent():
+    # type: () -> bool
+    """Return True where a hub exists or something is patched. Many libraries import gevent only to ask
+    whether it is in use."""
+    if "gevent" not in sys.modules:
+        return False
+    return hub() is not None or any(facts.patched().values())
+
+
+def in_greenlet():
+    # type: () -> bool
+    """Return True in a greenlet that a hub switches to, other than the one that the thread began with."""
+    own = hub()
+    return own is not None and current() is not own and current() is not own.parent
+
+
+def obstacle(frame):
+    # type: (Optional[FrameType]) -> str
+    """Return why this process, interrupted in ``frame``, is not to be probed now; "" if it is."""
+    if oversees():
+        return "it only starts and watches workers"
+    if "gevent" not in sys.modules:
+        return "it has not loaded gevent"
+    if not uses_gevent():
+        return "gevent is imported, but runs no hub and has patched nothing"
+    own = hub()
+    if own is not None and current() is not own.parent:
+        frame = getattr(own.parent, "gr_frame", None)
+    return _set_up(frame)
+
+
+def oversees():
+    # type: () -> bool
+    """Return True in a process such as gunicorn's arbiter."""
+    return _overseer[0] == os.getpid()
+
+
+def _set_up(frame):
+    # type: (Optional[FrameType]) -> str
+    """Return what part of its set-up the program is at in ``frame``; "" when it is past that."""
+    while frame is not None:
+        name, function = str(frame.f_globals.get("__name__")), frame.f_code.co_name
+        if function == "<module>" and name != "__main__":
+            return IMPORTS + name
+        if name.startswith("gevent.") and function.lstrip("_").startswith(("patch", "reinit")):
+            return "it is still patching"
+        frame = frame.f_back
+    return ""
+
+
+def note_overseers(on_import):
+    # type: (Dict[str, Callable[[ModuleType], None]]) -> None
+    """Note which process becomes an overseer, from the import of its module on."""
+
+    def before(frame, arguments):
+        # type: (FrameType, Any) -> None
+        _overseer[0] = os.getpid()
+
+    for module_name, class_name in _OVERSEERS.items():
+
+        def change(module, class_name=class_name):
+            # type: (Any, str) -> None
+            wrapping.wrap(getattr(module, class_name), "__init__", before)
+
+        on_import[module_name] = change

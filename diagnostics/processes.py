@@ -1,0 +1,259 @@
+"""The processes of a command: which of them is to be probed, and that none is left.
+
+A process in which gevent is in use may be probed. The agent in it says whether its set-up is over; which
+one to ask first, and whether one that ends is the one, can be told here only, where all are known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from diagnostics.agent.https_agent.life import SIGNAL
+
+__all__ = ["Processes", "end_all", "is_alive"]
+
+_REACTS = 2.0  # seconds in which a process answers the signal
+_AGAIN = 0.5  # seconds between two rounds of questions
+_ROUNDS = 200  # of killing what is left
+_ROUND = 0.01
+
+
+class _Process(msgspec.Struct):
+    """What is known of one with an agent. ``first``: none of the others started it. ``connected``: it tried
+    HTTPS with gevent in use; ``ends``: it has, and waits for our answer; ``over``: it does not wait."""
+
+    pid: int
+    ppid: int = 0
+    started: int = 0
+    forked: bool = False
+    first: bool = False
+    gevent: bool = False
+    connected: bool = False
+    ends: bool = False
+    over: bool = False
+    answered: bool = False
+    why: str = ""
+    text: str = ""
+
+
+class Processes:
+    """All that have said something, and the questions to them; ``outbox`` is where the agents report."""
+
+    def __init__(self, outbox: Path) -> None:
+        self._outbox = outbox
+        self._all: dict[int, _Process] = {}
+        self._queue: list[int] = []
+        self._asked = 0  # the process that is to answer
+        self._until = 0.0
+        self._next_round = 0.0
+        self.prober = 0
+
+    def note(self, report: Mapping[str, Any]) -> None:
+        """Take in a report of an agent."""
+        kind, pid = report["kind"], report["pid"]
+        if kind == "hello":
+            known = _ancestors(report["ppid"]) & set(self._all)
+            self._all[pid] = _Process(
+                pid,
+                report["ppid"],
+                _started(pid),
+                report["forked"],
+                not known,
+                bool(report.get("gevent")),
+            )
+        process = self._all.get(pid)
+        if process is None:
+            return
+        if kind == "gevent":
+            process.gevent = True
+        elif kind == "connected":
+            process.connected = True
+        elif kind == "ends":
+            process.ends = True
+        elif kind == "over":
+            process.over, process.why, process.text = True, report["why"], report["text"]
+        elif kind == "later":
+            process.why = report["why"]
+        elif kind == "probing":
+            self.prober = pid
+        if kind in ("later", "probing") and pid == self._asked:
+            self._asked = 0
+
+    def ask(self, now: float, due: bool) -> None:
+        """Let one that ends probe when no other can; when it is ``due``, ask the likeliest to."""
+        alive = self._alive()
+        for process in alive:
+            if process.ends and not (process.first or process.connected):
+                self._answer(process, "end")  # a helper that is done
+        ending = [each for each in alive if each.ends and not each.answered]
+        rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
+        if ending and not rest:
+            self._answer(min(ending, key=lambda each: (not each.connected, each.pid)), "probe")
+        elif due:
+            self._ask_next(now, alive)
+
+    def _ask_next(self, now: float, alive: list[_Process]) -> None:
+        if self._asked and now < self._until and is_alive(self._asked):
+            return
+        if self._asked in self._all:
+            self._all[self._asked].why = "it does not react to a signal: it computes, or blocks in C"
+        self._asked = 0
+        if not self._queue:
+            if now < self._next_round:
+                return
+            self._queue, self._next_round = self._ranked(alive), now + _AGAIN
+        if not self._queue:
+            return
+        process = self._all[self._queue.pop(0)]
+        if process.ends:
+            self._answer(process, "probe")
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, SIGNAL)
+        self._asked, self._until = process.pid, now + _REACTS
+
+    def _ranked(self, alive: list[_Process]) -> list[int]:
+        """Who has tried HTTPS first; then the youngest generation of forks."""
+        able = [each for each in alive if each.gevent and not each.over and not each.answered]
+        parents = {each.ppid for each in able if each.forked}
+        able.sort(key=lambda each: (not each.connected, each.pid in parents, each.ends, each.pid))
+        return [each.pid for each in able]
+
+    def _answer(self, process: _Process, text: str) -> None:
+        if process.answered:
+            return
+        process.answered = True
+        path = self._outbox / f"answer-{process.pid}"
+        path.with_suffix(".part").write_text(text)
+        path.with_suffix(".part").rename(path)
+
+    def _alive(self) -> list[_Process]:
+        return [each for each in self._all.values() if _has_agent(each.pid)]
+
+    def any_alive(self, root: int, mark: str) -> bool:
+        """Return True where a process is left that may still be probed (a daemon, a worker), also one that
+        has said nothing yet; see ``end_all``."""
+        return bool(self._alive()) or any(map(_has_agent, _belonging(root, mark.encode(), self.known)))
+
+    # what there is to say where nothing was probed
+
+    @property
+    def known(self) -> dict[int, int]:
+        """The process ids, with the time at which each was started."""
+        return {each.pid: each.started for each in self._all.values()}
+
+    @property
+    def loads_gevent(self) -> bool:
+        """True when one of them has loaded gevent."""
+        return any(each.gevent for each in self._all.values())
+
+    @property
+    def raised(self) -> str:
+        """The exception that the command ended with; "" for none."""
+        texts = [each.text for each in self._all.values() if each.text and each.first]
+        return texts[-1] if texts else ""
+
+    @property
+    def why(self) -> str:
+        """Why none of those that have loaded gevent was probed."""
+        reasons = dict.fromkeys(each.why for each in self._all.values() if each.gevent and each.why)
+        return "; ".join(reasons)
+
+
+def end_all(root: int, mark: str, known: Mapping[int, int]) -> None:
+    """Kill what the process ``root``, which leads a session, has started and what these have.
+
+    Daemons leave the session and their parents: they are told by ``mark`` in their environment
+    ("NAME=value"), which programs that set their title overwrite, or are among ``known``.
+    """
+    for _ in range(_ROUNDS):
+        found = _belonging(root, mark.encode(), known)
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_ROUND)
+
+
+def _belonging(root: int, mark: bytes, known: Mapping[int, int]) -> set[int]:
+    every = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
+    found = {
+        pid
+        for pid, stat in every.items()
+        if pid == root or stat.session == root or known.get(pid) == stat.started or _has_mark(pid, mark)
+    }
+    before = 0
+    while len(found) > before:
+        before = len(found)
+        found |= {pid for pid, stat in every.items() if stat.parent in found}
+    return {pid for pid in found - {os.getpid()} if every[pid].state not in "ZX"}
+
+
+def _has_mark(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            return mark in environment.read().split(b"\0")
+    except OSError:
+        return False
+
+
+class _Stat(NamedTuple):
+    state: str
+    parent: int
+    session: int
+    started: int  # clock ticks since the machine was
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as source:
+            fields = source.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return _Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def _started(pid: int) -> int:
+    stat = _stat(pid)
+    return stat.started if stat is not None else -1
+
+
+def _pids() -> Iterable[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def is_alive(pid: int) -> bool:
+    """Return True for a process that has not ended."""
+    stat = _stat(pid)
+    return stat is not None and stat.state not in "ZX"
+
+
+def _has_agent(pid: int) -> bool:
+    """Return True for a process that lives and takes our signal. A child of gevent's Popen says hello
+    before it becomes another program, which the signal would kill."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
+            told = dict(line.split(":", 1) for line in status if ":" in line)
+    except OSError:
+        return False
+    caught = int(told.get("SigCgt", "0"), 16)
+    return told["State"].strip()[0] not in "ZX" and bool(caught >> (SIGNAL - 1) & 1)
+
+
+def _ancestors(pid: int) -> set[int]:
+    """Return ``pid`` and those above it."""
+    found: set[int] = set()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        stat = _stat(pid)
+        pid = stat.parent if stat is not None else 0
+    return found

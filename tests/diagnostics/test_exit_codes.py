@@ -1,0 +1,111 @@
+"""What goes wrong with the examination itself ends with a code of its own, never with that of a verdict."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness import environment
+
+PATCHED = "from gevent import monkey; monkey.patch_all()\nimport requests\n"
+
+
+@pytest.mark.parametrize("name", ["downloader", "httptools", "trustme", "click", "rich", "msgspec"])
+def test_a_module_of_the_project_has_the_name_of_one_of_ours(run, write, name):
+    write(name, "raise SystemError('of the project')\n")
+    write("app", PATCHED)
+    assert run("--app", "app").code == 0
+    assert run("--", sys.executable, "app.py").code == 0
+
+
+@pytest.mark.parametrize("name", ["httptools", "trustme"])
+def test_check_in_a_project_with_such_a_module(write, tmp_path, name):
+    write(name, "raise SystemError('of the project')\n")
+    write("app", PATCHED)
+    write("asks", "import diagnostics\nprint(diagnostics.check(app='app').verdict)\n")
+    argv = [sys.executable, "asks.py"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "concurrent\n", done
+
+
+def test_a_module_on_pythonpath_hides_one_of_ours(run, write, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "click.py").write_text("raise SystemError('of the project')\n")
+    answer = run("--style", "requests", env={"PYTHONPATH": str(folder)})
+    assert answer.code == 4
+    assert "elsewhere/click.py:1" in answer.line
+
+
+def test_the_answer_cannot_be_written(tmp_path):
+    for options in (["--json"], []):
+        argv = [sys.executable, "-m", "diagnostics", "--style", "requests", *options]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                argv, cwd=tmp_path, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False
+            )
+        assert done.returncode == 4
+        assert done.stderr.count(b"\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_nobody_reads_the_answer(tmp_path, options):
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "diagnostics", "--style", "requests", *options]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_too_few_descriptors_for_ourselves(run):
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+
+    answer = run("--style", "requests", preexec_fn=few)
+    assert answer.code == 4
+    assert "Too many open files" in answer.line
+
+
+def test_an_import_that_fails_points_to_the_applications_line(run, write):
+    write("proj", "import os\n\nos.environ['THERE_IS_NO_SUCH']\n")
+    answer = run("--app", "proj")
+    assert answer.code == 4
+    assert answer.line.endswith("(proj.py:3)")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_what_was_started(write, tmp_path, number):
+    argv = [sys.executable, "-m", "diagnostics", "--after", "50s", "--", sys.executable, "app.py"]
+    os.mkfifo(tmp_path / "begun")
+    write(
+        "app",
+        """
+        import os, subprocess
+        from gevent import monkey; monkey.patch_all()
+        import gevent
+
+        with open("begun", "w") as begun:
+            daemon = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+            begun.write("%d %d" % (os.getpid(), daemon.pid))
+        gevent.sleep(1000)
+    """,
+    )
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL) as process:
+        started = (tmp_path / "begun").read_text().split()
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    assert not [pid for pid in started if os.path.exists(f"/proc/{pid}") and _runs(pid)]
+
+
+def _runs(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,250 @@
+"""``-- COMMAND`` of several processes: the one that uses gevent is probed, once it has set itself up."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+PATCHED = "from gevent import monkey; monkey.patch_all()\n"
+INJECTED = """\
+import grequests
+import urllib3.contrib.pyopenssl
+
+urllib3.contrib.pyopenssl.inject_into_urllib3()
+import requests
+"""
+WSGI = """\
+import requests
+
+def app(environ, start):
+    start("200 OK", [])
+    return [b""]
+"""
+FETCH = """\
+import urllib.request
+
+def fetch():
+    try:
+        urllib.request.urlopen("https://localhost:9/", timeout=5)
+    except OSError:
+        pass
+"""
+
+
+def gunicorn(*options):
+    return [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", "127.0.0.1:0", *options, "wsgi:app"]
+
+
+# gunicorn
+
+
+def test_gunicorn_whose_arbiter_fetches_in_hooks(run, write):
+    write("wsgi", WSGI)
+    write("plain", FETCH)
+    write(
+        "conf",
+        """
+        import plain
+
+        def on_starting(server):
+            plain.fetch()
+
+        def when_ready(server):
+            plain.fetch()
+        """,
+    )
+    answer = run("--json", "--", *gunicorn("-c", "conf.py"))
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    assert answer.json["facts"]["patched"]["socket"] is True
+
+
+def test_gunicorn_whose_patched_arbiter_fetches_in_a_greenlet(run, write):
+    # What makes it serial comes into the worker only.
+    write("wsgi", INJECTED + WSGI)
+    write("plain", FETCH)
+    conf = """
+        import grequests, gevent, plain
+
+        def when_ready(server):
+            gevent.spawn(plain.fetch).join()
+    """
+    write("conf", conf)
+    write(
+        "keep", "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
+    )
+    argv = [sys.executable, "-m", "gunicorn", "-k", "keep.Worker", "-b", "127.0.0.1:0", "-c", "conf.py"]
+    answer = run("--json", "--fix", "--", *argv, "wsgi:app")
+    assert answer.code == 1, answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:4")
+
+
+def test_gunicorn_that_has_no_workers_within_after(run, write):
+    write("wsgi", "import time\ntime.sleep(3)\n\ndef app(environ, start): pass\n")
+    answer = run("--json", "--after", "200ms", "--", *gunicorn("--preload"))
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    assert answer.json["facts"]["patched"]["socket"] is True
+
+
+def test_gunicorn_whose_worker_is_still_importing(run, write):
+    write("wsgi", "import time\ntime.sleep(3)\n" + INJECTED)
+    write("more", "from wsgi import *\n\ndef app(environ, start): pass\n")
+    write(
+        "keep", "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
+    )
+    argv = [sys.executable, "-m", "gunicorn", "-k", "keep.Worker", "-b", "127.0.0.1:0", "more:app"]
+    answer = run("--json", "--after", "1s", "--", *argv)
+    assert answer.code == 1, answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:6")
+
+
+def test_gunicorn_whose_workers_do_not_boot(run, write):
+    write("wsgi", "raise ValueError('no database')\n")
+    write("conf", PATCHED)
+    answer = run("--", *gunicorn("-c", "conf.py"))
+    assert answer.code == 4, answer
+    assert "exit code 3" in answer.line
+
+
+def test_gunicorn_as_a_daemon_is_probed_and_ended(run, write):
+    write("wsgi", WSGI)
+    answer = run("--json", "--after", "3s", "--", *gunicorn("--daemon"))
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+# no gevent
+
+
+@pytest.mark.parametrize("rest", ["", "import time; time.sleep(1000)\n"], ids=["ends", "stays"])
+def test_a_command_that_never_loads_gevent(run, write, rest):
+    write("plain", FETCH)
+    write("app", f"import plain\nplain.fetch()\n{rest}")
+    answer = run("--after", "200ms", "--", sys.executable, "app.py")
+    assert answer.code == 4, answer
+    assert "no process of it loads gevent" in answer.line
+
+
+def test_a_command_that_imports_gevent_and_does_not_use_it(run, write):
+    write("app", "import gevent, requests\n")
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4, answer
+    assert "gevent is imported, but" in answer.line
+
+
+# one process
+
+
+def test_a_fetch_before_patching_is_not_probed(run, write):
+    write("plain", FETCH)
+    text = "import plain; plain.fetch()\n" + INJECTED
+    write("app", text)
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+
+
+def test_a_fetch_in_a_greenlet_while_the_application_is_imported(run, write):
+    write("settings", "import gevent, plain\ngevent.spawn(plain.fetch).join()\n")
+    write("plain", FETCH)
+    text = "import grequests, settings\n" + INJECTED
+    write("app", text)
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+
+
+def test_gevent_monkey_runs_a_script_that_fetches_at_its_start(run, write):
+    write("plain", FETCH)
+    write("app", "import plain, gevent\nplain.fetch()\ngevent.sleep(1000)\n")
+    answer = run("--json", "--after", "2s", "--", sys.executable, "-m", "gevent.monkey", "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+# helpers
+
+
+@pytest.mark.parametrize("fetches", [True, False], ids=["fetches", "ends"])
+def test_a_helper_without_gevent_is_not_probed(run, write, fetches):
+    write("plain", FETCH)
+    write("helper", "import plain\nplain.fetch()\n" if fetches else "1 / 0\n")
+    text = "import subprocess, sys\nsubprocess.call([sys.executable, 'helper.py'])\n"
+    write("app", text + INJECTED)
+    answer = run("--json", "--fix", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:6"), answer
+    assert answer.json["remedies"][0]["code"] == "patch-all-first"
+
+
+def test_a_helper_that_is_no_python_is_left_alone(run, write):
+    # gevent's Popen forks in Python: until it becomes something else the child looks like a worker.
+    text = PATCHED + "import gevent, requests, subprocess\nsubprocess.Popen(['sleep', '1000'])\n"
+    write("app", text + "gevent.sleep(1000)\n")
+    answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+def test_a_helper_that_uses_gevent_and_ends(run, write):
+    write("helper", PATCHED + "import gevent; gevent.sleep(0.01)\n")
+    text = "import subprocess, sys\nsubprocess.check_call([sys.executable, 'helper.py'])\n"
+    write("app", text + INJECTED)
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:6"), answer
+
+
+# multiprocessing
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("how", ["gevent.joinall([gevent.spawn(fetch)])", "fetch()"], ids=["pool", "one"])
+def test_workers_of_multiprocessing(run, write, method, how):
+    write("work", f"from plain import fetch\n\ndef work():\n    import patched, gevent\n    {how}\n")
+    write("patched", INJECTED)
+    write("plain", FETCH)
+    text = f"""
+        import multiprocessing
+        from work import work
+
+        if __name__ == "__main__":
+            worker = multiprocessing.get_context({method!r}).Process(target=work)
+            worker.start()
+            worker.join()
+    """
+    write("app", text)
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.code == 1, answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "patched.py:4")
+
+
+# daemons
+
+
+DAEMON = """\
+import os, sys
+
+if os.fork():
+    {leave}
+os.setsid()
+if os.fork():
+    {leave}
+os.chdir("/")
+import gevent
+gevent.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)"])
+def test_a_daemon_is_probed_and_ended(run, write, leave):
+    write("app", INJECTED + DAEMON.format(leave=leave))
+    answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
+    assert answer.code == 1, answer
+    assert answer.json["causes"][0]["code"] == "pyopenssl-unpatched-select"
+
+
+def test_what_a_probed_command_has_started_is_ended(run, write):
+    start = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
+    write("app", PATCHED + f"import gevent, subprocess\n{start}\ngevent.sleep(1000)\n")
+    answer = run("--after", "1s", "--", sys.executable, "app.py")
+    assert answer.code == 0, answer
+
+
+def test_what_an_application_has_started_is_ended(run, write):
+    start = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
+    write("proj", PATCHED + f"import subprocess\n{start}\n")
+    assert run("--app", "proj").code == 0
