@@ -61,13 +61,12 @@ def diagnose(
         cause, codes = explained[0]
         worked, failed = measure_again(question, case, cause.where, codes, again, said)
     many = question.requests
-    wall = judgement.wall
     return Diagnosis(
         verdict=judgement.verdict,
         requests=many,
         delay_s=round(judgement.delay, 3),
-        wall_s=round(wall, 3),
-        concurrency=round(many * judgement.delay / wall, 2) if wall else 0.0,
+        wall_s=round(judgement.wall, 3),
+        concurrency=round(judgement.concurrency, 2),
         socket_class=case.socket_class,
         causes=[cause for cause, _ in explained],
         remedies=worked,

@@ -61,7 +61,7 @@ def observe(question: Question, origin: Origin | None, remedies: Sequence[str] =
         (folder / "spec.json").write_text(json.dumps(spec))
         with _running(question, folder, _environment(question, folder, origin)) as process:
             report = _Watch(question, process, outbox, folder / "output").wait()
-        served = {}
+        served = None
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
     return Observation(report["result"], report["seen"], report["facts"], served)
