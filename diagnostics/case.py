@@ -156,6 +156,10 @@ class Case:
         found = own or packages or list(stack)
         return found[0] if found else None
 
+    def user_frame(self, stack: Sequence[Spot]) -> Spot | None:
+        """The innermost frame of the user's code, if there is one."""
+        return next((spot for spot in stack if is_own(spot, self.facts)), None)
+
     @cached_property
     def held_in_poll(self) -> list[dict[str, Any]]:
         """What waited in the operating system's select or poll."""

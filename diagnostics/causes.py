@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from diagnostics import limits, signs
+from diagnostics import clients, limits, signs
 from diagnostics.case import Case
 from diagnostics.model import Cause
 
@@ -40,6 +40,11 @@ def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
             ]
     return []
 
+
+_NOT_GEVENTS = (
+    "gevent makes concurrent what waits in sockets of the standard library: requests, urllib3,\n"
+    "httpx.Client. This client waits elsewhere. Fetch with one of those, or leave gevent out."
+)
 
 _HELD_IN_POLL = (
     "urllib3's wrapper answers 'not ready yet' by waiting in select/poll. Where that is not gevent's,\n"
@@ -98,6 +103,27 @@ TABLE: tuple[Entry, ...] = (
         "Raise it (ulimit -n), or fetch with fewer at once.",
         ("raise-descriptors",),
         signs.too_few_descriptors,
+    ),
+    Entry(
+        "asyncio-client",
+        "the client is asyncio's, which gevent does not make concurrent",
+        _NOT_GEVENTS,
+        (),
+        clients.asynchronous,
+    ),
+    Entry(
+        "eventlet-client",
+        "the client is eventlet's, whose hub and gevent's do not know of each other",
+        _NOT_GEVENTS,
+        (),
+        clients.eventlet,
+    ),
+    Entry(
+        "thread-client",
+        "the requests run in threads, which gevent does not make concurrent",
+        _NOT_GEVENTS,
+        (),
+        clients.threads,
     ),
     Entry(
         "context-before-patching",

@@ -114,6 +114,7 @@ def collect():
         "injected_copies": injected(),
         "truststore_injected": _truststore(),
         "gevent_openssl": sorted(name for name in sys.modules if name.split(".")[0] == "gevent_openssl"),
+        "eventlet_patched": _of_eventlet(),
         "openssl": getattr(ssl, "OPENSSL_VERSION", None),
         "cwd": _current_directory(),
         "path": [folder for folder in sys.path if isinstance(folder, str)],
@@ -121,6 +122,13 @@ def collect():
         "descriptors": _descriptors(),
         "threadpool": _threadpool(),
     }
+
+
+def _of_eventlet():
+    # type: () -> List[str]
+    """The modules of the standard library that eventlet has patched."""
+    patcher = sys.modules.get("eventlet.patcher")
+    return sorted(str(name) for name in getattr(patcher, "already_patched", ()))
 
 
 def _current_directory():
