@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,6 @@ _POLLS = {
     "wait_for_socket",
     "wait_for_write",
 }
-_LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
 _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
 
@@ -148,9 +148,16 @@ class Case:
         top = held[0]
         spot = self.leaf(top)
         text = source_line(spot)
-        total = sum(each["wall"] for each in self.observation.result["rounds"])
-        share = f"{self.held_seconds(held):.1f} of {total:.1f} s"
+        total = self.observation.result["seconds"]
+        share = f"{min(self.held_seconds(held), total):.1f} of {total:.1f} s"
         return f"the hub was held at {self.where(spot)}  {text[:60]}  {share}"
+
+    def served_line(self) -> str:
+        """One line of evidence: how many requests the server saw wait at once."""
+        seen = self.judgement.served
+        if seen is None:
+            return ""
+        return f"the server saw {seen.requests} requests, {seen.mean:.1f} at once, {seen.peak} at most"
 
     def leaf(self, held: dict[str, Any]) -> Spot:
         """The innermost frame."""
@@ -164,14 +171,16 @@ class Case:
         found = own or packages or list(stack)
         return found[0] if found else None
 
+    def user_frame(self, stack: Sequence[Spot]) -> Spot | None:
+        """The innermost frame of the user's code, if there is one."""
+        return next((spot for spot in stack if is_own(spot, self.facts)), None)
+
     @cached_property
     def held_in_poll(self) -> list[dict[str, Any]]:
         """What waited in the operating system's select or poll."""
         return [each for each in self.blocked if self._is_poll(each["stack"])]
 
     def _is_poll(self, stack: Sequence[Spot]) -> bool:
-        import re
-
         for spot in stack[:3]:
             if spot[2] in _POLLS or str(spot[0]).replace("\\", "/").endswith("util/wait.py"):
                 return True
@@ -230,22 +239,3 @@ class Case:
             if each["most"] >= least and test(each["stack"]):
                 return each
         return None
-
-    def in_look_up(self, stack: Sequence[Spot]) -> bool:
-        """Whether it waits for a name to be looked up."""
-        return any(spot[2] in _LOOK_UPS for spot in stack[:8])
-
-    def in_pool(self, stack: Sequence[Spot]) -> bool:
-        """Whether it waits for a connection of a pool."""
-        return any(
-            spot[2] == "_get_conn" and str(spot[0]).endswith("connectionpool.py") for spot in stack[:8]
-        )
-
-    def in_network(self, stack: Sequence[Spot]) -> bool:
-        """Whether it waits for its own connection."""
-        names = ("gevent/ssl.py", "gevent/_ssl3.py", "gevent/_socket3.py", "gevent/_socket2.py", "ssl.py")
-        near = stack[:6]
-        return any(
-            str(spot[0]).replace("\\", "/").endswith((*names, "gevent/_socketcommon.py", "OpenSSL/SSL.py"))
-            for spot in near
-        )

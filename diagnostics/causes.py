@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from diagnostics import signs
+from diagnostics import clients, limits, signs
 from diagnostics.case import Case
 from diagnostics.model import Cause
 
-__all__ = ["TABLE", "explain"]
+__all__ = ["LIMITS", "TABLE", "explain"]
 
 
 class Entry(NamedTuple):
@@ -29,10 +29,9 @@ class Entry(NamedTuple):
 
 
 def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
-    """The cause of ``case`` with the remedies that may help; nothing when HTTPS is concurrent."""
-    if case.judgement.verdict == "concurrent":
-        return []
-    for entry in TABLE:
+    """The cause of ``case`` with the remedies that may help; nothing when HTTPS is concurrent, except for
+    a limit that the program sets itself."""
+    for entry in LIMITS if case.judgement.verdict == "concurrent" else TABLE:
         found = entry.found(case)
         if found is not None:
             evidence = [line for line in found.evidence if line]
@@ -42,12 +41,53 @@ def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
     return []
 
 
+_NOT_GEVENTS = (
+    "gevent makes concurrent what waits in sockets of the standard library: requests, urllib3,\n"
+    "httpx.Client. This client waits elsewhere. Fetch with one of those, or leave gevent out."
+)
+
 _HELD_IN_POLL = (
     "urllib3's wrapper answers 'not ready yet' by waiting in select/poll. Where that is not gevent's,\n"
     "the thread sleeps there, the hub never runs, and one request at a time is served."
 )
 
+# Of a process that is concurrent, and takes longer than its requests at once would.
+LIMITS: tuple[Entry, ...] = (
+    Entry(
+        "rate-limit",
+        "the program itself spaces its requests out",
+        "They sleep before they are made, for as long with the delay as without it: a rate, not a wait\n"
+        "for the network. Nothing is to be mended, unless the rate is not meant.",
+        (),
+        limits.rate_limit,
+    ),
+    Entry(
+        "small-pool",
+        "the program itself lets only some requests through at once",
+        "A pool of connections that blocks, or a semaphore, is smaller than the number of requests here.\n"
+        "Nothing is to be mended, unless it is meant to be larger.",
+        (),
+        limits.small_pool,
+    ),
+    Entry(
+        "time-elsewhere",
+        "the requests overlapped, and most of the time was spent on something else",
+        "The server saw them wait together, and no greenlet waited for another. What remains is work\n"
+        "between the requests, or a machine that was too busy to tell: measure again on an idle one.",
+        (),
+        limits.time_elsewhere,
+    ),
+)
+
 TABLE: tuple[Entry, ...] = (
+    Entry(
+        "no-request",
+        "the fetch does not ask the server of the probe",
+        "It is to fetch the URL that it is given: what is cached, mocked, or fetched from elsewhere says\n"
+        "nothing about HTTPS here.",
+        (),
+        limits.no_request,
+    ),
     Entry(
         "serial-server",
         "the server answers one request at a time",
@@ -63,6 +103,27 @@ TABLE: tuple[Entry, ...] = (
         "Raise it (ulimit -n), or fetch with fewer at once.",
         ("raise-descriptors",),
         signs.too_few_descriptors,
+    ),
+    Entry(
+        "asyncio-client",
+        "the client is asyncio's, which gevent does not make concurrent",
+        _NOT_GEVENTS,
+        (),
+        clients.asynchronous,
+    ),
+    Entry(
+        "eventlet-client",
+        "the client is eventlet's, whose hub and gevent's do not know of each other",
+        _NOT_GEVENTS,
+        (),
+        clients.eventlet,
+    ),
+    Entry(
+        "thread-client",
+        "the requests run in threads, which gevent does not make concurrent",
+        _NOT_GEVENTS,
+        (),
+        clients.threads,
     ),
     Entry(
         "context-before-patching",

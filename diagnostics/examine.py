@@ -64,13 +64,12 @@ def diagnose(
     if again is not None and explained:
         worked, failed = measure_again(case, explained[0][1], again, said)
     many = question.requests
-    wall = judgement.wall
     return Diagnosis(
         verdict=judgement.verdict,
         requests=many,
         delay_s=round(judgement.delay, 3),
-        wall_s=round(wall, 3),
-        concurrency=round(many * judgement.delay / wall, 2) if wall else 0.0,
+        wall_s=round(judgement.wall, 3),
+        concurrency=round(judgement.concurrency, 2),
         socket_class=case.socket_class,
         causes=[cause for cause, _ in explained],
         remedies=worked,

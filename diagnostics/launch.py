@@ -75,7 +75,7 @@ def observe(
         processes = Processes(outbox)
         with _running(question, folder, _environment(question, folder, origin), processes) as process:
             report = _Watch(question, process, outbox, folder / "output", processes).wait()
-        served = {}
+        served = None
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
     return Observation(report["result"], report["seen"], report["facts"], served, argv=report["argv"])

@@ -47,13 +47,14 @@ class Question(msgspec.Struct, frozen=True):
 
 class Observation(msgspec.Struct, frozen=True):
     """What the agent saw. ``result`` is its measurement, ``seen`` how the process came about, ``facts``
-    what it looked like; ``served`` by run, what our server counted; ``control`` the wall time of the same
-    from plain threads in a clean process, in seconds; ``argv`` the probed process's."""
+    what it looked like; ``served`` by run, what our server counted, None where it was another one;
+    ``control`` the wall time of the same from plain threads in a clean process, in seconds; ``argv`` of the
+    probed process."""
 
     result: dict[str, Any]
     seen: dict[str, Any]
     facts: dict[str, Any]
-    served: dict[str, dict[str, float]] = {}
+    served: dict[str, dict[str, Any]] | None = None
     control: float | None = None
     argv: list[str] = []
 
@@ -83,7 +84,8 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The whole answer; ``json()`` is the contract. ``remedies`` were measured to work, best first;
+    """The whole answer; ``json()`` is the contract. ``causes`` of what is concurrent are limits that the
+    program sets itself. ``remedies`` were measured to work, best first;
     ``tried`` were measured not to."""
 
     verdict: Verdict

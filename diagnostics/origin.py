@@ -2,8 +2,8 @@
 
 Its process (``main``, with FOLDER) makes a certificate in FOLDER (``ca.pem``), prints its port, and ends
 with its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
-run, how many requests came and how many waited at once, as JSON. A process of its own, so that nothing
-that it does can hold the process under check, or be held by it.
+run, how many requests came, and how many waited at once for how long, as JSON. A process of its own, so
+that nothing that it does can hold the process under check, or be held by it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from diagnostics.errors import ProbeError
 from downloader import isolation
@@ -26,10 +27,34 @@ __all__ = ["Origin", "main"]
 _MOST_RUNS = 1000
 
 
+class _Run:
+    """What came of one run. ``levels``: by number of requests, the seconds in which so many waited."""
+
+    def __init__(self) -> None:
+        self.requests = self._now = 0
+        self.levels: list[float] = [0.0]
+        self._since = 0.0
+
+    def change(self, by: int) -> None:
+        """From now on ``by`` more wait."""
+        now = asyncio.get_running_loop().time()
+        if self._now:
+            self.levels[self._now] += now - self._since
+        self._since = now
+        self._now += by
+        self.requests += max(0, by)
+        if self._now == len(self.levels):
+            self.levels.append(0.0)
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"requests": self.requests, "peak": len(self.levels) - 1, "levels": self.levels}
+
+
 class _Connection(asyncio.Protocol):
     """Answers in order; a request that is pipelined waits for the one before it."""
 
-    def __init__(self, counts: dict[str, dict[str, float]]) -> None:
+    def __init__(self, counts: dict[str, _Run]) -> None:
         self._counts = counts
         self._target = b""
         self._waiting: list[bytes] = []
@@ -68,16 +93,14 @@ class _Connection(asyncio.Protocol):
             delay = min(max(float(rest.partition("/")[0] or 0), 0.0), 60.0)
         except ValueError:
             delay = 0.0
-        count = self._counts.setdefault(run, {"requests": 0, "now": 0, "peak": 0})
+        count = self._counts.setdefault(run, _Run())
         while len(self._counts) > _MOST_RUNS:
             del self._counts[next(iter(self._counts))]
-        count["requests"] += 1
-        count["now"] += 1
-        count["peak"] = max(count["peak"], count["now"])
+        count.change(1)
         asyncio.get_running_loop().call_later(delay, self._due, count)
 
-    def _due(self, count: dict[str, float]) -> None:
-        count["now"] -= 1
+    def _due(self, count: _Run) -> None:
+        count.change(-1)
         self._busy = False
         self._answer(b"x" * 100)
         self._next()
@@ -94,7 +117,7 @@ async def _serve(folder: Path) -> None:
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-    counts: dict[str, dict[str, float]] = {}
+    counts: dict[str, _Run] = {}
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: _Connection(counts), "127.0.0.1", 0, ssl=context, backlog=4096
@@ -104,7 +127,7 @@ async def _serve(folder: Path) -> None:
     asked = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
     while await asked.readline():
-        sys.stdout.write(json.dumps(counts) + "\n")
+        sys.stdout.write(json.dumps({run: each.told() for run, each in counts.items()}) + "\n")
         sys.stdout.flush()
     server.close()
 
@@ -155,15 +178,16 @@ class Origin:
         """The file of the certificate that a client is to trust."""
         return str(self._folder / "ca.pem")
 
-    def counts(self) -> dict[str, dict[str, float]]:
-        """By run: ``requests`` that came, and the ``peak`` that waited at once."""
+    def counts(self) -> dict[str, dict[str, Any]]:
+        """By run: ``requests`` that came, the ``peak`` that waited at once, and the ``levels``: for each
+        number of requests, the seconds in which so many waited."""
         asked, told = self._process.stdin, self._process.stdout
         assert asked is not None
         assert told is not None
         try:
             asked.write(b"counts\n")
             asked.flush()
-            found: dict[str, dict[str, float]] = json.loads(told.readline())
+            found: dict[str, dict[str, Any]] = json.loads(told.readline())
         except (OSError, ValueError) as error:
             raise ProbeError(f"the TLS server of the probe is gone: {error}") from None
         return found

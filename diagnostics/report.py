@@ -19,14 +19,17 @@ _STYLES = {
 def show(question: Question, found: Diagnosis, console: Console, fixed: bool, profile: bool) -> None:
     """Print ``found``; ``fixed``: remedies were asked for; ``profile``: with what held the hub."""
     console.print(_headline(found))
+    head = "limit " if found.verdict == "concurrent" else "cause "
     for cause in found.causes:
-        console.print(Text.assemble(("cause ", "bold"), (cause.code, "yellow"), f"  {cause.where}"))
+        console.print(Text.assemble((head, "bold"), (cause.code, "yellow"), f"  {cause.where}"))
         for line in [cause.summary, *cause.evidence]:
             console.print(Text(f"      {line}"))
         for line in cause.explanation.strip().splitlines():
             console.print(Text(f"      {line}", "dim"))
     if found.remedies:
         _remedies(found, console)
+    elif found.verdict == "concurrent":
+        pass  # a limit that the program sets itself
     elif found.causes and fixed:
         text = (
             "nothing that was tried mends it" if found.tried else "no remedy is known that could be tried"

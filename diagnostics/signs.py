@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from diagnostics.case import Case
 from diagnostics.places import Spot, absolute, is_own, line_of, source_line
+from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn
 from downloader.core.redact import redact_url
 
 
@@ -269,19 +270,31 @@ def blocking_pyopenssl(case: Case) -> Found | None:
 # the application's own
 
 
+def _hub_was_held(case: Case) -> bool:
+    """What holds the hub is the cause; where greenlets wait meanwhile is a consequence."""
+    return case.judgement.blocked + case.judgement.busy > case.judgement.wall / 3
+
+
 def pool_of_one(case: Case) -> Found | None:
-    parked = case.parked_in(case.in_pool)
+    if _hub_was_held(case):
+        return None
+    parked = case.parked_in(in_pool)
     if parked is None:
         return None
     made = case.own_line(r"pool_block\s*=\s*True|\bblock\s*=\s*True")
     at = case.where(made or case.own_frame(parked["stack"]))
     return Found(
-        at, [f"{parked['most']} greenlets waited at once for a connection of a pool", _at(case, parked)]
+        at,
+        [
+            f"{parked['most']} greenlets waited at once for a connection of a pool",
+            _at(case, parked),
+            case.served_line(),
+        ],
     )
 
 
 def dns(case: Case) -> Found | None:
-    parked = case.parked_in(case.in_look_up)
+    parked = case.parked_in(in_look_up)
     if case.judgement.verdict == "error" and not case.judgement.problem:
         return None
     if case.judgement.blocked + case.judgement.busy > max(0.3, case.judgement.wall / 3):
@@ -299,22 +312,29 @@ def dns(case: Case) -> Found | None:
 
 
 def own_lock(case: Case) -> Found | None:
-    if case.judgement.problem and case.blocked and not case.in_network(case.blocked[0]["stack"]):
+    stopped = case.judgement.problem and case.judgement.blocked > 0.3
+    if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
         # A real lock that a greenlet holds which cannot run any more: nothing goes on, ever.
         spot = case.own_frame(case.blocked[0]["stack"])
         if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", source_line(spot)):
             return Found(case.where(spot), [case.judgement.problem, case.held_line(case.blocked)])
     if not _serialized(case) and not case.judgement.problem:
         return None
-    if case.judgement.blocked + case.judgement.busy > case.judgement.wall / 3:
+    if _hub_was_held(case):
         return None
-    parked = case.parked_in(lambda stack: not case.in_network(stack) and not case.in_look_up(stack))
+    parked = case.parked_in(in_turn)
+    # A lock that is tried again and again, with a sleep in between, is one, too.
+    parked = parked or case.parked_in(in_sleep)
     if parked is None:
         return None
     spot = case.own_frame(parked["stack"])
     return Found(
         case.where(spot),
-        [f"{parked['most']} greenlets waited for each other at {case.where(spot)}", _at(case, parked)],
+        [
+            f"{parked['most']} greenlets waited for each other at {case.where(spot)}",
+            _at(case, parked),
+            case.served_line(),
+        ],
     )
 
 

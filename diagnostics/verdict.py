@@ -3,18 +3,25 @@
 Ten sessions cost 0.2 s of CPU for their TLS contexts on any machine, and a busy one is slow. What is
 the same with and without the delay is not serialization. So the same N requests are made at no delay and
 at the delay D, and the *slope* (W(D) - W(0)) / D is 1 where the waiting overlaps and N where it does
-not. Of repeated pairs the least counts: noise only adds.
+not. Time in which the process had no CPU is left out. A fetch that makes several requests in a row grows
+by as many delays. Of repeated pairs the least counts: noise only adds.
 
-Pure; the numbers come from ``agent/https_agent/probe.py``.
+The server's own account has to agree: for how long it saw few requests wait. One moment in which all of
+them waited says nothing about the rest. And what takes far longer than N requests at once is concurrent
+only if something explains it: a rate, a pool (``diagnostics.waits``).
+
+Pure; the numbers come from ``agent/https_agent/probe.py`` and ``origin.py``.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from diagnostics.model import Observation, Question, Verdict
+from diagnostics.waits import limit_of, queued
 from downloader.core.redact import redact
 
 __all__ = ["Judgement", "judge", "least_slope"]
@@ -26,12 +33,33 @@ _MACHINERY = re.compile(
 )
 _LEAST_CPU = 0.1
 _SHORTEST_WAIT = 0.02
+# Delays beyond those of N at once that somebody may want to know the reason of.
+_TELLING = 0.8
+_ROOM = 0.5  # delays by which the server's account may differ
+
+
+class Served(NamedTuple):
+    """A round as the server saw it: how many ``requests`` came; how many waited at once, on average and at
+    most; and for how many delays a quarter of the ``many`` or fewer did."""
+
+    requests: int
+    many: int
+    mean: float
+    peak: int
+    few: float
+
+    @property
+    def chain(self) -> float:
+        """Requests that a fetch makes one after the other, if none of them go at once."""
+        return max(1.0, self.requests / self.many)
 
 
 @dataclass(frozen=True)
 class Judgement:
     """``wall``: seconds that N requests took; ``delay``: what one waits; ``blocked`` and ``busy``:
-    seconds that something held the hub without and with using the CPU; ``error``: the first one."""
+    seconds that something held the hub without and with using the CPU; ``error``: the first one;
+    ``concurrency``: how many waited at once, on average over ``wall``; ``limit``: what holds requests back
+    (``rate-limit``, ``small-pool``, ``time-elsewhere``); ``served``: what the server saw."""
 
     verdict: Verdict
     wall: float
@@ -41,6 +69,33 @@ class Judgement:
     busy: float
     error: str = ""
     problem: str = ""
+    concurrency: float = 0.0
+    limit: str = ""
+    served: Served | None = None
+
+
+class _Pair(NamedTuple):
+    """One round at the delay, with the one at no delay before it. ``slope``: in delays; ``excess``: delays
+    beyond those of N at once; ``served``: None where the server was not asked."""
+
+    wall: float
+    slope: float
+    excess: float
+    served: Served | None
+
+    @property
+    def chain(self) -> float:
+        """Requests that a fetch makes one after the other."""
+        return self.served.chain if self.served else 1.0
+
+    def together(self, many: int) -> float:
+        """Requests at once, on average over the time in which the process did not compute."""
+        return many * self.chain / max(1.0, self.excess + self.chain)
+
+    def serial(self, many: int) -> bool:
+        """Whether a third of the fetches or more waited one behind the other, and the server agrees."""
+        grown = self.slope >= least_slope(many) + self.chain - 1
+        return grown and (self.served is None or self.served.few >= least_slope(many) - _ROOM)
 
 
 def least_slope(requests: int) -> float:
@@ -55,19 +110,31 @@ def judge(question: Question, seen: Observation) -> Judgement:
     rounds: list[dict[str, Any]] = result["rounds"]
     measured = [each for each in rounds if each["requests"] == many and not _is_warm_up(each, question)]
     blocked, busy = holds(result["held"])
-    delay, slope, wall = _growth(question, rounds, measured)
+    pairs = [] if question.url else _pairs(question, seen)
+    best = min(pairs, key=lambda each: each.slope, default=None)
+    delay, slope, wall = _growth(question, rounds, measured, best)
     told = [text for each in reversed(rounds) for text in each["first"]]
     error = f"{told[0]['class']}: {_one_line(told[0]['text'])}" if told else ""
     done = sum(each["done"] for each in measured)
+    failed = sum(each["errors"] for each in measured)
+    served = best.served if best else None
+    together = done / len(measured) * (best.chain if best else 1.0) * delay if measured else 0.0
+    concurrency = min(many, together / wall) if wall else 0.0
+    limit = _limit(question, result, pairs)
 
-    def give(verdict: Verdict) -> Judgement:
-        return Judgement(verdict, wall, delay, slope, blocked, busy, error, result["problem"] or "")
+    def give(verdict: Verdict, limit: str = "") -> Judgement:
+        problem = result["problem"] or ""
+        return Judgement(
+            verdict, wall, delay, slope, blocked, busy, error, problem, concurrency, limit, served
+        )
 
     if result["problem"] and not measured:
         return give("error")
-    if not done:
+    if not done or (not failed and served is not None and served.requests < many / 2):
         return give("error")
-    if slope >= least_slope(many) and not _overlapped(question, seen, measured, slope):
+    if pairs and all(each.serial(many) for each in pairs):
+        return give("serialized")
+    if question.url and slope >= least_slope(many):
         return give("serialized")
     share = many / max(1, sum(each["requests"] for each in rounds))
     if max(blocked, busy) * share > _HELD * delay and not question.url:
@@ -75,46 +142,84 @@ def judge(question: Question, seen: Observation) -> Judgement:
         return give("serialized")
     if question.url and blocked * share > wall / 2:
         return give("serialized")
-    if any(each["errors"] for each in measured):
+    if failed:
         return give("error")
-    return give("concurrent")
+    if pairs and not limit and min(each.excess for each in pairs) >= least_slope(many):
+        limit = "time-elsewhere"
+        if _in_turn(question, seen, pairs):
+            return give("serialized")
+    return give("concurrent", limit)
 
 
 def _is_warm_up(each: dict[str, Any], question: Question) -> bool:
     return not question.url and each["delay"] == 0.0
 
 
+def _limit(question: Question, result: dict[str, Any], pairs: list[_Pair]) -> str:
+    """What holds requests back, where it shows in the time."""
+    if not pairs or min(each.excess for each in pairs) < _TELLING:
+        return ""
+    many = question.requests
+    return limit_of(result, many, min(each.together(many) for each in pairs))
+
+
+def _in_turn(question: Question, seen: Observation, pairs: list[_Pair]) -> bool:
+    """Whether the requests were made one by one, for whatever reason: greenlets stood in a queue, or the
+    server saw few at once, and that not for want of a CPU."""
+    many = question.requests
+    if queued(seen.result, many, 0.0) is not None:
+        return True
+    few = min(each.served.few if each.served else 0.0 for each in pairs)
+    return bool(seen.result["scheduler"]) and few >= least_slope(many) - _ROOM
+
+
+def _pairs(question: Question, seen: Observation) -> list[_Pair]:
+    many, delay = question.requests, question.delay
+    found = []
+    rounds: list[dict[str, Any]] = seen.result["rounds"]
+    for before, each in pairwise(rounds):
+        if each["requests"] != many or not each["delay"] or before["delay"]:
+            continue
+        served = _served(question, seen, each["run"])
+        own = each["wall"] - each["ready"]
+        slope = (own - (before["wall"] - before["ready"])) / delay
+        excess = (own - each["cpu"]) / delay - (served.chain if served else 1.0)
+        found.append(_Pair(each["wall"], slope, excess, served))
+    return found
+
+
+def _served(question: Question, seen: Observation, run: str) -> Served | None:
+    if seen.served is None:
+        return None
+    many, delay = question.requests, question.delay
+    told = seen.served.get(run, {"requests": 0, "peak": 0, "levels": [0.0]})
+    levels: list[float] = told["levels"]
+    mean = sum(count * seconds for count, seconds in enumerate(levels)) / max(sum(levels), delay)
+    few = sum(levels[1 : max(1, many // 4) + 1]) / delay
+    return Served(told["requests"], many, mean, told["peak"], few)
+
+
 def _growth(
-    question: Question, rounds: list[dict[str, Any]], measured: list[dict[str, Any]]
+    question: Question,
+    rounds: list[dict[str, Any]],
+    measured: list[dict[str, Any]],
+    best: _Pair | None,
 ) -> tuple[float, float, float]:
     """Delay of one, slope, and wall time of N."""
     if not measured:
         wall = rounds[-1]["wall"] if rounds else 0.0
         return question.delay, 0.0, wall
     if not question.url:
-        pairs = [
-            (each["wall"] - rounds[index - 1]["wall"], each["wall"])
-            for index, each in enumerate(rounds)
-            if each in measured and index and rounds[index - 1]["delay"] == 0.0
-        ]
-        grown, wall = min(pairs) if pairs else (measured[-1]["wall"], measured[-1]["wall"])
-        return question.delay, grown / question.delay, wall
+        if best is None:
+            return question.delay, measured[-1]["wall"] / question.delay, measured[-1]["wall"]
+        return question.delay, best.slope, best.wall
     single = min(rounds[1:3] or rounds[:1], key=lambda each: each["wall"])
-    best = min(measured, key=lambda each: each["wall"])
+    quickest = min(measured, key=lambda each: each["wall"])
     waits = single["wall"] - single["cpu"]
     if waits < _SHORTEST_WAIT:
-        return single["wall"], 0.0, best["wall"]  # too quick to tell from the time
-    slope = (best["wall"] - question.requests * single["cpu"]) / waits
-    return single["wall"], slope, best["wall"]
-
-
-def _overlapped(
-    question: Question, seen: Observation, measured: list[dict[str, Any]], slope: float
-) -> bool:
-    """Whether our server saw more of them wait at once than can be with that slope: the time went
-    elsewhere. Twice as many and one are left as room."""
-    peaks = [seen.served.get(each["run"], {}).get("peak", 0) for each in measured]
-    return max(peaks, default=0) > min(question.requests / 2, 1 + 2 * question.requests / slope)
+        return single["wall"], 0.0, quickest["wall"]  # too quick to tell from the time
+    slope = (quickest["wall"] - question.requests * single["cpu"]) / waits
+    return single["wall"], slope, quickest["wall"]
 
 
 def holds(held: list[dict[str, Any]]) -> tuple[float, float]:

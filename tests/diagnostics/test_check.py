@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 CLASSIC = """
@@ -198,3 +200,43 @@ def test_nothing_is_called_serial_while_both_cores_are_busy(run, write):
             burner.kill()
             burner.wait()
     assert verdicts == ["concurrent"] * 5
+
+
+def test_what_never_comes_back_is_told_in_seconds_that_were_measured(run, write):
+    text = """
+        from time import sleep
+        from gevent import monkey; monkey.patch_all()
+
+        def fetch(url):
+            sleep(1000)
+    """
+    answer = run("--app", write("proj", text) + ":fetch", "--json")
+    assert (answer.code, answer.json["verdict"]) == (3, "error")
+    assert answer.json["concurrency"] == 0
+    evidence = answer.json["causes"][0]["evidence"][0]
+    held, whole = re.search(r"([\d.]+) of ([\d.]+) s$", evidence).groups()
+    assert 1 < float(held) <= float(whole)
+
+
+def test_errors_that_come_at_once_are_no_concurrency(run, write):
+    text = "from gevent import monkey; monkey.patch_all()\ndef fetch(url): raise OSError('no')\n"
+    answer = run("--app", write("proj", text) + ":fetch", "--json")
+    assert (answer.code, answer.json["verdict"], answer.json["concurrency"]) == (3, "error", 0)
+
+
+def test_a_limit_of_its_own_is_told_and_no_failure(run, write):
+    text = """
+        from gevent import monkey; monkey.patch_all()
+        import requests
+        from gevent.lock import BoundedSemaphore
+
+        FOUR = BoundedSemaphore(4)
+
+        def fetch(url):
+            with FOUR:
+                return requests.get(url)
+    """
+    answer = run("--app", write("proj", text) + ":fetch")
+    assert answer.code == 0
+    assert "limit small-pool  proj.py:9" in answer.out
+    assert "fix" not in answer.out

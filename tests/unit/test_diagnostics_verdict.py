@@ -14,14 +14,43 @@ ASK = Question(Target(style="requests"), requests=10, delay=0.2)
 
 def once(requests: int, delay: float, wall: float, **more: Any) -> dict[str, Any]:
     """One round as the agent tells it."""
-    plain = {"cpu": 0.0, "done": requests, "errors": 0, "kinds": {}, "first": [], "run": f"r{delay}"}
+    plain = {
+        "cpu": 0.0,
+        "ready": 0.0,
+        "done": requests,
+        "errors": 0,
+        "kinds": {},
+        "first": [],
+        "run": f"r{delay}",
+    }
     return {"requests": requests, "delay": delay, "wall": wall, **plain, **more}
 
 
-def seen(*rounds: dict[str, Any], held: Any = (), problem: str | None = None, **more: Any) -> Observation:
+def seen(
+    *rounds: dict[str, Any], held: Any = (), parked: Any = (), problem: str | None = None, **more: Any
+) -> Observation:
     """What came of these rounds."""
-    result = {"rounds": list(rounds), "held": list(held), "parked": [], "gap": 0.0, "problem": problem}
+    result = {
+        "rounds": list(rounds),
+        "held": list(held),
+        "parked": list(parked),
+        "looked": sum(each["wall"] for each in rounds),
+        "scheduler": True,
+        "gap": 0.0,
+        "problem": problem,
+    }
     return Observation(result, {}, {}, **more)
+
+
+def served(requests: int, *levels: float) -> dict[str, Any]:
+    """What the server saw of the round at the delay: ``levels`` are the seconds in which 1, 2, … waited."""
+    return {"r0.2": {"requests": requests, "peak": len(levels), "levels": [0.0, *levels]}}
+
+
+def parked(file: str, function: str, during: float, most: int) -> dict[str, Any]:
+    """Greenlets that waited at one place."""
+    stack = [(file, 1, function), ("/proj/app.py", 7, "fetch")]
+    return {"stack": stack, "seconds": during * most, "during": during, "most": most}
 
 
 def test_serial_where_the_time_grows_with_the_delay_of_each():
@@ -31,7 +60,9 @@ def test_serial_where_the_time_grows_with_the_delay_of_each():
 
 
 def test_not_where_a_slow_machine_takes_as_long_without_a_delay():
-    assert judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 4.0), once(10, 0.2, 4.3))).verdict == "concurrent"
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 4.0), once(10, 0.2, 4.3))
+    found = judge(ASK, seen(*rounds, served=served(10, 0.0, 0.0, *[0.2] * 7, 0.1)))
+    assert (found.verdict, found.limit) == ("concurrent", "time-elsewhere")
 
 
 def test_the_least_of_repeated_pairs_counts():
@@ -40,10 +71,61 @@ def test_the_least_of_repeated_pairs_counts():
 
 
 def test_not_where_the_server_saw_them_wait_together():
-    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 2.1))
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 2.1, cpu=1.9))
+    together = (*[0.0] * 9, 0.2)
     assert judge(ASK, seen(*rounds)).verdict == "serialized"
-    assert judge(ASK, seen(*rounds, served={"r0.2": {"peak": 9}})).verdict == "concurrent"
-    assert judge(ASK, seen(*rounds, served={"r0.2": {"peak": 1}})).verdict == "serialized"
+    assert judge(ASK, seen(*rounds, served=served(10, *together))).verdict == "concurrent"
+    assert judge(ASK, seen(*rounds, served=served(10, 2.0))).verdict == "serialized"
+
+
+def test_one_burst_does_not_overrule_the_rest():
+    """All of them wait at once, then three requests of each pass a lock: 6.2 s of ten times four."""
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.2), once(10, 0.2, 6.4))
+    found = judge(ASK, seen(*rounds, served=served(40, 6.0, *[0.0] * 8, 0.2)))
+    assert found.verdict == "serialized"
+    assert found.concurrency == pytest.approx(1.25)
+
+
+def test_requests_in_a_row_are_not_one_at_a_time():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 1.1))
+    found = judge(ASK, seen(*rounds, served=served(50, *[0.0] * 9, 1.0)))
+    assert found.verdict == "concurrent"
+    assert found.concurrency == pytest.approx(10 * 5 * 0.2 / 1.1)
+
+
+def test_time_without_a_cpu_is_left_out():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.3), once(10, 0.2, 2.3, ready=1.7))
+    assert judge(ASK, seen(*rounds)).verdict == "concurrent"
+    # Nor does the round at no delay hide what is serial when it had none.
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 2.0, ready=1.8), once(10, 0.2, 2.3))
+    assert judge(ASK, seen(*rounds, served=served(10, 2.0))).verdict == "serialized"
+
+
+SLEEPS = parked("/lib/gevent/hub.py", "sleep", 6.0, 1)
+QUEUE = parked("/lib/gevent/thread.py", "acquire", 6.0, 9)
+
+
+@pytest.mark.parametrize(
+    ("waits", "verdict", "limit"),
+    [((QUEUE, SLEEPS), "concurrent", "rate-limit"), ((QUEUE,), "serialized", ""), ((), "serialized", "")],
+)
+def test_what_takes_far_too_long_needs_an_explanation(waits, verdict, limit):
+    """The time does not grow with the delay, and one at a time is served."""
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 3.0), once(10, 0.2, 3.2))
+    found = judge(ASK, seen(*rounds, parked=waits, served=served(10, 2.0)))
+    assert (found.verdict, found.limit) == (verdict, limit)
+
+
+def test_a_small_pool_is_named():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 0.7))
+    found = judge(ASK, seen(*rounds, parked=[QUEUE], served=served(10, 0.0, 0.2, 0.0, 0.4)))
+    assert (found.verdict, found.limit) == ("concurrent", "small-pool")
+
+
+def test_a_fetch_that_asks_nobody_is_no_measurement():
+    rounds = (once(1, 0, 0.0), once(10, 0.0, 0.0), once(10, 0.2, 0.0003))
+    found = judge(ASK, seen(*rounds, served={}))
+    assert found.verdict == "error"
 
 
 def held(seconds: float, cpu: float, ready: float, file: str = "/proj/app.py") -> dict[str, Any]:
@@ -78,8 +160,9 @@ def test_errors():
         "errors": 10,
         "first": [{"class": "RecursionError", "text": "too\ndeep", "stack": []}],
     }
-    found = judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 0.1, **bad), once(10, 0.2, 0.1, **bad)))
+    found = judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 0.1, **bad), once(10, 0.2, 0.003, **bad)))
     assert (found.verdict, found.error) == ("error", "RecursionError: too deep")
+    assert found.concurrency == 0
     some = {**bad, "done": 7, "errors": 3}
     assert judge(ASK, seen(once(10, 0.0, 0.1), once(10, 0.2, 0.3, **some))).verdict == "error"
     # A serial process in front of an impatient server: some answers, and errors.

@@ -123,6 +123,7 @@ def collect():
         "injected_copies": injected(),
         "truststore_injected": _truststore(),
         "gevent_openssl": sorted(name for name in sys.modules if name.split(".")[0] == "gevent_openssl"),
+        "eventlet_patched": _of_eventlet(),
         "openssl": getattr(ssl, "OPENSSL_VERSION", None),
         "cwd": frames.absolute("."),
         "path": [folder for folder in sys.path if isinstance(folder, str)],
@@ -132,6 +133,13 @@ def collect():
         "most_descriptors": _descriptors()[1],
         "threadpool": _threadpool(),
     }
+
+
+def _of_eventlet():
+    # type: () -> List[str]
+    """The modules of the standard library that eventlet has patched."""
+    patcher = sys.modules.get("eventlet.patcher")
+    return sorted(str(name) for name in getattr(patcher, "already_patched", ()))
 
 
 def refreshed(facts):

@@ -38,6 +38,8 @@ class Probe(object):
         self._spec = spec
         self._parked = {}  # type: Dict[Any, float]
         self._most_parked = {}  # type: Dict[Any, int]
+        self._during = {}  # type: Dict[Any, float]
+        self._looked = 0.0
         self._gap = 0.0
         self.greenlets = set()  # type: set[Any]
 
@@ -46,9 +48,11 @@ class Probe(object):
         """Warm up, then measure; ``told`` gets what there is when the time is over."""
         gevent, spec = self._gevent, self._spec
         watch = sampler.Sampler(gevent.get_hub())
+        self._thread = sampler.Spent()
+        self._began = sampler.clock()
         rounds = []  # type: List[Dict[str, Any]]
         result = {"rounds": rounds, "name": spec.get("name")}  # type: Dict[str, Any]
-        ends = sampler.clock() + spec["limit"]
+        ends = self._ends = sampler.clock() + spec["limit"]
         # A serial process holds the hub for one request at a time, and not for longer than all of them.
         stuck = 2 * spec["requests"] * spec["delay"] + _STUCK
 
@@ -72,6 +76,7 @@ class Probe(object):
         finally:
             watch.stop()
             looking.kill()
+            self._thread.close()
         return self._complete(result, watch, None)
 
     def _plan(self, rounds):
@@ -90,8 +95,12 @@ class Probe(object):
             grown = last["wall"] - (0.0 if self._spec["fixed"] else rounds[-2]["wall"])
             single = min([each["wall"] for each in rounds[1:3]]) if self._spec["fixed"] else delay
             slope = grown / max(single, 1e-6)
+            if sampler.clock() + sum(each["wall"] for each in rounds[-2:]) > self._ends:
+                break  # no time is left for another pair
+            # A rate, or a busy machine: once more shows which.
+            far = last["wall"] - last["cpu"] - last["ready"] > (1 + (count - 1) / 3.0) * single
             # Nothing serial takes longer than one at a time does: beyond that it is a busy machine.
-            if slope < 1.5 or 0.7 * count < slope < 1.4 * count or last["errors"]:
+            if (slope < 1.5 and not far) or 0.7 * count < slope < 1.4 * count or last["errors"]:
                 break
 
     def _round(self, run, count, delay):
@@ -100,6 +109,7 @@ class Probe(object):
         kinds = {}  # type: Dict[str, int]
         done = []  # type: List[float]
         began, spent = sampler.clock(), sampler.cpu()
+        self._thread.since()
 
         def one(url):
             # type: (str) -> None
@@ -126,6 +136,7 @@ class Probe(object):
             "delay": delay,
             "wall": sampler.clock() - began,
             "cpu": sampler.cpu() - spent,
+            "ready": self._thread.since()[1],
             "done": len(done),
             "errors": sum(kinds.values()),
             "kinds": kinds,
@@ -146,9 +157,12 @@ class Probe(object):
                 if frame is not None:
                     key = tuple(frames.stack(frame)[:30])
                     seen[key] = seen.get(key, 0) + 1
+            # What passed while the hub was held says nothing about where they wait.
+            passed = min(now - last, 2 * _LOOK_EVERY)
+            self._looked += passed
             for key, count in seen.items():
-                # What passed while the hub was held says nothing about where they wait.
-                self._parked[key] = self._parked.get(key, 0.0) + count * min(now - last, 2 * _LOOK_EVERY)
+                self._parked[key] = self._parked.get(key, 0.0) + count * passed
+                self._during[key] = self._during.get(key, 0.0) + passed
                 self._most_parked[key] = max(self._most_parked.get(key, 0), count)
             last = now
 
@@ -159,8 +173,16 @@ class Probe(object):
             problem=problem,
             held=watch.found(),
             gap=max(watch.gap, self._gap),
+            seconds=sampler.clock() - self._began,
+            looked=self._looked,
+            scheduler=self._thread.known,
             parked=[
-                {"stack": list(key), "seconds": seconds, "most": self._most_parked.get(key, 0)}
+                {
+                    "stack": list(key),
+                    "seconds": seconds,
+                    "during": self._during.get(key, 0.0),
+                    "most": self._most_parked.get(key, 0),
+                }
                 for key, seconds in ranked
             ],
         )

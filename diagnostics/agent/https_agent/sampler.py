@@ -60,6 +60,7 @@ class Spent(object):
             self._file = os.open("/proc/%s/schedstat" % own, os.O_RDONLY)
         except (OSError, AttributeError):
             pass
+        self.known = self._file is not None  # whether readiness is
         self._last = self._now()
 
     def _now(self):

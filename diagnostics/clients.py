@@ -1,0 +1,77 @@
+"""The predicates of clients that wait in a way of their own, which gevent does not know. Pure.
+
+gevent makes concurrent what waits in sockets of the standard library. An event loop of asyncio, eventlet's
+hub, and threads of the operating system wait elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from diagnostics.case import Case
+from diagnostics.places import Spot, is_own
+from diagnostics.signs import Found, error_text, put_back, untrusted
+
+__all__ = ["asynchronous", "eventlet", "threads"]
+
+_ASYNCIO = re.compile(r"/(asyncio|uvloop|trio|curio)/[^/]*$")
+_EVENTLET = re.compile(r"/eventlet/")
+_IMPORTS_EVENTLET = r"^\s*(from|import)\s+eventlet\b"
+_THREADS = re.compile(r"/(concurrent/futures|multiprocessing)/[^/]*$")
+_NEAR = 12  # frames from the innermost one
+
+
+def _goes_through(case: Case, stack: Sequence[Spot], files: re.Pattern[str]) -> bool:
+    near = [spot for spot in stack[:_NEAR] if not is_own(spot, case.facts)]
+    return any(files.search(str(spot[0]).replace("\\", "/")) for spot in near)
+
+
+def _stacks(case: Case) -> Iterator[Sequence[Spot]]:
+    """What explains a bad verdict: where it failed, what held the hub, where greenlets waited."""
+    if case.judgement.verdict == "error":
+        yield from (each["stack"] for each in case.errors)
+    if case.blocked and case.judgement.blocked > max(0.3, case.judgement.wall / 3):
+        yield case.blocked[0]["stack"]
+    if not case.errors:
+        yield from (each["stack"] for each in case.parked[:3])
+
+
+def _measured(case: Case) -> list[str]:
+    many, judgement = case.question.requests, case.judgement
+    held = case.held_line(case.blocked) if case.blocked else ""
+    if error_text(case):
+        return [error_text(case)]
+    if judgement.problem:
+        return [judgement.problem, held]
+    took = f"{many} requests at once took {judgement.wall:.2f} s, and one waits {judgement.delay:g} s"
+    return [took, held, case.served_line()]
+
+
+def _client(case: Case, files: re.Pattern[str], name: str, line: str) -> Found | None:
+    if untrusted(case) is not None:
+        return None
+    stack = next((each for each in _stacks(case) if _goes_through(case, each, files)), None)
+    if stack is None:
+        return None
+    at = case.where(case.user_frame(stack) or case.own_line(line) or case.own_frame(stack))
+    return Found(at, [f"the requests of {at} wait in {name}", *_measured(case)])
+
+
+def asynchronous(case: Case) -> Found | None:
+    return _client(case, _ASYNCIO, "an event loop of asyncio", r"^\s*(from|import)\s+asyncio\b")
+
+
+def eventlet(case: Case) -> Found | None:
+    found = _client(case, _EVENTLET, "eventlet's hub", _IMPORTS_EVENTLET)
+    replaced = case.facts.get("eventlet_patched")
+    if found is not None or not replaced or case.judgement.verdict == "concurrent":
+        return found
+    at = case.where(case.own_line(r"\bmonkey_patch\(") or case.own_line(_IMPORTS_EVENTLET))
+    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched by {at}", *_measured(case)])
+
+
+def threads(case: Case) -> Found | None:
+    if case.patched.get("thread") or put_back(case) is not None:
+        return None
+    return _client(case, _THREADS, "threads of the operating system", r"\bExecutor\b|\bThreadPool\b")

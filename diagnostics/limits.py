@@ -1,0 +1,48 @@
+"""The predicates of what a program does to itself on purpose, and of a fetch that asks nobody. Pure."""
+
+from __future__ import annotations
+
+from diagnostics.case import Case
+from diagnostics.signs import Found
+from diagnostics.waits import asleep, queued
+
+__all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]
+
+
+def rate_limit(case: Case) -> Found | None:
+    parked = asleep(case.observation.result)
+    if case.judgement.limit != "rate-limit" or parked is None:
+        return None
+    at = case.where(case.own_frame(parked["stack"]))
+    took = f"{case.question.requests} requests took {case.judgement.wall:.2f} s"
+    return Found(at, [f"greenlets slept at {at}; {took}, however long the server does", case.served_line()])
+
+
+def small_pool(case: Case) -> Found | None:
+    served = case.judgement.served
+    if case.judgement.limit != "small-pool" or served is None:
+        return None
+    parked = queued(case.observation.result, case.question.requests, case.judgement.concurrency)
+    if parked is None:
+        return None
+    at = case.where(case.own_frame(parked["stack"]))
+    return Found(at, [f"{parked['most']} greenlets waited at once at {at}", case.served_line()])
+
+
+def time_elsewhere(case: Case) -> Found | None:
+    if case.judgement.limit != "time-elsewhere":
+        return None
+    parked = case.parked[0] if case.parked else None
+    at = case.where(case.own_frame(parked["stack"])) if parked else ""
+    took = f"{case.question.requests} requests took {case.judgement.wall:.2f} s"
+    return Found(at, [f"{took}, and one waits {case.judgement.delay:g} s", case.served_line()])
+
+
+def no_request(case: Case) -> Found | None:
+    served = case.judgement.served
+    if case.judgement.verdict != "error" or case.judgement.error or case.judgement.problem:
+        return None
+    if served is None or served.requests >= case.question.requests / 2:
+        return None
+    many = case.question.requests
+    return Found("", [f"of {many} requests {served.requests} came to the server of the probe"])

@@ -1,0 +1,94 @@
+"""What a greenlet waits for, from its stack, and what keeps N of them from waiting all at once. Pure.
+
+A program may hold back its requests on purpose: by a rate, or by a pool of some connections. That is
+no serialization, and it is said by name, since the time is far above that of N requests at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from diagnostics.places import Spot
+
+__all__ = ["asleep", "in_look_up", "in_network", "in_pool", "in_sleep", "in_turn", "limit_of", "queued"]
+
+# Whose frames a greenlet has above ``_get_conn`` while it waits in the queue of a pool.
+_QUEUES = re.compile(r"/([Qq]ueue|threading)\.py$|/gevent/(?!_?select)")
+_NETWORK = (
+    "ssl.py",
+    "gevent/_socket2.py",
+    "gevent/_socket3.py",
+    "gevent/_socketcommon.py",
+    "gevent/_ssl3.py",
+    "gevent/select.py",
+    "OpenSSL/SSL.py",
+)
+_LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
+_GEVENT = re.compile(r"/gevent/")
+# Of the time in which greenlets were looked at: from here on it is what they did.
+_MOSTLY = 0.5
+
+
+def _file(spot: Spot) -> str:
+    return str(spot[0]).replace("\\", "/")
+
+
+def in_pool(stack: Sequence[Spot]) -> bool:
+    """Return whether it waits for a connection of a pool: in the pool's queue.
+
+    What ``_get_conn`` calls besides, to see whether an idle connection is still open, waits for no other
+    greenlet.
+    """
+    for number, spot in enumerate(stack[:10]):
+        if spot[2] == "_get_conn" and _file(spot).endswith("connectionpool.py"):
+            return all(_QUEUES.search(_file(inner)) for inner in stack[:number])
+    return False
+
+
+def in_sleep(stack: Sequence[Spot]) -> bool:
+    """Return whether it sleeps in gevent, by ``gevent.sleep`` or a patched ``time.sleep``."""
+    return any(spot[2] == "sleep" and _GEVENT.search(_file(spot)) for spot in stack[:4])
+
+
+def in_look_up(stack: Sequence[Spot]) -> bool:
+    """Return whether it waits for a name to be looked up."""
+    return any(spot[2] in _LOOK_UPS for spot in stack[:8])
+
+
+def in_network(stack: Sequence[Spot]) -> bool:
+    """Return whether it waits for its own connection."""
+    return any(_file(spot).endswith(_NETWORK) for spot in stack[:6])
+
+
+def in_turn(stack: Sequence[Spot]) -> bool:
+    """Return whether it waits for other greenlets: for a connection of a pool, a lock, a semaphore."""
+    return not (in_network(stack) or in_look_up(stack) or in_sleep(stack))
+
+
+def asleep(result: dict[str, Any]) -> dict[str, Any] | None:
+    """Return where greenlets slept most, if they did for most of the time."""
+    parked: list[dict[str, Any]] = result["parked"]
+    slept = [each for each in parked if in_sleep(each["stack"])]
+    if sum(each["during"] for each in slept) < _MOSTLY * max(result["looked"], 0.1):
+        return None
+    return max(slept, key=lambda each: float(each["during"]))
+
+
+def queued(result: dict[str, Any], many: int, together: float) -> dict[str, Any] | None:
+    """Return where greenlets stood in a queue, if most of the ``many`` did that were not among those whose
+    requests were made ``together``."""
+    least = max(2.0, 0.6 * (many - together))
+    parked: list[dict[str, Any]] = result["parked"]
+    return next((each for each in parked if each["most"] >= least and in_turn(each["stack"])), None)
+
+
+def limit_of(result: dict[str, Any], many: int, together: float) -> str:
+    """Return what the program holds its requests back by: ``rate-limit``, ``small-pool``, or "".
+
+    A pool that lets less than a fifth of ``many`` through ``together`` is none of these.
+    """
+    if asleep(result) is not None:
+        return "rate-limit"
+    return "small-pool" if together >= many / 5 and queued(result, many, together) is not None else ""
