@@ -178,6 +178,9 @@ def _spot(file: str, line: int, function: str) -> str:
 
 def _shown(file: str) -> str:
     """A path as short as it is clear."""
-    here = os.getcwd() + os.sep
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:
+        return _LIBRARY.sub("", file)  # the current directory was removed
     short = file.removeprefix(here) if file.startswith(here) else file
     return _LIBRARY.sub("", short)

@@ -26,7 +26,7 @@ def short(path: str, facts: dict[str, Any]) -> str:
     if path.startswith("<"):
         return path
     full = absolute(path, facts)
-    roots = [facts.get("cwd") or os.getcwd(), *facts.get("path", [])]
+    roots = [facts.get("cwd") or _here(), *facts.get("path", [])]
     packages = [root for root in roots if "-packages" in root]
     # The current directory may have the virtual environment in it: packages first.
     for root in [*sorted(packages, key=len, reverse=True), *roots]:
@@ -37,7 +37,7 @@ def short(path: str, facts: dict[str, Any]) -> str:
 
 def absolute(path: str, facts: dict[str, Any]) -> str:
     """The path in full, seen from where the process was started."""
-    return os.path.normpath(os.path.join(facts.get("cwd") or os.getcwd(), path))
+    return os.path.normpath(os.path.join(facts.get("cwd") or _here(), path))
 
 
 def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
@@ -120,3 +120,11 @@ def statement_at(spot: Spot) -> tuple[int, int, int]:
         if inner.lineno <= spot[1] <= (inner.end_lineno or 0):
             first, last = inner.lineno, inner.end_lineno or 0
     return first, last, after
+
+
+def _here() -> str:
+    """Return the current directory; "" when it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

@@ -72,7 +72,9 @@ PATCHED = ("patch_all", "patch_select", "patch_socket", "patch_ssl", "patch_thre
 def spec(tmp_path):
     (tmp_path / "outbox").mkdir(exist_ok=True)
     path = tmp_path / "spec.json"
-    path.write_text(json.dumps({"mode": "check", "outbox": str(tmp_path / "outbox"), "remedies": []}))
+    # No judge waits for an answer: this is not the process that would be probed.
+    told = {"mode": "check", "outbox": str(tmp_path / "outbox"), "remedies": [], "chosen": ["another"]}
+    path.write_text(json.dumps(told))
     return {VARIABLE: str(path), "PYTHONPATH": str(AGENT)}
 
 

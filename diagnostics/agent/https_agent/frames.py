@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = os.path.dirname(_HERE)
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
-_START = os.getcwd()  # where the process was started: it may go elsewhere
+try:
+    _START = os.getcwd()  # where the process was started: it may go elsewhere
+except OSError:
+    _START = ""  # it was removed
 _kinds = {}  # type: Dict[CodeType, str]
 MOST = 60
 _COUNTS_FROM_ONE = sys.version_info >= (3, 13)  # `site`, the lines of a .pth file
