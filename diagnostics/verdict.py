@@ -226,22 +226,28 @@ def holds(held: list[dict[str, Any]]) -> tuple[float, float]:
     """Seconds that one line held the hub waiting, and that one function held it computing.
 
     One place each: on a busy machine a thread that has the interpreter's lock may be without a CPU, and
-    ours waits for it, now here, now there. What computes counts with the time in which it got no CPU, and
-    only outside of the machinery of HTTPS, whose price every process pays: making a TLS context reads the
-    CA bundle, 20 ms for each session.
+    ours waits for it, now here, now there. A function that computes more than it waits is not said to
+    wait: of a virtual machine the host takes time that no account of a thread shows. What computes counts
+    with the time in which it got no CPU, and only outside of the machinery of HTTPS, whose price every
+    process pays: making a TLS context reads the CA bundle, 20 ms for each session.
     """
-    waits: dict[Any, float] = {}
-    computes: dict[Any, list[float]] = {}
+    places: dict[Any, list[dict[str, Any]]] = {}
     for each in held:
-        file, line, function = each["stack"][0] if each["stack"] else ("", 0, "")
-        waits[file, line] = waits.get((file, line), 0.0) + waited(each)
-        if _MACHINERY.search(file.replace("\\", "/")):
-            continue
-        spent = computes.setdefault((file, function), [0.0, 0.0])
-        spent[0] += each["cpu"]
-        spent[1] += each["cpu"] + each["ready"]
-    busy = [whole for used, whole in computes.values() if used > whole * _LEAST_CPU]
-    return max(waits.values(), default=0.0), max(busy, default=0.0)
+        file, _, function = each["stack"][0] if each["stack"] else ("", 0, "")
+        places.setdefault((file, function), []).append(each)
+    blocked = busy = 0.0
+    for (file, _), at in places.items():
+        used = sum(each["cpu"] for each in at)
+        wanted = used + sum(each["ready"] for each in at)
+        waits: dict[int, float] = {}
+        for each in at:
+            line = each["stack"][0][1] if each["stack"] else 0
+            waits[line] = waits.get(line, 0.0) + waited(each)
+        if sum(waits.values()) > wanted:
+            blocked = max(blocked, *waits.values())
+        if used > wanted * _LEAST_CPU and not _MACHINERY.search(file.replace("\\", "/")):
+            busy = max(busy, wanted)
+    return blocked, busy
 
 
 def waited(held: dict[str, Any]) -> float:

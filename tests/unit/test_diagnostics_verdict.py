@@ -154,6 +154,15 @@ def test_waits_in_many_places_are_a_busy_machine():
     assert holds(apart)[0] == pytest.approx(0.1)
 
 
+def test_time_that_the_host_took_from_what_computes_is_no_wait():
+    computes = held(2.5, 1.2, 0.3)
+    assert holds([computes]) == (0.0, pytest.approx(1.5))
+    assert holds([computes, held(2.5, 0.6, 0.3, "/proj/other.py")]) == (
+        pytest.approx(1.6),
+        pytest.approx(1.5),
+    )
+
+
 def test_errors():
     bad = {
         "done": 0,
