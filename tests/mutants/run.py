@@ -4,7 +4,7 @@
 
 Each bug (``known.py``) goes into a copy of the tree in a temporary directory; its tests run there, and
 must fail. Before that they must pass on a copy as it is. Prints a table; exit 1 when a bug was not
-caught, when its text is not there any more, or when the tests fail without it.
+caught, when its place is not found once, or when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from pathlib import Path
 from time import monotonic
 
 from known import KNOWN, Mutant
+from syntax import NotOnce, Sources
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("downloader", "diagnostics", "tests", "setup.cfg", "pyproject.toml")
+PACKAGES = ("downloader", "diagnostics")
+PARTS = (*PACKAGES, "tests", "setup.cfg", "pyproject.toml")
 FOREIGN = ("PYTHON", "PYTEST", "COV")
 FAILED = 1  # pytest: tests ran, and some failed
 LONGEST = 240
@@ -96,15 +98,13 @@ def pytest(copy: Path, tests: Sequence[str], seconds: int, longest: float) -> tu
 
 
 def put_back(copy: Path, mutant: Mutant) -> str:
-    """Change the copy; what is wrong with the text, or ""."""
-    path = copy / mutant.path
-    text = path.read_text()
-    for old, new in ((mutant.old, mutant.new), *mutant.more):
-        if (found := text.count(old)) != 1:
-            return f"its text stands {found} times in {mutant.path}"
-        text = text.replace(old, new)
-    compile(text, str(path), "exec")
-    path.write_text(text)
+    """Change the copy; return what is wrong with the mutant, or ""."""
+    try:
+        changed = Sources(copy, PACKAGES).replaced(mutant.replacements)
+    except NotOnce as error:
+        return str(error)
+    for path, text in changed.items():
+        path.write_text(text)
     return ""
 
 

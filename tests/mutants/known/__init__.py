@@ -1,0 +1,14 @@
+"""Known bugs: each is a small replacement in the syntax tree of a definition (see ``syntax``), what it
+would do to a user, and the tests that must fail with it.
+
+Most were made once, here or in a comparable tool.
+"""
+
+from __future__ import annotations
+
+from known import fetching, running, storing
+from known.mutant import Mutant
+
+__all__ = ["KNOWN", "Mutant"]
+
+KNOWN: tuple[Mutant, ...] = (*storing.KNOWN, *fetching.KNOWN, *running.KNOWN)
