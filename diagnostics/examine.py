@@ -18,8 +18,8 @@ from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
 from diagnostics.remedy import measure_again
 from diagnostics.verdict import Judgement, judge, least_slope
-from downloader import isolation
 from downloader.core.redact import redact
+from downloader.process import isolation
 
 __all__ = ["diagnose", "examine"]
 

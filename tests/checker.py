@@ -1,7 +1,7 @@
 """An independent checker: what the dev server serves, what is on the disk, what the journal says.
 
 It imports nothing of ``downloader``. It knows the recipe of the dev server's files (the docstring of
-``downloader/devserver/content.py``) and the journal's tables (that of ``downloader/journal.py``) in
+``downloader/testserver/content.py``) and the journal's tables (``downloader/storage/journal.py``) in
 code of its own, and raises ``Wrong`` with all that disagrees.
 
     python tests/checker.py DEST --files 1000 --size 100-5000 [--interrupted]

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from downloader.model import Lease
+from downloader.messages import Lease
 
 __all__ = ["DEATHS_TO_POISON", "DEATHS_TO_SUSPECT", "LeaseBook"]
 

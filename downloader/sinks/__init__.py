@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from downloader.config import Config
-from downloader.core.marks import UNTOUCHED
+from downloader.config.config import Config
+from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
 
 __all__ = ["NEW", "REPLACED", "SAME", "Sink", "Writer", "open_sink"]
@@ -50,7 +50,7 @@ class Sink(Protocol):
         """Begin the file ``name`` (a safe relative path), item ``index`` of batch ``seq``.
 
         ``claim``: OWNED where the file that has the name now is known to be this item's own, UNOWNED
-        where it is known to be of no item of the job (``core.marks``). Raises FetchError
+        where it is known to be of no item of the job (``core.item_states``). Raises FetchError
         (``bad-name``), DestinationError.
         """
 
@@ -78,7 +78,7 @@ def open_sink(config: Config, rules: Rules) -> Sink:
         from downloader.sinks.null import NullSink
 
         return NullSink()
-    from downloader.sinks.files import FilesSink
+    from downloader.sinks.directory import FilesSink
 
     root = Path(config.output)
     return FilesSink(root, config.layout, rules, one_system=config.fsync)

@@ -1,4 +1,4 @@
-"""Where items come from. One Protocol, one module each; the table is ``downloader.forms``.
+"""Where items come from. One Protocol, one module each; the table is ``downloader.config.source_kinds``.
 
 A source lives in the feeder. It yields pages lazily, each with the cursor behind it, and can make the
 items of an earlier page again. It fetches only through the ``Fetch`` that it is given.
@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 from urllib.parse import quote
 
-from downloader.config import Config
+from downloader.config.config import Config
 from downloader.core.identity import Identity, identify_list, identify_server
-from downloader.model import Page, Recall
+from downloader.messages import Page, Recall
 
-__all__ = ["Fetch", "Fetching", "Source", "base_url", "identify", "list_url", "open_source"]
+__all__ = ["MODULES", "Fetch", "Fetching", "Source", "base_url", "identify", "list_url", "open_source"]
+
+MODULES = {"server": "listing_server", "urls": "url_list"}
 
 # As requests quotes a query: what is escaped already stays, what a request line cannot have is escaped.
 _QUERY_SAFE = "!#$%&'()*+,/:;=?@[]~"
@@ -52,7 +54,7 @@ class Source(Protocol):
 
 def open_source(config: Config, fetching: Fetching, name_key: bytes) -> Source:
     """The source that ``config`` names, not read yet. ``name_key``: see ``core.naming.url_name``."""
-    module = importlib.import_module(f"downloader.sources.{config.kind}")
+    module = importlib.import_module(f"downloader.sources.{MODULES[config.kind]}")
     source: Source = module.open_source(config, fetching, name_key)
     return source
 

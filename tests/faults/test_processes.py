@@ -120,12 +120,12 @@ def test_a_signal_while_nothing_is_listed_yet(dev_server: Serve, start: Start, t
 
 SLOW_DISK = """
     import time
-    from downloader import patching
+    from downloader.process import patching
     patching.apply()
     import gevent
-    from downloader.core.marks import Marks
-    from downloader.model import Item, Lease
-    from downloader.openbatch import OpenBatch, reconcile
+    from downloader.core.item_states import Marks
+    from downloader.messages import Item, Lease
+    from downloader.worker.active_batch import OpenBatch, reconcile
     from downloader.sinks.null import NullSink
 
     class Slow(NullSink):
@@ -246,7 +246,7 @@ def test_a_supervisor_that_was_stopped_blames_nobody(
 POISON = (
     AFTER_IMPORT
     + """
-    MODULE = "downloader.sinks.files"
+    MODULE = "downloader.sinks.directory"
 
     def change(files):
         # `put` is how the wire lane stores a small file, `open` how all others are stored.
@@ -353,7 +353,7 @@ def test_what_cannot_be_made_safe_ends_with_3(
 
 DEFECTS = {
     "worker": """
-    MODULE = "downloader.worker"
+    MODULE = "downloader.worker.main"
 
     def change(worker):
         worker._Worker.finished = broken
@@ -362,7 +362,7 @@ DEFECTS = {
         raise RuntimeError("odd")
     """,
     "feeder": """
-    MODULE = "downloader.feeder"
+    MODULE = "downloader.feeder.main"
 
     def change(feeder):
         batch = feeder._batch
@@ -393,7 +393,7 @@ def test_workers_that_die_without_a_file_to_blame_end_the_run(
     hook = (
         AFTER_IMPORT
         + """
-    MODULE = "downloader.worker"
+    MODULE = "downloader.worker.main"
 
     def change(worker):
         worker._Worker.take_lease = lambda self, lease: os.kill(os.getpid(), 9)

@@ -19,11 +19,11 @@ from budget import bounded, rounds
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from downloader.core.marks import Mark, Marks, published
+from downloader.core.item_states import Mark, Marks, published
 from downloader.errors import JournalError
-from downloader.journal import BatchRow, Job, Journal
-from downloader.model import Batch, BatchDone, Failure, Tally
-from downloader.schema import decode_names, encode_names
+from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.storage.journal import BatchRow, Job, Journal
+from downloader.storage.schema import decode_names, encode_names
 
 JOB = Job("digest" * 10, "http://h", "server", "files", "flat", 1234567890)
 BATCHES = 24

@@ -22,10 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from downloader.core.item_states import UNTOUCHED, Marks, published
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
-from downloader.core.marks import UNTOUCHED, Marks, published
-from downloader.core.schedule import Host, Schedule
-from downloader.model import Lease
+from downloader.core.scheduler import Host, Schedule
+from downloader.messages import Lease
 
 COUNT = 5
 HOSTS = 3

@@ -21,17 +21,17 @@ from gevent.server import StreamServer
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from downloader.config import Config
-from downloader.core.depth import DEEPEST, STEP, Depth
-from downloader.core.schedule import Host
+from downloader.config.config import Config
+from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
+from downloader.core.scheduler import Host
 from downloader.errors import FetchError
-from downloader.lanes.route import Route, Stored
-from downloader.lanes.session import LaneSession, Origin
-from downloader.lanes.wire import WireLane
-from downloader.ledger import Ledger
-from downloader.model import Item, Lease
-from downloader.openbatch import Job, OpenBatch
+from downloader.http.pipelined.client import WireLane
+from downloader.http.pipelined.origin_state import Route, Stored
+from downloader.http.session import LaneSession, Origin
+from downloader.messages import Item, Lease
 from downloader.sinks import open_sink
+from downloader.storage.ledger import Ledger
+from downloader.worker.active_batch import Job, OpenBatch
 
 COUNT = 40
 ATTEMPTS = 60

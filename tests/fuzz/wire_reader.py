@@ -16,7 +16,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from downloader.errors import DestinationError, FetchError
-from downloader.lanes.reading import LONGEST_HEAD, HandOver, Reader
+from downloader.http.pipelined.parser import LONGEST_HEAD, HandOver, Reader
 from downloader.sinks.null import NullWriter
 
 JOBS = 6

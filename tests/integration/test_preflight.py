@@ -12,7 +12,7 @@ from harness import AFTER_IMPORT, serving
 BLOCKS = (
     AFTER_IMPORT
     + """
-    MODULE = "downloader.lanes.fetch"
+    MODULE = "downloader.http.requests_client"
 
     def change(module):
         from gevent.monkey import get_original

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from downloader import destination as destinations
-from downloader.checkpoint import Checkpoint
-from downloader.config import Config
+from downloader.config.config import Config
+from downloader.core.item_states import Marks
 from downloader.core.leases import LeaseBook
-from downloader.core.marks import Marks
-from downloader.destination import Destination
+from downloader.engine.checkpoint import Checkpoint
+from downloader.engine.outcome import Run
 from downloader.errors import DestinationError
-from downloader.model import Batch, BatchDone, Lease, Tally
-from downloader.outcome import Run
-from downloader.schema import encode_names
+from downloader.messages import Batch, BatchDone, Lease, Tally
+from downloader.storage import destination as destinations
+from downloader.storage.destination import Destination
+from downloader.storage.schema import encode_names
 
 
 def test_nothing_is_counted_that_could_not_be_synced(

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from downloader.core.depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut
-from downloader.core.depth import measured as measure
+from downloader.core.pipeline_depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut
+from downloader.core.pipeline_depth import measured as measure
 
 FAST = 0.002
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from downloader.config import Config
+from downloader.config.config import Config
 from downloader.core.identity import Identity
 from downloader.sources import identify
 

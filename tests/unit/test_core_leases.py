@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from downloader.core.item_states import Marks
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
-from downloader.core.marks import Marks
-from downloader.model import Lease
+from downloader.messages import Lease
 
 
 def lease(seq: int, count: int = 10) -> Lease:

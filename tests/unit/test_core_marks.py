@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downloader.core.marks import (
+from downloader.core.item_states import (
     ITEM_BYTES,
     OWNED,
     UNOWNED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from downloader.core.pace import SPAN, Pace
+from downloader.core.throughput import SPAN, Pace
 
 
 def test_nothing_is_said_before_the_span_is_over() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from downloader.core.schedule import VERDICT, Host, Schedule
+from downloader.core.scheduler import VERDICT, Host, Schedule
 
 
 @dataclass(eq=False)

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from downloader.descriptors import affordable
+from downloader.process.file_descriptors import affordable
 
 CLOSING = """
 import os, sys
-from downloader import descriptors
+from downloader.process import file_descriptors as descriptors
 made = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
 os.dup2(made[0], 40)
 if sys.argv[1] == "without proc":

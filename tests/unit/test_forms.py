@@ -6,8 +6,9 @@ import importlib.util
 
 import pytest
 
+from downloader.config.source_kinds import KINDS, check_form, source_kind
 from downloader.errors import ConfigError
-from downloader.forms import KINDS, check_form, source_kind
+from downloader.sources import MODULES
 
 
 @pytest.mark.parametrize(
@@ -50,4 +51,4 @@ def test_forms_of_nothing(source: str) -> None:
 
 def test_each_kind_has_its_module() -> None:
     for kind in KINDS:
-        assert importlib.util.find_spec(f"downloader.sources.{kind}")
+        assert importlib.util.find_spec(f"downloader.sources.{MODULES[kind]}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.marks import OWNED, UNOWNED, Mark, Marks, claims, published
+from downloader.core.item_states import OWNED, UNOWNED, Mark, Marks, claims, published
 from downloader.errors import JournalError
-from downloader.journal import Job, Journal, exists
-from downloader.model import Batch, BatchDone, Failure, Tally
-from downloader.schema import decode_names, encode_names
+from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.storage.journal import Job, Journal, exists
+from downloader.storage.schema import decode_names, encode_names
 
 JOB = Job("digest", "http://x", "server", "files", "flat", 0)
 COUNT = 5

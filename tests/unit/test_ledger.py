@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.marks import Mark, published
+from downloader.core.item_states import Mark, published
 from downloader.errors import DestinationError, JournalError
-from downloader.ledger import Ledger, read
+from downloader.storage.ledger import Ledger, read
 
 
 def contents(path: Path) -> dict[int, tuple[list[Mark], list[int]]]:

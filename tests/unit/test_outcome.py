@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from downloader.model import Heartbeat, Tally
-from downloader.outcome import Run
+from downloader.engine.outcome import Run
+from downloader.messages import Heartbeat, Tally
 
 
 def test_a_worker_and_the_one_in_its_place_do_not_add_up() -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from downloader.config import Config
-from downloader.core.marks import OWNED, UNOWNED, UNTOUCHED
+from downloader.config.config import Config
+from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
-from downloader.sinks import NEW, REPLACED, SAME, files, open_sink
-from downloader.sinks.files import FilesSink
+from downloader.sinks import NEW, REPLACED, SAME, open_sink
+from downloader.sinks import directory as files
+from downloader.sinks.directory import FilesSink
 from downloader.sinks.null import NullSink
 from downloader.sinks.stored import file_matches, place
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from downloader.journal import Journal
-from downloader.model import Batch, BatchDone, Continue, Credit, Lease, Recall, Tally
-from downloader.schema import encode_names
-from downloader.supply import Supply
+from downloader.engine.batch_queue import Supply
+from downloader.messages import Batch, BatchDone, Continue, Credit, Lease, Recall, Tally
+from downloader.storage.journal import Journal
+from downloader.storage.schema import encode_names
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from downloader.lanes.turns import PORTION, Turns
+from downloader.http.pipelined.commit_queue import PORTION, Turns
 
 READ = 1
 
