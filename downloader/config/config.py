@@ -26,7 +26,7 @@ from downloader.errors import ConfigError
 
 __all__ = ["Config", "usable_cpus"]
 
-# Headers that a request must not have twice (RFC 9110). Cookies are joined: see ``LaneSession``.
+# Headers that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
 _ONCE = frozenset({"authorization", "content-length", "content-type", "date", "expect", "from", "host"}) | {
     *("if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "proxy-authorization"),
     *("range", "referer", "user-agent"),

@@ -1,4 +1,4 @@
-"""Marks: for each item of a batch, what is known of the file under its name.
+"""ItemStates: for each item of a batch, what is known of the file under its name.
 
 Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the items::
 
@@ -28,8 +28,8 @@ __all__ = [
     "OWNED",
     "UNOWNED",
     "UNTOUCHED",
-    "Mark",
-    "Marks",
+    "ItemState",
+    "ItemStates",
     "changed",
     "claims",
     "intent",
@@ -50,7 +50,7 @@ ITEM_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ItemState:
     """One written item: its index in the batch, size in bytes, CRC-32 of its bytes; ``published`` is False
     where it was only about to be published."""
 
@@ -65,8 +65,8 @@ def intent(size: int) -> int:
     return -3 - size
 
 
-class Marks:
-    """Marks over a writable buffer of at least ``12 * count`` bytes, made or lent.
+class ItemStates:
+    """ItemStates over a writable buffer of at least ``12 * count`` bytes, made or lent.
 
     Writing one costs two stores; ``publish`` writes the checksum first, so that a state never stands
     without it.
@@ -86,20 +86,20 @@ class Marks:
         return self._states, self._crcs
 
     def begin(self, index: int) -> None:
-        """Mark item ``index`` as in flight."""
+        """ItemState item ``index`` as in flight."""
         self._states[index] = IN_FLIGHT
 
     def set(self, index: int, state: int) -> None:
-        """Mark item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
+        """ItemState item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
         self._states[index] = state
 
     def intend(self, index: int, size: int, crc: int) -> None:
-        """Mark item ``index`` as about to be published."""
+        """ItemState item ``index`` as about to be published."""
         self._crcs[index] = crc
         self._states[index] = intent(size)
 
     def publish(self, index: int, size: int, crc: int) -> None:
-        """Mark item ``index`` as published, ``size`` bytes long."""
+        """ItemState item ``index`` as published, ``size`` bytes long."""
         self._crcs[index] = crc
         self._states[index] = size + 2
 
@@ -143,17 +143,17 @@ def unpack(packed: bytes) -> tuple[memoryview, memoryview]:
     return raw[: 8 * count].cast("q"), raw[8 * count :].cast("I")
 
 
-def written(packed: bytes) -> Iterator[Mark]:
+def written(packed: bytes) -> Iterator[ItemState]:
     """Yield the items of ``packed`` that are published or were about to be, in ascending order of index."""
     states, crcs = unpack(packed)
     for index, state in enumerate(states):
         if state > IN_FLIGHT:
-            yield Mark(index, state - 2, crcs[index])
+            yield ItemState(index, state - 2, crcs[index])
         elif state < UNOWNED:
-            yield Mark(index, -3 - state, crcs[index], False)
+            yield ItemState(index, -3 - state, crcs[index], False)
 
 
-def published(packed: bytes) -> Iterator[Mark]:
+def published(packed: bytes) -> Iterator[ItemState]:
     """Yield the published items of ``packed`` in ascending order of index."""
     return (mark for mark in written(packed) if mark.published)
 
@@ -177,7 +177,7 @@ def merge(older: bytes, newer: bytes, count: int) -> bytes:
     until the item is published. An intent stays as long as nothing else is known. That an item was in
     flight is dropped.
     """
-    merged = Marks(count)
+    merged = ItemStates(count)
     states, crcs = merged.arrays
     for packed in (older, newer):
         theirs, sums = unpack(packed)
@@ -205,7 +205,7 @@ def changed(
     packed: bytes, count: int, states: Mapping[int, int], crcs: Mapping[int, int] | None = None
 ) -> bytes:
     """Return the marks of ``count`` items as in ``packed``, with other ``states`` and ``crcs`` for some."""
-    result = Marks(count)
+    result = ItemStates(count)
     own, sums = result.arrays
     for index, (state, crc) in enumerate(zip(*unpack(packed), strict=True)):
         if state != IN_FLIGHT:

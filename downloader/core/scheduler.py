@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["VERDICT", "Host", "Job", "Schedule"]
+__all__ = ["VERDICT", "Host", "Schedulable", "Scheduler"]
 
 VERDICT = 60.0
 _REMEMBERED = 10_000  # hosts without work, and what is known of them
@@ -40,7 +40,7 @@ class Host:
     key: str
     limit: int
     allowed: int
-    queue: deque[Job] = field(default_factory=deque)
+    queue: deque[Schedulable] = field(default_factory=deque)
     active: int = 0
     not_before: float = 0.0
     paced: float = 0.0
@@ -52,7 +52,7 @@ class Host:
     listed: bool = False
 
 
-class Job(Protocol):
+class Schedulable(Protocol):
     """What is scheduled. ``solo``: only with nothing else in flight. Those that have the same ``path``,
     by identity, may follow each other in one slot."""
 
@@ -61,10 +61,10 @@ class Job(Protocol):
     path: object
 
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=Schedulable)
 
 
-class Schedule(Generic[J]):
+class Scheduler(Generic[J]):
     """Jobs by host. ``most`` in flight in all, ``per_host`` to one host.
 
     ``interval``: seconds from one request to a host to the next (--rate), 0 for none. ``due``: when the

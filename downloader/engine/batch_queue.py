@@ -8,12 +8,12 @@ from itertools import chain
 from downloader.messages import Batch, Continue, Credit, Lease, Message, Recall
 from downloader.storage.journal import BatchRow, Journal
 
-__all__ = ["Supply"]
+__all__ = ["BatchQueue"]
 
 _MORE = 3
 
 
-class Supply:
+class BatchQueue:
     """First the batches that the journal has unfinished, then the source from the journal's cursor.
 
     ``done``: nothing more will be asked for.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from downloader.core import item_states as core_marks
 from downloader.core.leases import LeaseBook
-from downloader.engine.outcome import Run
+from downloader.engine.outcome import RunStats
 from downloader.messages import BatchDone, Outcome, Returned
 from downloader.storage.destination import Destination
 
@@ -18,7 +18,7 @@ __all__ = ["Checkpoint"]
 class Checkpoint:
     """What workers have reported and the journal does not have yet."""
 
-    def __init__(self, destination: Destination, book: LeaseBook, run: Run) -> None:
+    def __init__(self, destination: Destination, book: LeaseBook, run: RunStats) -> None:
         self._destination = destination
         self._book = book
         self._run = run

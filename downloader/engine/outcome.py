@@ -9,11 +9,11 @@ from downloader.core.latency import Histogram
 from downloader.errors import DownloaderError
 from downloader.messages import Heartbeat, Outcome, Ready, Tally
 
-__all__ = ["Run"]
+__all__ = ["RunStats"]
 
 
 @dataclass
-class Run:
+class RunStats:
     """What a run came to; the report is made from it."""
 
     tally: Tally = field(default_factory=Tally)

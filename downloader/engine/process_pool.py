@@ -20,7 +20,7 @@ from downloader.messages import Message, Tally
 from downloader.process.channel import Link
 from downloader.process.spawn import ChildMain, fork
 
-__all__ = ["FEEDER", "Crew", "Process", "describe"]
+__all__ = ["FEEDER", "Process", "ProcessPool", "describe"]
 
 FEEDER = -1
 """The feeder's number; workers have 0, 1, 2 … and a new one has a new number."""
@@ -44,7 +44,7 @@ class Process:
     waits: bool = False
 
 
-class Crew:
+class ProcessPool:
     """The children that are not reaped yet, registered with ``selector`` under their numbers."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:

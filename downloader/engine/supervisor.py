@@ -19,10 +19,10 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.leases import LeaseBook
-from downloader.engine.batch_queue import Supply
+from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
-from downloader.engine.outcome import Run
-from downloader.engine.process_pool import FEEDER, Crew, Process, describe
+from downloader.engine.outcome import RunStats
+from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
 from downloader.engine.signals import Signals
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import (
@@ -48,7 +48,7 @@ from downloader.reporting.progress import Progress
 from downloader.storage.destination import Destination
 from downloader.storage.journal import Journal
 
-__all__ = ["Run", "Supervisor"]
+__all__ = ["RunStats", "Supervisor"]
 
 _TICK = 0.2
 _BOOTS = 3
@@ -73,9 +73,9 @@ class Supervisor:
         self._progress = progress
         self._abandoned = abandoned
         self._selector = selectors.DefaultSelector()
-        self._crew = Crew(self._selector)
+        self._crew = ProcessPool(self._selector)
         self._book = LeaseBook()
-        self._supply = Supply(self._journal, failed_only=config.retry_failed)
+        self._supply = BatchQueue(self._journal, failed_only=config.retry_failed)
         self._number = 0
         # In a row: feeders that died without a batch, workers that died without a file to blame.
         # Each ends the run when it is too long, as boots that fail do: no endless respawning.
@@ -83,10 +83,10 @@ class Supervisor:
         self._finishing = self._settled_names = False
         self._drain_by: float | None = None
         self._sharers: list[int] = []
-        self.result = Run()
+        self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
-    def run(self) -> Run:
+    def run(self) -> RunStats:
         """Fetch until everything has its end, or something ends the run. Never leaves a process."""
         with Signals(self._selector) as signals:
             try:

@@ -163,10 +163,10 @@ def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
     from random import random
 
     from downloader.core.redact import redact_url
-    from downloader.http.listing_client import PageReader
-    from downloader.http.session import LaneSession
+    from downloader.http.listing_client import ListingClient
+    from downloader.http.session import HttpSession
 
-    read = PageReader(config, LaneSession(config)).read
+    read = ListingClient(config, HttpSession(config)).read
     policy = config.retry_policy
 
     def fetch(url: str) -> bytes | bytearray:

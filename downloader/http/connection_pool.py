@@ -29,7 +29,7 @@ from urllib3.exceptions import (  # noqa: E402
 
 from downloader.http.dns import Resolver  # noqa: E402
 from downloader.http.exceptions import HandshakeCut  # noqa: E402
-from downloader.http.response import Answer  # noqa: E402
+from downloader.http.response import StrictResponse  # noqa: E402
 
 __all__ = ["Census", "pool_classes"]
 
@@ -76,7 +76,7 @@ class _Counted:
     _dns_host: str
     _entered = False
     served = False  # since it was opened
-    response_class: Any = Answer
+    response_class: Any = StrictResponse
 
     host: str
     port: int

@@ -19,11 +19,14 @@ from collections.abc import Iterator  # noqa: E402
 import requests.exceptions as rq  # noqa: E402
 import urllib3.exceptions as u3  # noqa: E402
 
+from downloader.config.config import Config  # noqa: E402
 from downloader.core.naming import shown  # noqa: E402
 from downloader.core.redact import redact  # noqa: E402
+from downloader.core.throughput import SPAN  # noqa: E402
+from downloader.core.units import show_size, show_time  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
-__all__ = ["HandshakeCut", "is_stale", "translate"]
+__all__ = ["HandshakeCut", "below_min_speed", "deadline_exceeded", "is_stale", "translate"]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
@@ -47,6 +50,17 @@ def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError
     chain = list(_chain(error))
     code = _code(chain)
     return FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code))
+
+
+def deadline_exceeded(config: Config) -> FetchError:
+    """Return the failure of an attempt that is not over at --deadline."""
+    return FetchError("timeout", f"took longer than --deadline {show_time(config.deadline)}")
+
+
+def below_min_speed(config: Config) -> FetchError:
+    """Return the failure of an attempt whose body comes slower than --min-speed."""
+    speed, span = show_size(config.min_speed), show_time(SPAN)
+    return FetchError("slow", f"slower than --min-speed {speed} a second for {span}")
 
 
 def is_stale(error: BaseException) -> bool:

@@ -24,30 +24,30 @@ import requests  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
-from downloader.http.exceptions import translate  # noqa: E402
-from downloader.http.pipelined.parser import HandOver, Reader  # noqa: E402
-from downloader.http.requests_client import RequestsLane, too_late  # noqa: E402
-from downloader.http.session import LaneSession, Origin  # noqa: E402
+from downloader.http.exceptions import deadline_exceeded, translate  # noqa: E402
+from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser  # noqa: E402
+from downloader.http.requests_client import RequestsClient  # noqa: E402
+from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks import NEW, Writer  # noqa: E402
-from downloader.worker.active_batch import Job  # noqa: E402
 
-__all__ = ["PageReader"]
+__all__ = ["ListingClient"]
 
 _LARGEST = 256 << 20
 _BUFFER = 256 << 10
 # So many answers in a row that were not plain, and the rest is for the requests lane.
 _MISFITS = 3
 _TURNS = 2
-_PAGE = cast("Job", object())  # the reader wants to know whose answer it is: there is only one
+_PAGE = cast("FetchTask", object())  # the parser wants to know whose answer it is: there is only one
 
 
-class PageReader:
-    """``read`` one page after another. See ``http.pipelined.parser.Limits``."""
+class ListingClient:
+    """``read`` one page after another. See ``http.pipelined.parser.ParserOwner``."""
 
-    def __init__(self, config: Config, session: LaneSession) -> None:
+    def __init__(self, config: Config, session: HttpSession) -> None:
         self._config = config
         self._session = session
-        self._requests = RequestsLane(config, session)
+        self._requests = RequestsClient(config, session)
         self._enabled = config.lane == "auto" and not config.compressed
         self._resting: deque[Any] = deque()  # connections, the longest rested first
         self._misfits = 0
@@ -64,11 +64,11 @@ class PageReader:
         plain = self._enabled and origin.plain and origin.jar is None
         if plain and self._misfits < _MISFITS:
             try:
-                with gevent.Timeout(self._config.deadline, too_late(self._config)):
+                with gevent.Timeout(self._config.deadline, deadline_exceeded(self._config)):
                     body = self._get(origin, head + self._session.target(url) + tail)
                 self._misfits = 0
                 return body
-            except HandOver:
+            except NeedsRequestsClient:
                 self._misfits += 1
                 while self._resting:
                     self._resting.pop().close()
@@ -94,7 +94,7 @@ class PageReader:
                 connection.connect()
             body, keep = self._exchange(connection.sock, request)
             return body
-        except (FetchError, HandOver):
+        except (FetchError, NeedsRequestsClient):
             raise
         except Exception as error:
             raise translate(error, self._config.secrets) from error
@@ -106,38 +106,38 @@ class PageReader:
 
     def _exchange(self, sock: Any, request: bytes) -> tuple[bytes | bytearray, bool]:
         """The body, and whether the connection serves again."""
-        reader, buffer = Reader(self, self._shapes), self._buffer
-        reader.outstanding.append(_PAGE)
+        parser, buffer = ResponseParser(self, self._shapes), self._buffer
+        parser.outstanding.append(_PAGE)
         sock.settimeout(self._config.read_timeout)
         try:
             sock.sendall(request)
-            while not reader.held:
+            while not parser.completed:
                 count = sock.recv_into(buffer)
                 if not count:
-                    raise HandOver
-                reader.feed(buffer[:count])
-                if reader.problem is not None:
-                    raise _own(reader.problem)
+                    raise NeedsRequestsClient
+                parser.feed(buffer[:count])
+                if parser.problem is not None:
+                    raise _own(parser.problem)
         except TimeoutError:
             raise
         except OSError:
-            raise HandOver from None
-        body = reader.held[0][1]
+            raise NeedsRequestsClient from None
+        body = parser.completed[0][1]
         if isinstance(body, Exception):
             raise _own(body)
         whole = body.body if isinstance(body, _Large) else cast("bytes | bytearray", body)
-        return whole, not (reader.closing or reader.surplus or reader.mid)
+        return whole, not (parser.closing or parser.surplus or parser.in_message)
 
-    def large(self, job: Job, length: int) -> Writer:
-        """See ``Limits``."""
+    def large(self, job: FetchTask, length: int) -> Writer:
+        """See ``ParserOwner``."""
         return _Large()
 
     def proxied(self) -> None:
-        """See ``Limits``: with one request at a time that is no matter."""
+        """See ``ParserOwner``: with one request at a time that is no matter."""
 
 
 class _Large:
-    """A body that does not come in one piece; the reader has checked its size."""
+    """A body that does not come in one piece; the parser has checked its size."""
 
     def __init__(self) -> None:
         self.body = bytearray()

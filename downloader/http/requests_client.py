@@ -23,17 +23,20 @@ import requests  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
 from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
-from downloader.core.throughput import SPAN, Pace  # noqa: E402
-from downloader.core.units import show_size, show_time  # noqa: E402
+from downloader.core.throughput import Pace  # noqa: E402
+from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.exceptions import is_stale, translate  # noqa: E402
-from downloader.http.session import LaneSession, Origin  # noqa: E402
+from downloader.http.exceptions import (  # noqa: E402
+    below_min_speed,
+    deadline_exceeded,
+    is_stale,
+    translate,
+)
+from downloader.http.response import STORED  # noqa: E402
+from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.sinks import Writer  # noqa: E402
 
-__all__ = ["STORED", "Fetched", "Postponed", "RequestsLane", "too_late", "too_slow"]
-
-STORED = frozenset({200, 203})
-"""What answers a GET with the file. 203: a proxy on the way has changed something (RFC 9110 §15.3.4)."""
+__all__ = ["Fetched", "Postponed", "RequestsClient"]
 
 _CHUNK = 256 << 10
 _SMALL = 64 << 10
@@ -62,7 +65,7 @@ class Postponed(Exception):
         self.wire = 0
 
 
-class RequestsLane:
+class RequestsClient:
     """Fetches through ``session``.
 
     ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
@@ -73,7 +76,7 @@ class RequestsLane:
     def __init__(
         self,
         config: Config,
-        session: LaneSession,
+        session: HttpSession,
         gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
     ) -> None:
@@ -92,7 +95,7 @@ class RequestsLane:
             now = monotonic()
             for greenlet, (response, began, pace) in list(self._reading.items()):
                 if pace.too_slow(now, began, response.tell()):
-                    greenlet.kill(too_slow(self._config), block=False)
+                    greenlet.kill(below_min_speed(self._config), block=False)
 
     def fetch(
         self, url: str, size: int, begin: Callable[[], Writer], publish: Callable[[Writer], int]
@@ -160,7 +163,7 @@ class RequestsLane:
         except gevent.Timeout as timeout:
             if timeout is not clock:
                 raise
-            raise too_late(self._config) from None
+            raise deadline_exceeded(self._config) from None
         except (FetchError, DestinationError, Postponed):
             raise
         except Exception as error:
@@ -248,17 +251,6 @@ class RequestsLane:
 
     def _decodes(self, response: Any) -> bool:
         return self._config.compressed and "Content-Encoding" in response.headers
-
-
-def too_late(config: Config) -> FetchError:
-    """The failure of an attempt that is not over at --deadline."""
-    return FetchError("timeout", f"took longer than --deadline {show_time(config.deadline)}")
-
-
-def too_slow(config: Config) -> FetchError:
-    """The failure of an attempt whose body comes slower than --min-speed."""
-    least, span = show_size(config.min_speed), show_time(SPAN)
-    return FetchError("slow", f"slower than --min-speed {least} a second for {span}")
 
 
 def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:

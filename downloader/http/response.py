@@ -18,7 +18,10 @@ from email.errors import (  # noqa: E402
 )
 from typing import Any  # noqa: E402
 
-__all__ = ["Answer"]
+__all__ = ["STORED", "StrictResponse"]
+
+STORED = frozenset({200, 203})
+"""The statuses that answer a GET with the file. 203: a proxy has changed something (RFC 9110 §15.3.4)."""
 
 _HEAD = 64 << 10
 _SWITCHING = 101
@@ -48,7 +51,7 @@ class _Head:
         self._stream.close()
 
 
-class Answer(http.client.HTTPResponse):
+class StrictResponse(http.client.HTTPResponse):
     """One answer. Raises http.client's exceptions, as its base does."""
 
     def begin(self) -> None:

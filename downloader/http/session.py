@@ -37,7 +37,7 @@ from downloader.http.client_tls import load_authorities, load_client_certificate
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
 
-__all__ = ["LaneSession", "Origin"]
+__all__ = ["HttpSession", "Origin"]
 
 patching.settle_urllib3()
 
@@ -66,7 +66,7 @@ class Origin:
         self.pool: Any = None
 
 
-class LaneSession(requests.Session):
+class HttpSession(requests.Session):
     """The session that ``config`` describes; at most ``config.connections`` connections at once.
 
     Raises ConfigError when the CA file or the client certificate cannot be used.

@@ -14,7 +14,7 @@ from downloader.config.config import Config
 from downloader.core.naming import shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
-from downloader.engine.supervisor import Run
+from downloader.engine.supervisor import RunStats
 from downloader.errors import DestinationError, DownloaderError, failure_kind
 from downloader.messages import Failure, Report
 from downloader.storage.destination import Destination
@@ -22,7 +22,7 @@ from downloader.storage.destination import Destination
 __all__ = ["as_text", "make", "write_failures", "write_json"]
 
 
-def make(config: Config, destination: Destination, run: Run, seconds: float) -> Report:
+def make(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
     """The report of ``run``; checks that every listed item has its end.
 
     Raises JournalError. A sum that does not come out is a defect; it is reported as the reason of

@@ -19,7 +19,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
-from downloader.core.item_states import Mark
+from downloader.core.item_states import ItemState
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.messages import Lease, Tally
@@ -27,7 +27,7 @@ from downloader.sinks.stored import file_matches, place
 from downloader.sources import identify
 from downloader.storage import known_names as known
 from downloader.storage.fsync import boot_id, syncfs
-from downloader.storage.journal import Holds, Job, Journal
+from downloader.storage.journal import Holds, JobSpec, Journal
 from downloader.storage.journal import exists as journal_exists
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.name_key import name_key
@@ -181,14 +181,14 @@ class Destination:
         root = Path(self._config.output)
         return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
 
-    def _holds(self, name: str, mark: Mark) -> bool:
+    def _holds(self, name: str, mark: ItemState) -> bool:
         return holds(Path(self._config.output), self._config.layout, name, mark)
 
-    def _agree(self) -> tuple[Job, bool]:
+    def _agree(self) -> tuple[JobSpec, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
         config = self._config
         identity = identify(config)
-        mine = Job(
+        mine = JobSpec(
             source=identity.digest,
             shown=config.shown_source,
             kind=config.kind,
@@ -238,7 +238,7 @@ class Destination:
             return all(entry.name == HOME for entry in entries)
 
 
-def holds(root: Path, layout: str, name: str, mark: Mark) -> bool:
+def holds(root: Path, layout: str, name: str, mark: ItemState) -> bool:
     """Return whether the file of the item ``name`` under ``root`` is as ``mark`` says."""
     return file_matches(os.fspath(root / place(name, layout)), None, mark.size, mark.crc)
 

@@ -16,22 +16,22 @@ from pathlib import Path
 
 import msgspec
 
-from downloader.core.item_states import OWNED, Mark, changed, merge, summed, unpack, written
+from downloader.core.item_states import OWNED, ItemState, changed, merge, summed, unpack, written
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.storage.schema import decode_names
 from downloader.storage.table import Rows
 
-__all__ = ["BatchRow", "Holds", "Job", "Journal", "exists"]
+__all__ = ["BatchRow", "Holds", "JobSpec", "Journal", "exists"]
 
-Holds = Callable[[str, Mark], bool]
+Holds = Callable[[str, ItemState], bool]
 """Whether the file of that name is as the mark says."""
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
 
-class Job(msgspec.Struct, frozen=True):
+class JobSpec(msgspec.Struct, frozen=True):
     """What a journal belongs to. ``source`` is a digest, ``shown`` the same without secrets.
 
     ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
@@ -79,7 +79,7 @@ class Journal:
 
     # the job
 
-    def job(self) -> Job | None:
+    def job(self) -> JobSpec | None:
         """What this journal belongs to; None when it is new. Looks whether it is whole."""
         text = self._get("job")
         if not text:
@@ -87,7 +87,7 @@ class Journal:
                 raise self._rows.damaged("it does not say whose it is")
             return None
         try:
-            job = msgspec.json.decode(text, type=Job)
+            job = msgspec.json.decode(text, type=JobSpec)
         except msgspec.DecodeError as error:
             raise self._rows.damaged(error) from error
         self._inspect()
@@ -117,7 +117,7 @@ class Journal:
         if any(self._get(key) is None for key in _KEYS):
             raise rows.damaged("what is known of the job is missing")
 
-    def begin(self, job: Job, *, anew: bool = False) -> None:
+    def begin(self, job: JobSpec, *, anew: bool = False) -> None:
         """Write down that this journal belongs to ``job``; ``anew``: whatever source was read before. It is
         on the disk in any case, so that a power cut leaves no files without it."""
         with self._rows.synced(), self._rows.transaction():

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, Marks, unpack
+from downloader.core.item_states import IN_FLIGHT, OWNED, ItemStates, unpack
 from downloader.errors import JournalError
 from downloader.storage.journal import Journal
 from downloader.storage.schema import decode_names
@@ -91,7 +91,7 @@ class Known:
 
     def marks(self, seq: int, names: Sequence[str]) -> bytes:
         """Return what is known of the items of batch ``seq`` as packed marks; b"" for nothing."""
-        found = Marks(len(names))
+        found = ItemStates(len(names))
         states, crcs = found.arrays
         some = False
         with _translated(self._path):

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from downloader.core import item_states as core_marks
-from downloader.core.item_states import Marks
+from downloader.core.item_states import ItemStates
 from downloader.errors import DestinationError, JournalError
 from downloader.messages import BATCH_ITEMS
 
@@ -43,7 +43,7 @@ class Slot:
     def __init__(self, number: int, view: memoryview, seq: int, count: int) -> None:
         self.number = number
         self._header = view[:_HEADER].cast("Q")
-        self.marks = Marks(count, view[_HEADER:])
+        self.marks = ItemStates(count, view[_HEADER:])
         # Clear before naming the owner: a reader must never see old marks under a new batch.
         self._header[0] = 0
         self.marks.clear()
@@ -94,7 +94,7 @@ class Ledger:
         self._vacant.append(slot.number)
 
 
-def read(path: Path) -> Iterator[tuple[int, Marks]]:
+def read(path: Path) -> Iterator[tuple[int, ItemStates]]:
     """The batches in a dead worker's ledger, open or reported: number and a copy of the marks.
 
     Nothing where the file does not exist (the worker died before it made it).
@@ -113,4 +113,4 @@ def read(path: Path) -> Iterator[tuple[int, Marks]]:
             continue
         if count > BATCH_ITEMS:
             raise JournalError(f"{path}: not a ledger of this version; --restart begins anew")
-        yield owner - 1, Marks(count, slot[_HEADER:])
+        yield owner - 1, ItemStates(count, slot[_HEADER:])

@@ -17,7 +17,7 @@ from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
 from downloader.sinks.stored import file_matches, place
 from downloader.storage.destination import collect_ledgers, holds, home_of, lock
-from downloader.storage.journal import BatchRow, Job, Journal
+from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.schema import decode_names
 from downloader.storage.table import is_read_only
@@ -189,7 +189,7 @@ def _find(output: str) -> None:
         )
 
 
-def _job(journal: Journal) -> Job:
+def _job(journal: Journal) -> JobSpec:
     job = journal.job()
     if job is None:
         raise JournalError(f"{journal.path} is empty; the run that made it ended before it began")

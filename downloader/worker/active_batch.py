@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from time import monotonic
-from typing import Any
 
 import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
-from downloader.core.item_states import OWNED, UNTOUCHED, Mark, claims, written
+from downloader.core.item_states import OWNED, UNTOUCHED, ItemState, claims, written
 from downloader.core.latency import Histogram
 from downloader.core.scheduler import Host
 from downloader.errors import DestinationError, FetchError, failure_kind
+from downloader.http.task import FetchTask
 from downloader.messages import BatchDone, Failure, Item, Lease, Returned, Tally
 from downloader.sinks import NEW, REPLACED, SAME, Sink, Writer
 from downloader.storage.ledger import Slot
 
-__all__ = ["Exempt", "Job", "OpenBatch", "reconcile", "settled"]
+__all__ = ["ActiveBatch", "Exempt", "reconcile", "settled"]
 
 _LARGE = 16 << 20
 _LONGEST_TURN = 0.1
 
 
-class OpenBatch:
+class ActiveBatch:
     """``left`` is how many items have not reached their end. Items are counted as they end.
 
     ``claims``: items whose mark is OWNED or UNOWNED (``core.item_states``), until they are published.
@@ -78,7 +78,7 @@ class OpenBatch:
         return self.lease.only or range(self.lease.count)
 
     def forget(self, index: int) -> None:
-        """Mark item ``index`` as not in flight any more, and not published."""
+        """ItemState item ``index`` as not in flight any more, and not published."""
         self.states[index] = self.claims.get(index, UNTOUCHED)
 
     def claim(self, index: int, claim: int) -> None:
@@ -103,7 +103,9 @@ class OpenBatch:
         self.wire += wire
         self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
-    def put_all(self, sink: Sink, answers: Iterable[tuple[Job, object]]) -> tuple[int, Exception | None]:
+    def put_all(
+        self, sink: Sink, answers: Iterable[tuple[FetchTask, object]]
+    ) -> tuple[int, Exception | None]:
         """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
         ``answers`` as are whole bodies of this batch and of one host; how many that are, and what went
         wrong with the next. Counted together: one by one that is a tenth of a file's bytecodes.
@@ -141,7 +143,7 @@ class OpenBatch:
         self._count(count, old, size, replaced)
         return count, problem
 
-    def _put(self, sink: Sink, job: Job, body: bytes) -> int:
+    def _put(self, sink: Sink, job: FetchTask, body: bytes) -> int:
         """Store ``body`` through a writer; return what ``Writer.publish`` does."""
         index = job.index
         writer = sink.open(job.name, self.seq, index, self.claims.get(index, UNTOUCHED))
@@ -204,31 +206,6 @@ class OpenBatch:
         )
 
 
-class Job(msgspec.Struct, eq=False, gc=False):
-    """One item of an open batch, and its attempts so far; see ``core.scheduler.Job``.
-
-    ``target`` is what stands in the request line; ``url`` is "" where the source derives it from the
-    name. ``sent``: when it was last asked for (seconds, monotonic). ``cut_off``: how often it was, by
-    a connection that had served others, which counted as nobody's failure. ``path``: its origin, None
-    for what does not go through the wire lane. A Struct, since one is made for every file.
-    """
-
-    batch: OpenBatch
-    index: int
-    item: Item
-    name: str
-    size: int
-    url: str
-    target: bytes
-    origin: Any
-    host: Host
-    solo: bool
-    path: object
-    attempts: int = 0
-    sent: float = 0.0
-    cut_off: int = 0
-
-
 class Exempt(msgspec.Struct, frozen=True):
     """Which items need no request. ``reserved``: names that no item may have, since a file of the run
     itself has them, and what that is; ``standing``: files that were there before the job are kept."""
@@ -237,7 +214,7 @@ class Exempt(msgspec.Struct, frozen=True):
     standing: bool = False
 
 
-def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:
+def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
     """Return the indices of the items that are stored already: of those that the lease has as written, the
     ones with which the disk agrees. They are counted in ``batch``.
 
@@ -262,7 +239,7 @@ def reconcile(batch: OpenBatch, items: list[Item], sink: Sink) -> set[int]:
 
 
 def settled(
-    batch: OpenBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
+    batch: ActiveBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
 ) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
     """Yield the items that nothing is asked for, but for those that are ``done``: the index, and size and
     CRC-32 of the file that is kept, or the failure.
@@ -304,7 +281,7 @@ class _Pause:
             self._turn_ends = monotonic() + _LONGEST_TURN
 
 
-def _on_disk(sink: Sink, name: str, mark: Mark) -> bool:
+def _on_disk(sink: Sink, name: str, mark: ItemState) -> bool:
     if mark.size < _LARGE:
         return sink.verify(name, mark.size, mark.crc)
     # In a thread: reading it may take longer than a worker may be silent.

@@ -28,11 +28,12 @@ from downloader.config.config import Config
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.ownership import Rules
-from downloader.core.scheduler import Host, Schedule
+from downloader.core.scheduler import Host, Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
-from downloader.http.pipelined.client import WireLane
-from downloader.http.requests_client import Postponed, RequestsLane
-from downloader.http.session import LaneSession, Origin
+from downloader.http.pipelined.client import PipelinedClient
+from downloader.http.requests_client import Postponed, RequestsClient
+from downloader.http.session import HttpSession, Origin
+from downloader.http.task import FetchTask
 from downloader.messages import (
     Credit,
     Drain,
@@ -51,8 +52,8 @@ from downloader.process.channel import ChildLink
 from downloader.process.file_descriptors import affordable
 from downloader.sinks import SAME, Sink, open_sink
 from downloader.storage.ledger import Ledger
-from downloader.worker.active_batch import Exempt, Job, OpenBatch, reconcile, settled
-from downloader.worker.requests import Addresses
+from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
+from downloader.worker.requests import RequestBuilder
 
 __all__ = ["Setup", "run"]
 
@@ -76,25 +77,25 @@ class _Worker:
             link.send(Log("warning", warning))
         self.config = config = msgspec.structs.replace(config, connections=connections)
         self.link = link
-        self.session = LaneSession(config)
+        self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
-        self.requests = RequestsLane(config, self.session, self._gate, self._turn)
-        self.wire = WireLane(config, self.session, self.sink, self)
+        self.requests = RequestsClient(config, self.session, self._gate, self._turn)
+        self.wire = PipelinedClient(config, self.session, self.sink, self)
         self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
-        self.schedule: Schedule[Job] = Schedule(config.connections, config.slots_per_host)
+        self.schedule: Scheduler[FetchTask] = Scheduler(config.connections, config.slots_per_host)
         if config.rate:
             # The smallest share that we can have, until the supervisor says what it is.
             self.schedule.interval = config.worker_count / config.rate
-        self.batches: dict[int, OpenBatch] = {}
+        self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
         self.credit_out = 0
         self.draining = False
         self.drained = False
         self.defect: Exception | None = None
         self.over = Event()
-        self.addresses = Addresses(config, self.session, self.schedule)
+        self.builder = RequestBuilder(config, self.session, self.schedule)
         self._due = Event()
         self._idle = Event()
 
@@ -103,7 +104,7 @@ class _Worker:
     def take_lease(self, lease: Lease) -> None:
         """Open a batch: settle what needs no request, schedule the rest."""
         self.credit_out -= 1
-        batch = OpenBatch(lease, self.ledger.open(lease.seq, lease.count))
+        batch = ActiveBatch(lease, self.ledger.open(lease.seq, lease.count))
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)
@@ -114,25 +115,25 @@ class _Worker:
             else:
                 batch.published(index, *end, SAME)
         odd = done or lease.suspects or lease.only
-        if not odd and (jobs := self.addresses.jobs(batch, items)):
+        if not odd and (jobs := self.builder.jobs(batch, items)):
             self.schedule.add_all(jobs)
         else:
             self._take_each(batch, items, done)
         self.dispatch()
 
-    def _take_each(self, batch: OpenBatch, items: list[Item], done: set[int]) -> None:
-        """Schedule the items of ``batch`` but those that are ``done``, one by one."""
+    def _take_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
+        """Scheduler the items of ``batch`` but those that are ``done``, one by one."""
         suspects = set(batch.lease.suspects)
         for index in batch.wanted():
             if index not in done:
                 try:
-                    job = self.addresses.job(batch, index, items[index], index in suspects)
+                    job = self.builder.job(batch, index, items[index], index in suspects)
                 except FetchError as error:
                     self._fail(batch, index, items[index], error, 0)
                 else:
                     self.schedule.add(job)
         if not batch.left:
-            self.finished(batch)
+            self.batch_finished(batch)
 
     # work
 
@@ -149,10 +150,10 @@ class _Worker:
             if verdict:
                 self._fail(job.batch, job.index, job.item, FetchError(*verdict), job.attempts)
                 self.schedule.release(job.host)
-            elif job.path is None or not self.wire.takes(job.origin):
+            elif job.path is None or not self.wire.accepts(job.origin):
                 self.greenlets.spawn(self._fetch, job)
             else:
-                self.wire.begin(job)
+                self.wire.fetch(job)
         self._due.set()
         self._want_more()
 
@@ -183,7 +184,7 @@ class _Worker:
                 continue
             self._due.wait(None if left > 1e6 else left)
 
-    def _fetch(self, job: Job) -> None:
+    def _fetch(self, job: FetchTask) -> None:
         """One attempt at ``job`` through the requests lane."""
         batch, index = job.batch, job.index
         batch.marks.begin(index)
@@ -191,9 +192,9 @@ class _Worker:
         begin = partial(self.sink.open, job.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
         publish = partial(batch.publish, index)
         try:
-            done = self.requests.fetch(self.addresses.url(job), job.size, begin, publish)
+            done = self.requests.fetch(self.builder.url(job), job.size, begin, publish)
         except FetchError as error:
-            self.failed(job, error, job.sent)
+            self.attempt_failed(job, error, job.sent)
         except Postponed as postponed:
             batch.forget(index)
             batch.requests += postponed.requests
@@ -202,20 +203,20 @@ class _Worker:
             batch.forget(index)
         except Exception as error:
             batch.forget(index)
-            self.lost(error)
+            self.fatal(error)
         else:
             batch.latency.add(monotonic() - job.sent)
             if not done.verified:
                 batch.unverified()
             batch.published(index, done.size, done.crc, done.how, done.requests)
-            self.answered(job.host)
+            self.host_succeeded(job.host)
             if not batch.left:
-                self.finished(batch)
+                self.batch_finished(batch)
         self.release(job.host)
 
     # what the wire lane asks; see its Owner
 
-    def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
+    def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
         """Further jobs of ``host`` for a connection to ``origin``."""
         if self.draining:
             return []
@@ -223,7 +224,7 @@ class _Worker:
         self._want_more()
         return jobs
 
-    def again(self, jobs: list[Job]) -> None:
+    def requeue(self, jobs: list[FetchTask]) -> None:
         """These were asked for in vain, and nobody is to blame."""
         for job in reversed(jobs):
             job.batch.forget(job.index)
@@ -233,10 +234,10 @@ class _Worker:
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # others may be idle
 
-    def hand_over(self, job: Job) -> None:
+    def fall_back(self, job: FetchTask) -> None:
         """The requests lane asks once more."""
         job.path = None
-        self.again([job])
+        self.requeue([job])
 
     def release(self, host: Host) -> None:
         """A slot is free: for what waits."""
@@ -245,12 +246,12 @@ class _Worker:
         if self.draining and not self.schedule.active:
             self._idle.set()
 
-    def answered(self, host: Host) -> None:
+    def host_succeeded(self, host: Host) -> None:
         """``host`` is well: more may begin than before, perhaps."""
         if self.schedule.succeeded(host, monotonic()):
             self._dispatch_soon()
 
-    def lost(self, error: Exception) -> None:
+    def fatal(self, error: Exception) -> None:
         """The destination failed; or a defect, and this process must end, not leave an item behind."""
         if isinstance(error, DestinationError):
             self._give_up(error)
@@ -270,7 +271,7 @@ class _Worker:
     def _turn(self, key: str) -> float:
         return self.schedule.turn(key, monotonic())
 
-    def failed(self, job: Job, error: FetchError, began: float) -> None:
+    def attempt_failed(self, job: FetchTask, error: FetchError, began: float) -> None:
         """Another attempt, or the end; and what it says of the host."""
         batch, schedule, now = job.batch, self.schedule, monotonic()
         kind = failure_kind(error.code)
@@ -284,7 +285,7 @@ class _Worker:
             self._host_failed(host, error, kind.retry, began)
         elif not kind.retry:
             # "There is no such file" is an answer of a host that is well.
-            self.answered(host)
+            self.host_succeeded(host)
         if self.policy.allows(job.attempts, kind.retry):
             batch.retries += 1
             pause = self.policy.delay(job.attempts, random(), error.retry_after)
@@ -303,14 +304,14 @@ class _Worker:
         if self.schedule.pause(host, now + pause):
             self.link.send(HostPause(host.key, pause))
 
-    def _fail(self, batch: OpenBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
-        batch.failed(index, item, self.addresses.shown(item), error, attempts)
+    def _fail(self, batch: ActiveBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
+        batch.failed(index, item, self.builder.shown(item), error, attempts)
         if not batch.left:
-            self.finished(batch)
+            self.batch_finished(batch)
 
     # outcomes out
 
-    def finished(self, batch: OpenBatch) -> None:
+    def batch_finished(self, batch: ActiveBatch) -> None:
         """Its last item has come to its end."""
         if self.batches.pop(batch.lease.seq, None) is None:
             return
@@ -330,7 +331,7 @@ class _Worker:
         for batch in self.batches.values():
             live += batch.tally
         census = self.session.census
-        return Heartbeat(live, census.peak, self.wire.depths, self.wire.stops())
+        return Heartbeat(live, census.peak, self.wire.depths, self.wire.stop_reasons())
 
     # the end
 
@@ -346,7 +347,7 @@ class _Worker:
         if self.schedule.active:
             self._idle.wait(grace)
         self.greenlets.kill(timeout=1)
-        self.wire.abandon()
+        self.wire.requeue_outstanding()
         if self.drained:
             return  # by another who was told to
         self.drained = True

@@ -7,20 +7,21 @@ from itertools import repeat
 from downloader.config.config import Config
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact, redact_url
-from downloader.core.scheduler import Schedule
+from downloader.core.scheduler import Scheduler
 from downloader.errors import FetchError
-from downloader.http.session import LaneSession
+from downloader.http.session import HttpSession
+from downloader.http.task import FetchTask
 from downloader.messages import Item
 from downloader.sources import base_url
-from downloader.worker.active_batch import Job, OpenBatch
+from downloader.worker.active_batch import ActiveBatch
 
-__all__ = ["Addresses"]
+__all__ = ["RequestBuilder"]
 
 
-class Addresses:
+class RequestBuilder:
     """What is the same for all files of a file server is worked out once."""
 
-    def __init__(self, config: Config, session: LaneSession, schedule: Schedule[Job]) -> None:
+    def __init__(self, config: Config, session: HttpSession, schedule: Scheduler[FetchTask]) -> None:
         self._session = session
         self._schedule = schedule
         self._secrets = config.secrets
@@ -30,7 +31,7 @@ class Addresses:
             self._target = session.target(self._base)
             self._origin = session.origin(self._base)
 
-    def job(self, batch: OpenBatch, index: int, item: Item, solo: bool) -> Job:
+    def job(self, batch: ActiveBatch, index: int, item: Item, solo: bool) -> FetchTask:
         """The job for ``item``. Raises FetchError: its fault, or ``bad-url``."""
         if item.fault:
             raise FetchError(item.fault, item.detail)
@@ -44,9 +45,9 @@ class Addresses:
             url, origin = "", self._origin
             target = self._target + quote_name(SafeName(item.name)).encode()
         host = self._schedule.host(origin.key)
-        return Job(batch, index, item, item.name, item.size, url, target, origin, host, solo, origin)
+        return FetchTask(batch, index, item, item.name, item.size, url, target, origin, host, solo, origin)
 
-    def jobs(self, batch: OpenBatch, items: list[Item]) -> list[Job] | None:
+    def jobs(self, batch: ActiveBatch, items: list[Item]) -> list[FetchTask] | None:
         """The jobs for all ``items``, if each of them is a plain name and nothing else: a third of what it
         costs to make them one by one. None: they are not."""
         if not items or any([item.url or item.fault for item in items]):
@@ -57,10 +58,10 @@ class Addresses:
             return None
         origin = self._origin
         host = self._schedule.host(origin.key)
-        # Job by job in C; in the order of its fields.
+        # FetchTask by job in C; in the order of its fields.
         return list(
             map(
-                Job,
+                FetchTask,
                 repeat(batch),
                 range(len(items)),
                 items,
@@ -75,7 +76,7 @@ class Addresses:
             )
         )
 
-    def url(self, job: Job) -> str:
+    def url(self, job: FetchTask) -> str:
         """Where ``job`` is."""
         return job.url or self._base + quote_name(SafeName(job.name))
 

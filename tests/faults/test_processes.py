@@ -123,9 +123,9 @@ SLOW_DISK = """
     from downloader.process import patching
     patching.apply()
     import gevent
-    from downloader.core.item_states import Marks
+    from downloader.core.item_states import ItemStates
     from downloader.messages import Item, Lease
-    from downloader.worker.active_batch import OpenBatch, reconcile
+    from downloader.worker.active_batch import ActiveBatch, reconcile
     from downloader.sinks.null import NullSink
 
     class Slow(NullSink):
@@ -136,9 +136,9 @@ SLOW_DISK = """
             return True
 
     class Slot:
-        marks = Marks(50)
+        marks = ItemStates(50)
 
-    done = Marks(50)
+    done = ItemStates(50)
     for index in range(50):
         done.publish(index, 1, 1)
     longest, last = 0.0, time.monotonic()
@@ -150,7 +150,7 @@ SLOW_DISK = """
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
 
     gevent.spawn(beat)
-    batch = OpenBatch(Lease(0, 50, b"", done=done.packed()), Slot())
+    batch = ActiveBatch(Lease(0, 50, b"", done=done.packed()), Slot())
     found = reconcile(batch, [Item("n")] * 50, Slow())
     print(len(found), max(longest, time.monotonic() - last) < 0.7)
 """

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from downloader.core.item_states import Marks
+from downloader.core.item_states import ItemStates
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
 from downloader.messages import Lease
 
@@ -59,7 +59,7 @@ def test_the_batches_of_a_dead_worker_wait_in_front_with_what_is_published() -> 
     for seq in range(3):
         made.add(lease(seq))
     list(made.assign())
-    marks = Marks(10)
+    marks = ItemStates(10)
     marks.publish(3, 100, 1)
     assert made.died(0, {1: (marks.packed(), [4, 5])}) == []
     made.grant(1, 3)

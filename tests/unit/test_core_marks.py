@@ -1,4 +1,4 @@
-"""Marks: what is published of a batch, in two arrays."""
+"""ItemStates: what is published of a batch, in two arrays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from downloader.core.item_states import (
     ITEM_BYTES,
     OWNED,
     UNOWNED,
-    Mark,
-    Marks,
+    ItemState,
+    ItemStates,
     changed,
     claims,
     merge,
@@ -31,7 +31,7 @@ SOME = st.dictionaries(
 
 
 def packed(content: dict[int, tuple[int, int]], begun: tuple[int, ...] = ()) -> bytes:
-    marks = Marks(COUNT)
+    marks = ItemStates(COUNT)
     for index in begun:
         marks.begin(index)
     for index, (size, crc) in content.items():
@@ -66,7 +66,7 @@ def test_without(content: dict[int, tuple[int, int]], gone: set[int]) -> None:
 
 
 def test_the_life_of_an_item() -> None:
-    marks = Marks(3)
+    marks = ItemStates(3)
     marks.begin(0)
     marks.begin(1)
     marks.begin(2)
@@ -74,7 +74,7 @@ def test_the_life_of_an_item() -> None:
     marks.set(0, 0)
     marks.publish(2, 0, 0)
     assert marks.in_flight() == [1]
-    assert list(published(marks.packed())) == [Mark(2, 0, 0)]
+    assert list(published(marks.packed())) == [ItemState(2, 0, 0)]
     assert summed(marks.packed()) == (1, 0)
     marks.clear()
     assert marks.in_flight() == []
@@ -83,7 +83,7 @@ def test_the_life_of_an_item() -> None:
 
 def test_over_a_buffer_that_is_lent() -> None:
     buffer = bytearray(ITEM_BYTES * 5 + 7)
-    marks = Marks(5, memoryview(buffer))
+    marks = ItemStates(5, memoryview(buffer))
     marks.publish(4, 100, 0xDEADBEEF)
     assert int.from_bytes(buffer[32:40], "little") == 102
     assert int.from_bytes(buffer[56:60], "little") == 0xDEADBEEF
@@ -94,7 +94,7 @@ def test_over_a_buffer_that_is_lent() -> None:
 def test_empty() -> None:
     assert list(published(b"")) == []
     assert summed(b"") == (0, 0)
-    assert summed(Marks(0).packed()) == (0, 0)
+    assert summed(ItemStates(0).packed()) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,18 @@ def test_damaged_marks(blob: bytes) -> None:
 
 
 def test_an_item_about_to_be_published() -> None:
-    marks = Marks(3)
+    marks = ItemStates(3)
     marks.intend(0, 0, 7)
     marks.intend(1, 100, 8)
     marks.publish(2, 5, 9)
     assert marks.in_flight() == [0, 1]
     blob = marks.packed()
-    assert list(written(blob)) == [Mark(0, 0, 7, False), Mark(1, 100, 8, False), Mark(2, 5, 9)]
-    assert list(published(blob)) == [Mark(2, 5, 9)]
+    assert list(written(blob)) == [
+        ItemState(0, 0, 7, False),
+        ItemState(1, 100, 8, False),
+        ItemState(2, 5, 9),
+    ]
+    assert list(published(blob)) == [ItemState(2, 5, 9)]
     assert summed(blob) == (1, 5)
 
 
@@ -142,7 +146,7 @@ def test_merge_walks_the_table_of_states() -> None:
 
 
 def _one(state: str, crc: int) -> bytes:
-    marks = Marks(1)
+    marks = ItemStates(1)
     states, crcs = marks.arrays
     states[0], crcs[0] = STATES[state.replace("_", " ")], crc
     return marks.packed()

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from downloader.core.scheduler import VERDICT, Host, Schedule
+from downloader.core.scheduler import VERDICT, Host, Scheduler
 
 
 @dataclass(eq=False)
-class Job:
+class Schedulable:
     """What is scheduled here."""
 
     host: Host
@@ -22,26 +22,28 @@ class Job:
     path: object = None
 
 
-def fill(schedule: Schedule[Job], key: str, count: int, *, solo: bool = False) -> list[Job]:
-    jobs = [Job(schedule.host(key), solo) for _ in range(count)]
+def fill(
+    schedule: Scheduler[Schedulable], key: str, count: int, *, solo: bool = False
+) -> list[Schedulable]:
+    jobs = [Schedulable(schedule.host(key), solo) for _ in range(count)]
     for job in jobs:
         schedule.add(job)
     return jobs
 
 
-def take_all(schedule: Schedule[Job], now: float = 0.0) -> list[Job]:
+def take_all(schedule: Scheduler[Schedulable], now: float = 0.0) -> list[Schedulable]:
     jobs = []
     while (job := schedule.take(now)) is not None:
         jobs.append(job)
     return jobs
 
 
-def keys(jobs: list[Job]) -> str:
+def keys(jobs: list[Schedulable]) -> str:
     return "".join(job.host.key for job in jobs)
 
 
 def test_in_order_and_at_most_so_many() -> None:
-    schedule: Schedule[Job] = Schedule(3, 3)
+    schedule: Scheduler[Schedulable] = Scheduler(3, 3)
     jobs = fill(schedule, "a", 5)
     assert schedule.unstarted == 5
     assert take_all(schedule) == jobs[:3]
@@ -57,9 +59,9 @@ def test_in_order_and_at_most_so_many() -> None:
 
 
 def test_many_at_once_are_as_one_by_one() -> None:
-    schedule: Schedule[Job] = Schedule(3, 3)
+    schedule: Scheduler[Schedulable] = Scheduler(3, 3)
     first = fill(schedule, "a", 2)
-    schedule.add_all(later := [Job(schedule.host("a")) for _ in range(4)])
+    schedule.add_all(later := [Schedulable(schedule.host("a")) for _ in range(4)])
     assert schedule.unstarted == 6
     assert take_all(schedule) == [*first, later[0]]
     for job in (*first, later[0]):
@@ -67,12 +69,12 @@ def test_many_at_once_are_as_one_by_one() -> None:
     assert take_all(schedule) == later[1:]
     for job in later[1:]:
         schedule.release(job.host)
-    schedule.add_all(again := [Job(schedule.host("a"))])
+    schedule.add_all(again := [Schedulable(schedule.host("a"))])
     assert take_all(schedule) == again
 
 
 def test_per_host() -> None:
-    schedule: Schedule[Job] = Schedule(10, 2)
+    schedule: Scheduler[Schedulable] = Scheduler(10, 2)
     fill(schedule, "a", 5)
     fill(schedule, "b", 1)
     fill(schedule, "c", 5)
@@ -80,7 +82,7 @@ def test_per_host() -> None:
 
 
 def test_hosts_take_turns() -> None:
-    schedule: Schedule[Job] = Schedule(6, 6)
+    schedule: Scheduler[Schedulable] = Scheduler(6, 6)
     fill(schedule, "a", 100)
     fill(schedule, "b", 100)
     fill(schedule, "c", 100)
@@ -88,7 +90,7 @@ def test_hosts_take_turns() -> None:
 
 
 def test_a_host_that_never_answers_does_not_end_up_with_all_connections() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "m", 100)
     fill(schedule, "g", 1000)
     flying = take_all(schedule)
@@ -102,13 +104,13 @@ def test_a_host_that_never_answers_does_not_end_up_with_all_connections() -> Non
 
 
 def test_alone_it_may_have_all() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "m", 100)
     assert len(take_all(schedule)) == 8
 
 
 def test_a_pause() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 3)
     fill(schedule, "b", 1)
     assert schedule.pause(schedule.host("a"), 5.0)
@@ -127,7 +129,7 @@ def test_a_pause() -> None:
 
 
 def test_after_a_pause_one_then_two_then_four() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "a", 100)
     host = schedule.host("a")
     flying = take_all(schedule)
@@ -146,7 +148,7 @@ def test_after_a_pause_one_then_two_then_four() -> None:
 
 
 def test_a_success_from_before_the_pause_says_nothing() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
     schedule.pause(host, 2.0)
@@ -157,14 +159,14 @@ def test_a_success_from_before_the_pause_says_nothing() -> None:
 
 
 def test_a_pause_that_another_worker_ordered_starts_slowly_too() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "a", 10)
     schedule.pause(schedule.host("a"), 2.0)
     assert len(take_all(schedule, 2.0)) == 1
 
 
 def test_failures_of_one_wave_are_one_round() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     host = schedule.host("a")
     assert [schedule.failed(host, 0.0, at) for at in (1.0, 1.1, 1.2)] == [1, 1, 1]
     schedule.pause(host, 2.0)
@@ -174,7 +176,7 @@ def test_failures_of_one_wave_are_one_round() -> None:
 
 
 def test_rounds_count_while_another_worker_prolongs_the_pause() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     host = schedule.host("a")
     for turn in range(1, 5):
         sent = turn * 10.0
@@ -183,7 +185,7 @@ def test_rounds_count_while_another_worker_prolongs_the_pause() -> None:
 
 
 def test_a_failing_host_begins_no_more_than_it_may() -> None:
-    schedule: Schedule[Job] = Schedule(8, 8)
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     jobs = fill(schedule, "a", 20)
     flying = [schedule.take(0.0) for _ in range(4)]
     assert flying == jobs[:4]
@@ -196,7 +198,7 @@ def test_a_failing_host_begins_no_more_than_it_may() -> None:
 
 
 def test_the_condemned() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 3)
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
@@ -214,7 +216,7 @@ def test_the_condemned() -> None:
 
 
 def test_a_success_lifts_the_verdict() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
     schedule.condemn(host, "connect", "", 1.0)
@@ -223,7 +225,7 @@ def test_a_success_lifts_the_verdict() -> None:
 
 
 def test_suspects_go_alone() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     first, *_ = fill(schedule, "a", 5)
     assert schedule.take(0.0) is first
     suspects = fill(schedule, "a", 2, solo=True)
@@ -236,7 +238,7 @@ def test_suspects_go_alone() -> None:
 
 
 def test_a_suspect_of_a_host_that_rests_waits_and_holds_up_nobody() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     (suspect,) = fill(schedule, "a", 1, solo=True)
     (other,) = fill(schedule, "b", 1, solo=True)
     schedule.pause(schedule.host("a"), 5.0)
@@ -250,8 +252,8 @@ def test_a_suspect_of_a_host_that_rests_waits_and_holds_up_nobody() -> None:
 
 
 def test_later() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
-    job = Job(schedule.host("a"))
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    job = Schedulable(schedule.host("a"))
     schedule.add_later(job, 3.0)
     assert (schedule.unstarted, schedule.wake_at) == (1, 3.0)
     assert take_all(schedule, 2.9) == []
@@ -260,7 +262,7 @@ def test_later() -> None:
 
 
 def test_rate_for_each_host() -> None:
-    schedule: Schedule[Job] = Schedule(100, 100)
+    schedule: Scheduler[Schedulable] = Scheduler(100, 100)
     schedule.interval = 0.5
     fill(schedule, "a", 10)
     fill(schedule, "b", 10, solo=False)
@@ -270,7 +272,7 @@ def test_rate_for_each_host() -> None:
 
 
 def test_a_redirect_takes_its_turn() -> None:
-    schedule: Schedule[Job] = Schedule(100, 100)
+    schedule: Scheduler[Schedulable] = Scheduler(100, 100)
     assert schedule.turn("a", 7.0) == 7.0
     schedule.interval = 0.5
     fill(schedule, "a", 2)
@@ -280,7 +282,7 @@ def test_a_redirect_takes_its_turn() -> None:
 
 
 def test_rate_does_not_hide_failures_and_pauses() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     schedule.interval = 100.0
     fill(schedule, "a", 2)
     job = schedule.take(0.0)
@@ -291,7 +293,7 @@ def test_rate_does_not_hide_failures_and_pauses() -> None:
 
 
 def test_dead_hosts_without_number_are_forgotten() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     for n in range(30_000):
         host = schedule.host(str(n))
         schedule.failed(host, 0.0, 1.0)
@@ -318,10 +320,10 @@ STEPS = st.lists(
 def test_every_job_is_handed_out_once_and_limits_hold(
     steps: list[tuple[str, int]], most: int, per_host: int, interval: float
 ) -> None:
-    schedule: Schedule[Job] = Schedule(most, min(most, per_host))
+    schedule: Scheduler[Schedulable] = Scheduler(most, min(most, per_host))
     schedule.interval = interval
     now, added, taken = 0.0, [], []
-    flying: list[Job] = []
+    flying: list[Schedulable] = []
 
     def pump() -> None:
         for job in take_all(schedule, now):
@@ -335,7 +337,7 @@ def test_every_job_is_handed_out_once_and_limits_hold(
     for step, n in steps:
         host = schedule.host(str(n))
         if step in ("add", "solo", "later"):
-            job = Job(host, step == "solo")
+            job = Schedulable(host, step == "solo")
             added.append(job)
             if step == "later":
                 schedule.add_later(job, now + n)
@@ -369,7 +371,7 @@ def test_every_job_is_handed_out_once_and_limits_hold(
 
 
 def test_what_fails_without_a_request_needs_no_pace() -> None:
-    schedule: Schedule[Job] = Schedule(1, 1)
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
     schedule.interval = 10.0
     jobs = fill(schedule, "a", 5)
     host = jobs[0].host
@@ -386,10 +388,10 @@ def test_what_fails_without_a_request_needs_no_pace() -> None:
 
 def test_a_host_whose_jobs_wait_for_later_is_not_forgotten() -> None:
     """With another in its place it would have twice its limit, and no pause would reach it."""
-    schedule: Schedule[Job] = Schedule(4, 1)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 1)
     later, alone = schedule.host("later"), schedule.host("alone")
-    schedule.add_later(Job(later), 100.0)
-    schedule.add(Job(alone, solo=True))
+    schedule.add_later(Schedulable(later), 100.0)
+    schedule.add(Schedulable(alone, solo=True))
     idle = schedule.host("idle")
     for number in range(10_000):
         schedule.host(f"host {number}")
@@ -399,7 +401,7 @@ def test_a_host_whose_jobs_wait_for_later_is_not_forgotten() -> None:
 
 
 def test_a_slot_may_be_used_for_more_of_its_host() -> None:
-    schedule: Schedule[Job] = Schedule(2, 2)
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
     jobs = fill(schedule, "a", 6)
     fill(schedule, "b", 1)
     host = schedule.take(0.0).host  # type: ignore[union-attr]
@@ -411,7 +413,7 @@ def test_a_slot_may_be_used_for_more_of_its_host() -> None:
 
 def test_what_was_drawn_by_a_slot_is_not_begun_again() -> None:
     """The host stands in line for its turn, but has nothing left."""
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     jobs = fill(schedule, "a", 3)
     assert schedule.take(0.0) is jobs[0]
     assert schedule.more(jobs[0].host, 9, None) == jobs[1:]
@@ -422,7 +424,7 @@ def test_what_was_drawn_by_a_slot_is_not_begun_again() -> None:
 
 
 def test_the_last_jobs_are_shared() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     jobs = fill(schedule, "a", 12)
     for _ in range(4):
         schedule.take(0.0)
@@ -430,7 +432,7 @@ def test_the_last_jobs_are_shared() -> None:
 
 
 def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
-    schedule: Schedule[Job] = Schedule(2, 2)
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
     fill(schedule, "a", 6)
     a = schedule.take(0.0).host  # type: ignore[union-attr]
     schedule.take(0.0)
@@ -442,7 +444,7 @@ def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
 
 
 def test_no_more_for_a_host_that_recovers_is_paced_or_condemned() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     for key in "abc":
         fill(schedule, key, 5)
     a, b, c = (schedule.host(key) for key in "abc")
@@ -456,14 +458,14 @@ def test_no_more_for_a_host_that_recovers_is_paced_or_condemned() -> None:
 
 
 def test_no_more_while_a_suspect_waits_to_be_alone() -> None:
-    schedule: Schedule[Job] = Schedule(4, 4)
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 5)
     fill(schedule, "a", 1, solo=True)
     assert schedule.more(schedule.host("a"), 3, None) == []
 
 
 def test_what_was_asked_in_vain_comes_first() -> None:
-    schedule: Schedule[Job] = Schedule(1, 1)
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
     jobs = fill(schedule, "a", 3)
     assert schedule.take(0.0) is jobs[0]
     schedule.again(jobs[0])

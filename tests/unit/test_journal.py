@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.item_states import OWNED, UNOWNED, Mark, Marks, claims, published
+from downloader.core.item_states import OWNED, UNOWNED, ItemState, ItemStates, claims, published
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
-from downloader.storage.journal import Job, Journal, exists
+from downloader.storage.journal import JobSpec, Journal, exists
 from downloader.storage.schema import decode_names, encode_names
 
-JOB = Job("digest", "http://x", "server", "files", "flat", 0)
+JOB = JobSpec("digest", "http://x", "server", "files", "flat", 0)
 COUNT = 5
 
 
@@ -31,7 +31,7 @@ def batch(seq: int, count: int = COUNT) -> Batch:
 
 
 def marks(*indices: int, size: int = 100) -> bytes:
-    made = Marks(COUNT)
+    made = ItemStates(COUNT)
     for index in indices:
         made.publish(index, size, index)
     return made.packed()
@@ -45,7 +45,7 @@ def failure(index: int, code: str = "http-404") -> Failure:
     return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
 
 
-def there(name: str, mark: Mark) -> bool:
+def there(name: str, mark: ItemState) -> bool:
     """All files are as their marks say."""
     return True
 
@@ -146,7 +146,7 @@ def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(jour
     journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
     asked: list[tuple[str, int]] = []
 
-    def holds(name: str, mark: Mark) -> bool:
+    def holds(name: str, mark: ItemState) -> bool:
         asked.append((name, mark.size))
         return name == "0-3"
 
@@ -183,7 +183,7 @@ def test_who_is_at_work(tmp_path: Path) -> None:
     first.close()
 
 
-@pytest.mark.parametrize("blob", [b"nonsense", Marks(COUNT + 3).packed()[:-1]])
+@pytest.mark.parametrize("blob", [b"nonsense", ItemStates(COUNT + 3).packed()[:-1]])
 def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob: bytes) -> None:
     journal.open_batch(batch(0))
     journal.open_batch(batch(1))

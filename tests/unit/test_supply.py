@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.engine.batch_queue import Supply
+from downloader.engine.batch_queue import BatchQueue
 from downloader.messages import Batch, BatchDone, Continue, Credit, Lease, Recall, Tally
 from downloader.storage.journal import Journal
 from downloader.storage.schema import encode_names
@@ -25,7 +25,7 @@ def batch(seq: int, *, recalled: bool = False) -> Batch:
 
 
 def test_it_asks_for_a_few_at_once_and_is_never_owed_less_than_is_needed(journal: Journal) -> None:
-    supply = Supply(journal, failed_only=False)
+    supply = BatchQueue(journal, failed_only=False)
     begin, credit = supply.orders(2)
     assert begin == Continue(b"", 0, 0)
     assert isinstance(credit, Credit)
@@ -48,7 +48,7 @@ def test_what_is_open_comes_first_and_again_when_the_feeder_dies(journal: Journa
     for seq in range(10):
         journal.open_batch(batch(seq))
     journal.settle(BatchDone(3, Tally(1, 0, 0, 0, 0), 1, 1, 0, {}, {}, b"", []), b"")
-    supply = Supply(journal, failed_only=False)
+    supply = BatchQueue(journal, failed_only=False)
     first = list(supply.orders(1))
     assert [order.seq for order in first if isinstance(order, Recall)] == [0, 1, 2, 4]
     assert supply.came(batch(0, recalled=True)) == Lease(0, 1, b"")

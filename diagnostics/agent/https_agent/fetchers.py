@@ -137,8 +137,8 @@ def _as_downloader(options):
         )
     patching.apply()
     from downloader.config.config import Config
-    from downloader.http.requests_client import RequestsLane
-    from downloader.http.session import LaneSession
+    from downloader.http.requests_client import RequestsClient
+    from downloader.http.session import HttpSession
 
     verify = options["verify"]
     config = Config(
@@ -150,7 +150,7 @@ def _as_downloader(options):
         cacert=verify or "",
         deadline=options["limit"],
     )
-    lane = RequestsLane(config, LaneSession(config), lambda key: 0.0)
+    lane = RequestsClient(config, HttpSession(config), lambda key: 0.0)
     return lambda url: lane.read(url, 1 << 20)
 
 

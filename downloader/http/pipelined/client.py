@@ -1,13 +1,12 @@
-"""The wire lane: small files at little more than what the wire costs.
+"""The pipelined client: small plain files at little more than the cost of their bytes.
 
-The requests session stays the authority: urllib3 writes one request of its own for each origin, and
-those bytes are the template of all; urllib3's connection object opens and verifies each connection,
-and the census counts it. What is left here is to send the template with other targets, several at a
-time where that pays (``core.pipeline_depth``), and to let llhttp read the answers
-(``connection``, ``parser``).
+The requests session stays the authority: urllib3 writes one request of its own for each origin, and those
+bytes are the template of all; urllib3's connection object opens and verifies each connection, and the
+census counts it. What is left here is to send the template with other targets, several at a time where
+that pays (``core.pipeline_depth``), and to parse the responses (``parser``).
 
-Only a plain 200 whose length is vouched for is stored here. An error status is a failure with its code;
-any other answer is handed over: the requests lane asks again, and does what a user of requests expects.
+Only a plain 200 with a known length is stored here. An error status is a failure with its code. Any other
+response falls back to the requests client, which asks again and does what a user of requests expects.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ patching.require()
 
 from itertools import islice  # noqa: E402
 from time import monotonic, thread_time  # noqa: E402
-from typing import Any, Protocol  # noqa: E402
+from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 from gevent.pool import Group  # noqa: E402
@@ -26,68 +25,40 @@ from gevent.pool import Group  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.core.item_states import UNTOUCHED  # noqa: E402
-from downloader.core.scheduler import Host  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.exceptions import translate  # noqa: E402
-from downloader.http.pipelined.commit_queue import Turns  # noqa: E402
-from downloader.http.pipelined.connection import Pipeline  # noqa: E402
-from downloader.http.pipelined.origin_state import Route, Stored  # noqa: E402
-from downloader.http.pipelined.parser import Body, HandOver, let_go  # noqa: E402
+from downloader.http.exceptions import below_min_speed, deadline_exceeded, translate  # noqa: E402
+from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
+from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
+from downloader.http.pipelined.interfaces import Owner  # noqa: E402
+from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
+from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
-from downloader.http.requests_client import too_late, too_slow  # noqa: E402
-from downloader.http.session import LaneSession, Origin  # noqa: E402
+from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks import Sink, Writer  # noqa: E402
-from downloader.worker.active_batch import Job, OpenBatch  # noqa: E402
 
-__all__ = ["Owner", "WireLane"]
+__all__ = ["PipelinedClient"]
 
 _SWEEP = 0.25
-# So many answers in a row that were not for this lane, and it leaves the origin alone.
-_MISFITS = 3
-_AHEAD = 256  # files, as long as connections are used for one request at a time
-# What all connections together may hold back until they are known to be in step.
+# After so many responses in a row that were for the requests client, an origin is left to it.
+_MAX_FALLBACKS = 3
+_READY = 256  # tasks that are kept ready, as long as connections are used for one request at a time
+# What all connections together may hold before they are known to be in step: responses, and bytes.
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
-_LARGEST_WINDOW, _LEAST_WINDOW = 512, 16
+_MAX_WINDOW, _MIN_WINDOW = 512, 16
+_MAX_ORIGINS = 1000
 
 
-class Owner(Protocol):
-    """What the lane asks of the worker that it belongs to; all of it at once, without waiting."""
+class PipelinedClient:
+    """Fetches over connections that ``session`` describes into ``sink``; see ``interfaces``.
 
-    def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
-        """Up to ``most`` jobs of ``host`` and ``origin`` that need no slot of their own."""
-
-    def finished(self, batch: OpenBatch) -> None:
-        """The last of ``batch`` has come to its end."""
-
-    def failed(self, job: Job, error: FetchError, began: float) -> None:
-        """An attempt at ``job``, sent at ``began``, has failed."""
-
-    def hand_over(self, job: Job) -> None:
-        """``job`` is for the requests lane."""
-
-    def again(self, jobs: list[Job]) -> None:
-        """These were sent and not answered, and that was not their fault."""
-
-    def release(self, host: Host) -> None:
-        """A slot of ``host`` is free."""
-
-    def answered(self, host: Host) -> None:
-        """``host`` answers as it should."""
-
-    def lost(self, error: Exception) -> None:
-        """The worker cannot go on: the destination failed, or this is a defect."""
-
-
-class WireLane:
-    """Fetches over connections of its own, which ``session`` describes, into ``sink``.
-
-    ``depths``: how many requests were sent at which depth. ``appetite``: how many files should wait to be
-    asked for, so that no connection has to.
+    ``depths``: how many requests were sent at which depth. ``appetite``: how many tasks should be ready,
+    so that no connection has to wait for one.
     """
 
-    def __init__(self, config: Config, session: LaneSession, sink: Sink, owner: Owner) -> None:
+    def __init__(self, config: Config, session: HttpSession, sink: Sink, owner: Owner) -> None:
         self._config = config
         self._session = session
         self._sink = sink
@@ -95,186 +66,200 @@ class WireLane:
         self.secrets = config.secrets
         self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
-        self.window = min(max(_HELD // config.connections, _LEAST_WINDOW), _LARGEST_WINDOW)
+        self.window = min(max(_HELD // config.connections, _MIN_WINDOW), _MAX_WINDOW)
         self.window_bytes = max(_HELD_BYTES // config.connections, BUFFER // 4)
         self.depths: dict[int, int] = {}
-        self.appetite = max(config.connections, _AHEAD)
-        self._fresh: list[tuple[Job, Body]] = []
-        self._routes: dict[Origin, Route] = {}
-        self._stored_so_far = Stored()
-        self._busy: set[Pipeline] = set()
+        self.appetite = max(config.connections, _READY)
+        self._fresh: list[tuple[FetchTask, Body]] = []
+        self._origins: dict[Origin, OriginState] = {}
+        self._idle: dict[OriginState, list[PipelinedConnection]] = {}
+        self._busy: set[PipelinedConnection] = set()
         self._opening = Group()
+        self._storage_cost = StorageCost()
         self._enabled = config.lane == "auto" and not config.compressed
         self._depth = depths.fixed(config.pipeline) if config.pipeline else depths.Depth()
         if config.rate:
             self._depth = depths.shut(self._depth, "--rate")
-        self.lost = owner.lost
-        self.turns = Turns(owner.lost)
+        self.fatal = owner.fatal
         self.release = owner.release
+        self.commit_queue = CommitQueue(owner.fatal)
 
-    def takes(self, origin: Origin) -> bool:
-        """Whether a file of ``origin`` may go this way: without cookies."""
+    def accepts(self, origin: Origin) -> bool:
+        """Return whether files of ``origin`` may be fetched here: not with cookies."""
         if not (self._enabled and origin.plain) or origin.jar is not None:
             return False
-        route = self._routes.get(origin)
-        return route is None or route.misfits < _MISFITS
+        state = self._origins.get(origin)
+        return state is None or state.fallback_count < _MAX_FALLBACKS
 
-    def begin(self, job: Job) -> None:
-        """Fetch ``job``, which has a slot of its host, and others with it while there are any."""
-        route = self._routes.get(job.origin) or self._add_route(job.origin)
-        while route.idle:
-            pipe = route.idle.pop()
-            self._session.census.idle.pop(pipe, None)
-            if pipe.usable():
-                self._busy.add(pipe)
-                pipe.start(job)
+    def fetch(self, task: FetchTask) -> None:
+        """Begin to fetch ``task``, which has a slot of its host, and others with it while there are any."""
+        state = self._origins.get(task.origin) or self._add_origin(task.origin)
+        idle = self._idle[state]
+        while idle:
+            connection = idle.pop()
+            self._session.census.idle.pop(connection, None)
+            if connection.usable():
+                self._busy.add(connection)
+                connection.start(task)
                 return
-            pipe.close()
-        self._opening.start(gevent.Greenlet(self._open, route, job))
+            connection.close()
+        self._opening.start(gevent.Greenlet(self._open, state, task))
 
-    def stops(self) -> dict[str, int]:
-        """Why connections are not used deeper, and for how many origins."""
+    def stop_reasons(self) -> dict[str, int]:
+        """Return why connections are not used deeper, and for how many origins."""
         found: dict[str, int] = {}
-        for route in self._routes.values():
-            why = route.depth.stopped or "the end of the job"
+        for state in self._origins.values():
+            why = state.depth.stopped or "the end of the job"
             found[why] = found.get(why, 0) + 1
         return found
 
     def sweep(self) -> None:
-        """End what has been silent or has taken too long; one greenlet for all connections."""
+        """End connections that are silent, too slow, or past the deadline; one greenlet for all."""
         silence, limit = self._config.read_timeout, self._config.deadline
         pause = min(_SWEEP, silence / 4, limit / 4)
         silent = f"nothing came for --read-timeout {show_time(silence)}"
         while True:
             gevent.sleep(pause)
             now = monotonic()
-            for pipe in [each for each in self._busy if each.reader.outstanding]:
-                if now - pipe.since > limit:
-                    pipe.fail(too_late(self._config))
-                elif now - max(pipe.heard, pipe.since) > silence:
-                    pipe.fail(FetchError("read-timeout", silent))
-                elif pipe.pace and pipe.pace.too_slow(now, pipe.since, pipe.reader.progress):
-                    pipe.fail(too_slow(self._config))
+            for connection in [each for each in self._busy if each.parser.outstanding]:
+                since, pace = connection.since, connection.pace
+                if now - since > limit:
+                    connection.fail(deadline_exceeded(self._config))
+                elif now - max(connection.last_received, since) > silence:
+                    connection.fail(FetchError("read-timeout", silent))
+                elif pace and pace.too_slow(now, since, connection.parser.progress):
+                    connection.fail(below_min_speed(self._config))
 
-    def abandon(self) -> None:
-        """The worker stops: store what is known to be in step, and give back the rest."""
+    def requeue_outstanding(self) -> None:
+        """Store what is known to be in step, requeue the rest, and close all connections."""
         self.flush()
-        self.turns.take_all()
+        self.commit_queue.commit_all()
         self._opening.kill()
-        for pipe in list(self._busy):
-            pipe.abandon()
+        for connection in list(self._busy):
+            connection.requeue_outstanding()
 
-    # what a pipeline asks
+    # what connections ask; see ``interfaces.ConnectionOwner``
 
-    def pace(self) -> Pace | None:
-        """What measures its bodies under --min-speed."""
+    def new_pace(self) -> Pace | None:
+        """Return what measures bodies under --min-speed."""
         return Pace(self._config.min_speed) if self._config.min_speed else None
 
-    def more(self, pipe: Pipeline, most: int) -> list[Job]:
-        """Jobs that ``pipe`` may ask for next."""
-        route = pipe.route
-        if pipe.slot is None or route.misfits >= _MISFITS or route.origin.jar is not None:
+    def next_tasks(self, connection: PipelinedConnection, most: int) -> list[FetchTask]:
+        """Return up to ``most`` tasks that ``connection`` may send next."""
+        state = connection.origin_state
+        if (
+            connection.slot is None
+            or state.fallback_count >= _MAX_FALLBACKS
+            or state.origin.jar is not None
+        ):
             return []
-        jobs = self._owner.more(pipe.slot, route.origin, most)
-        if not jobs:
-            route.starved()
-        return jobs
+        tasks = self._owner.next_tasks(connection.slot, state.origin, most)
+        if not tasks:
+            state.discard_sample()
+        return tasks
 
-    def deeper(self, depth: int) -> None:
-        """An origin is used at ``depth`` from now on: so much should be ready to be asked for."""
+    def depth_reached(self, depth: int) -> None:
+        """An origin is used at ``depth`` from now on: keep that many tasks ready."""
         self.appetite = max(self.appetite, min(depth * self._config.connections, _HELD))
 
-    def idle(self, pipe: Pipeline) -> None:
-        """``pipe`` has nothing to do."""
-        slot, pipe.slot = pipe.slot, None
-        self._busy.discard(pipe)
-        pipe.route.idle.append(pipe)
-        self._session.census.idle[pipe] = None
+    def idle(self, connection: PipelinedConnection) -> None:
+        """``connection`` has nothing to do; its slot is free."""
+        slot, connection.slot = connection.slot, None
+        self._busy.discard(connection)
+        idle = self._idle.get(connection.origin_state)
+        if idle is None:
+            connection.close()  # its origin was forgotten: nobody would find it again
+        else:
+            idle.append(connection)
+            self._session.census.idle[connection] = None
         if slot is not None:
             self._owner.release(slot)
 
-    def forget(self, pipe: Pipeline) -> None:
-        """``pipe`` is being closed."""
-        self._busy.discard(pipe)
-        self._session.census.idle.pop(pipe, None)
-        if pipe in pipe.route.idle:
-            pipe.route.idle.remove(pipe)
+    def forget(self, connection: PipelinedConnection) -> None:
+        """``connection`` is being closed."""
+        self._busy.discard(connection)
+        self._session.census.idle.pop(connection, None)
+        idle = self._idle.get(connection.origin_state, [])
+        if connection in idle:
+            idle.remove(connection)
 
-    def again(self, jobs: list[Job]) -> None:
-        """See ``Owner``."""
-        if jobs:
-            self._owner.again(jobs)
+    def requeue(self, tasks: list[FetchTask]) -> None:
+        """Queue unanswered ``tasks`` again without charging an attempt."""
+        if tasks:
+            self._owner.requeue(tasks)
 
-    def deliver(self, job: Job, body: Body) -> None:
-        """The body of a file that is in step: stored when all connections that had something were
-        read, and asked for more. Then the servers work while we store, and the code that stores stays
-        in the CPU's cache. A suspect's is stored at once: if that kills us, nothing else is in flight."""
-        if job.solo:
-            self.settle(None, [(job, body)])
+    def deliver(self, task: FetchTask, body: Body) -> None:
+        """Store ``body`` once all connections that have received something were read and sent more.
+
+        Then servers work while the worker stores, and the code that stores stays in the CPU's cache. A
+        suspect's is stored at once: if that kills the worker, nothing else is in flight.
+        """
+        if task.solo:
+            self.store_completed(None, [(task, body)])
             return
         if not self._fresh:
             gevent.get_hub().loop.run_callback(self.flush)
-        self._fresh.append((job, body))
+        self._fresh.append((task, body))
 
     def flush(self) -> None:
-        """Store what was delivered and waits for that."""
-        held, self._fresh = self._fresh, []
+        """Store what was delivered."""
+        fresh, self._fresh = self._fresh, []
         try:
-            self.settle(None, held)
+            self.store_completed(None, fresh)
         except Exception as error:
-            self.lost(error)
+            self.fatal(error)
 
-    def settle(self, route: Route | None, held: list[tuple[Job, Body]]) -> None:
-        """What came of these, from ``route``: store what is a file."""
-        began, stored = thread_time(), self._stored_so_far
-        self._settle(route, held)
-        stored.files += len(held)
-        stored.seconds += thread_time() - began
+    def store_completed(self, state: OriginState | None, completed: list[tuple[FetchTask, Body]]) -> None:
+        """Store the files among ``completed``, from the origin of ``state``; report the others."""
+        began, cost = thread_time(), self._storage_cost
+        self._store_completed(state, completed)
+        cost.files += len(completed)
+        cost.seconds += thread_time() - began
 
-    def _settle(self, route: Route | None, held: list[tuple[Job, Body]]) -> None:
-        at, last = 0, len(held)
+    def _store_completed(self, state: OriginState | None, completed: list[tuple[FetchTask, Body]]) -> None:
+        at, last = 0, len(completed)
         while at < last:
-            job, body = held[at]
-            if type(body) is bytes and job.size < 0:
-                count, problem = job.batch.put_all(self._sink, islice(held, at, None))
+            task, body = completed[at]
+            if type(body) is bytes and task.size < 0:
+                count, problem = task.batch.put_all(self._sink, islice(completed, at, None))
                 at += count
                 if count:
-                    self._stored(job, route)
+                    self._stored(task, state)
                 if problem is None:
                     continue
-                job, body = held[at][0], problem
+                task, body = completed[at][0], problem
             at += 1
             try:
-                if isinstance(body, HandOver):
-                    if route is not None:
-                        route.misfits += 1
-                    self._owner.hand_over(job)
+                if isinstance(body, NeedsRequestsClient):
+                    if state is not None:
+                        state.fallback_count += 1
+                    self._owner.fall_back(task)
                     continue
                 if isinstance(body, Exception):
                     raise body
-                self._store(job, body)
+                self._store(task, body)
             except FetchError as error:
                 error.wire = 1
-                self._owner.failed(job, error, job.sent)
+                self._owner.attempt_failed(task, error, task.sent)
             except DestinationError as error:
-                for _, rest in islice(held, at, None):
-                    let_go(rest)
-                self._owner.lost(error)
+                for _, rest in islice(completed, at, None):
+                    discard_body(rest)
+                self._owner.fatal(error)
                 return
             else:
-                self._stored(job, route)
+                self._stored(task, state)
 
-    def _stored(self, job: Job, route: Route | None) -> None:
-        """``job`` is, and perhaps others of its batch and host."""
-        if not job.batch.left:
-            self._owner.finished(job.batch)
-        self._owner.answered(job.host)
-        if route is not None:
-            route.misfits = 0
+    def _stored(self, task: FetchTask, state: OriginState | None) -> None:
+        """``task`` is stored, and perhaps others of its batch and host."""
+        if not task.batch.left:
+            self._owner.batch_finished(task.batch)
+        self._owner.host_succeeded(task.host)
+        if state is not None:
+            state.fallback_count = 0
 
-    def _store(self, job: Job, body: bytes | bytearray | Writer) -> None:
+    def _store(self, task: FetchTask, body: bytes | bytearray | Writer) -> None:
         if isinstance(body, (bytes, bytearray)):
-            writer: Writer = self.open_writer(job)
+            writer: Writer = self.open_writer(task)
             try:
                 writer.write(body)
             except BaseException:
@@ -283,41 +268,41 @@ class WireLane:
         else:
             writer = body
         try:
-            if job.size >= 0 and writer.size != job.size:
-                text = f"{writer.size} bytes arrived, the source says {job.size}"
+            if task.size >= 0 and writer.size != task.size:
+                text = f"{writer.size} bytes arrived, the source says {task.size}"
                 raise FetchError("size-mismatch", text)
-            how = job.batch.publish(job.index, writer)
-            job.batch.published(job.index, writer.size, writer.crc, how, 1, 1)
+            how = task.batch.publish(task.index, writer)
+            task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
         finally:
             writer.abort()
 
-    def open_writer(self, job: Job) -> Writer:
-        """Where the body of ``job`` goes, piece by piece. Raises FetchError, DestinationError."""
-        batch, index = job.batch, job.index
-        return self._sink.open(job.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
+    def open_writer(self, task: FetchTask) -> Writer:
+        """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
+        batch, index = task.batch, task.index
+        return self._sink.open(task.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
 
     # connections
 
-    def _open(self, route: Route, job: Job) -> None:
-        owner, host, began = self._owner, job.host, job.sent
+    def _open(self, state: OriginState, task: FetchTask) -> None:
+        owner, host, began = self._owner, task.host, task.sent
         try:
-            pipe = Pipeline(self, route, self._connect(route))
+            connection = PipelinedConnection(self, state, self._connect(state))
         except FetchError as error:
-            owner.failed(job, error, began)
+            owner.attempt_failed(task, error, began)
             owner.release(host)
         except gevent.GreenletExit:
-            owner.again([job])
+            owner.requeue([task])
             owner.release(host)
         except Exception as error:
-            owner.lost(error)
+            owner.fatal(error)
         else:
-            self._busy.add(pipe)
-            pipe.start(job, alone=job.solo or not route.trusted)
+            self._busy.add(connection)
+            connection.start(task, alone=task.solo or not state.trusted)
 
-    def _connect(self, route: Route) -> Any:
-        made = self._session.new_connection(route.origin)
+    def _connect(self, state: OriginState) -> Any:
+        made = self._session.new_connection(state.origin)
         try:
-            with gevent.Timeout(self._config.deadline, too_late(self._config)):
+            with gevent.Timeout(self._config.deadline, deadline_exceeded(self._config)):
                 made.connect()
         except Exception as error:
             made.close()
@@ -329,11 +314,12 @@ class WireLane:
             raise
         return made
 
-    def _add_route(self, origin: Origin) -> Route:
-        if len(self._routes) > 1000:
-            for old in [each for each, route in self._routes.items() if not route.idle]:
-                del self._routes[old]
+    def _add_origin(self, origin: Origin) -> OriginState:
+        if len(self._origins) > _MAX_ORIGINS:
+            for old in [each for each, state in self._origins.items() if not self._idle[state]]:
+                del self._idle[self._origins.pop(old)]
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
         template = self._session.template(origin)
-        route = self._routes[origin] = Route(origin, template, depth, self._stored_so_far)
-        return route
+        state = self._origins[origin] = OriginState(origin, template, depth, self._storage_cost)
+        self._idle[state] = []
+        return state

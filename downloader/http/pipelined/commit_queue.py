@@ -1,9 +1,9 @@
-"""Who stores next: of what has come in, a portion is stored in each turn of the hub's loop.
+"""The order in which connections store what they have received: one portion per turn of the hub's loop.
 
-Between two portions the sockets are read and more is asked for, so the servers work while we store. Were
-all stored at once that is ready, they would have nothing to do meanwhile, and we nothing while they begin
-again; and since such a pause brings the connections into step with one another, the next would follow.
-``benchmarks/README.md`` says what that costs.
+Between two portions the sockets are read and more is requested, so servers work while the worker stores.
+Storing everything that is ready at once would leave the servers without requests, and then the worker
+without responses; and since such a pause synchronizes the connections, the next pause would follow.
+``benchmarks/README.md`` has the measurements.
 """
 
 from __future__ import annotations
@@ -13,77 +13,77 @@ from typing import Any, Protocol
 
 import gevent
 
-__all__ = ["PORTION", "Taker", "Turns"]
+__all__ = ["PORTION", "CommitQueue", "Committer"]
 
 PORTION = 256
-"""So many answers at least are stored in a turn, where there are so many; then the next has to wait."""
+"""The number of responses after which the other committers wait for the next turn of the loop."""
 
 
-class Taker(Protocol):
-    """One that stores in its turn."""
+class Committer(Protocol):
+    """A connection that stores what it holds when the queue calls it."""
 
-    def turn(self) -> int:
-        """Store what is held; how many answers that were. It may rest or stand in line again."""
+    def commit(self) -> int:
+        """Store what is held and return the number of responses. It may enqueue itself again."""
 
 
-class Turns:
-    """A line of takers: first come, first served. What a turn raises goes to ``lost``."""
+class CommitQueue:
+    """A first-in, first-out queue of committers. What ``commit`` raises goes to ``on_error``."""
 
-    def __init__(self, lost: Callable[[Exception], None]) -> None:
-        self._lost = lost
-        self._line: dict[Taker, None] = {}
-        self._resting: dict[Taker, Any] = {}
-        self._next: Any = None
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        self._on_error = on_error
+        self._queue: dict[Committer, None] = {}
+        self._delayed: dict[Committer, Any] = {}
+        self._timer: Any = None
 
-    def stand(self, taker: Taker) -> None:
-        """``taker`` stands in line, behind all others."""
-        self.leave(taker)
-        self._line[taker] = None
-        self._call()
+    def enqueue(self, committer: Committer) -> None:
+        """Append ``committer``, behind all others."""
+        self.remove(committer)
+        self._queue[committer] = None
+        self._schedule()
 
-    def rest(self, taker: Taker, seconds: float) -> None:
-        """``taker`` stands in line after so many seconds, or where it rests or stands already."""
-        if taker not in self._resting and taker not in self._line:
-            self._resting[taker] = _timer(seconds, self.stand, taker)
+    def enqueue_after(self, committer: Committer, seconds: float) -> None:
+        """Append ``committer`` after so many seconds, unless it is queued or delayed already."""
+        if committer not in self._delayed and committer not in self._queue:
+            self._delayed[committer] = _timer(seconds, self.enqueue, committer)
 
-    def leave(self, taker: Taker) -> None:
-        """``taker`` neither rests nor stands in line any more."""
-        self._line.pop(taker, None)
-        if timer := self._resting.pop(taker, None):
+    def remove(self, committer: Committer) -> None:
+        """Take ``committer`` out of the queue and cancel its delay."""
+        self._queue.pop(committer, None)
+        if timer := self._delayed.pop(committer, None):
             timer.stop()
             timer.close()
 
-    def take_all(self) -> None:
-        """All who stand in line have their turn now."""
-        for taker in list(self._line):
-            if taker in self._line:  # it may have left during another's turn
-                self._take(taker)
+    def commit_all(self) -> None:
+        """Have all that are queued commit now."""
+        for committer in list(self._queue):
+            if committer in self._queue:  # another's commit may have removed it
+                self._commit(committer)
 
-    def _call(self) -> None:
+    def _schedule(self) -> None:
         # By a timer: callbacks of the loop may be called many times before it looks at any socket.
-        if self._next is None and self._line:
-            self._next = _timer(0, self._take_portion)
+        if self._timer is None and self._queue:
+            self._timer = _timer(0, self._commit_portion)
 
-    def _take_portion(self) -> None:
-        self._next.close()
-        self._next = None
+    def _commit_portion(self) -> None:
+        self._timer.close()
+        self._timer = None
         left = PORTION
-        while self._line and left > 0:
-            left -= self._take(next(iter(self._line)))
-        self._call()
+        while self._queue and left > 0:
+            left -= self._commit(next(iter(self._queue)))
+        self._schedule()
 
-    def _take(self, taker: Taker) -> int:
-        self.leave(taker)
+    def _commit(self, committer: Committer) -> int:
+        self.remove(committer)
         try:
-            return taker.turn()
+            return committer.commit()
         except Exception as error:
-            self._lost(error)
+            self._on_error(error)
             return 0
 
 
-def _timer(seconds: float, ring: Callable[..., None], *args: object) -> Any:
+def _timer(seconds: float, callback: Callable[..., None], *args: object) -> Any:
     loop = gevent.get_hub().loop
-    timer = loop.timer(seconds, priority=loop.MINPRI)  # what has come on sockets goes before
+    timer = loop.timer(seconds, priority=loop.MINPRI)  # after the sockets that are ready
     # From now, not from when this turn of the loop began.
-    timer.start(ring, *args, update=True)
+    timer.start(callback, *args, update=True)
     return timer

@@ -1,4 +1,4 @@
-"""What the wire lane knows of one origin, and what it measures of it."""
+"""What the pipelined client knows of one origin, and what it measures of it."""
 
 from __future__ import annotations
 
@@ -8,43 +8,41 @@ patching.require()
 
 from dataclasses import dataclass  # noqa: E402
 from time import thread_time  # noqa: E402
-from typing import TYPE_CHECKING, Any  # noqa: E402
+from typing import Any  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.http.session import Origin  # noqa: E402
 
-if TYPE_CHECKING:
-    from downloader.http.pipelined.connection import Pipeline
+__all__ = ["OriginState", "StorageCost"]
 
-__all__ = ["Route", "Stored"]
-
-# A measurement of goodput: so long at least (seconds), and so many answers.
+# A measurement of goodput takes so long at least (seconds), and so many responses.
 _EPOCH, _SAMPLES = 0.05, 400
-# After so many requests Apache and nginx close a connection, if they were not told otherwise.
+# After so many requests Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
 
 
 @dataclass(slots=True)
-class Stored:
-    """What the lane has stored so far: ``files``, and the ``seconds`` of CPU that it took."""
+class StorageCost:
+    """What the client has stored so far: ``files``, and the ``seconds`` of CPU that it took."""
 
     files: int = 0
     seconds: float = 0.0
 
 
-class Route:
-    """What the lane knows of one origin: the template, idle connections, how deep, and whether it fits.
+class OriginState:
+    """The request template of an origin, its depth, and how its server treats connections.
 
     ``limit``: after how many requests the server closes a connection, 0 where that is not known.
-    ``single``: it gave an answer that nobody had asked for; each connection is used once. ``trusted``: it
-    has answered several requests in step, so a new connection need not begin with a single one.
+    ``no_keepalive``: the server sent a response without a request, so each connection is used once.
+    ``trusted``: the server has answered several requests in step, so a new connection need not begin with
+    a single one. ``fallback_count``: responses in a row that were for the requests client.
     """
 
     __slots__ = (
-        "_answers",
         "_broke_at",
         "_head",
         "_joint",
+        "_responses",
         "_since",
         "_stored",
         "_storing",
@@ -52,100 +50,100 @@ class Route:
         "_waited",
         "_worked",
         "depth",
-        "idle",
+        "fallback_count",
         "limit",
-        "misfits",
+        "no_keepalive",
         "origin",
         "shapes",
-        "single",
         "trusted",
     )
 
     def __init__(
-        self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth, stored: Stored
+        self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth, stored: StorageCost
     ) -> None:
         self.origin = origin
         self._stored = stored
         self._head, self._tail = template
         self._joint = self._tail + self._head
         self.depth = depth
-        self.idle: list[Pipeline] = []
-        self.misfits = self.limit = self._broke_at = 0
-        self.single = self.trusted = False
+        self.fallback_count = self.limit = self._broke_at = 0
+        self.no_keepalive = self.trusted = False
         self.shapes: dict[tuple[bytes, ...], Any] = {}
         self._since = self._worked = self._waited = self._storing = 0.0
-        self._answers = 0
+        self._responses = 0
 
     def requests(self, targets: list[bytes]) -> bytes:
-        """The bytes that ask for ``targets``."""
+        """Return the bytes of the requests for ``targets``."""
         return self._head + self._joint.join(targets) + self._tail
 
-    def answered(self, now: float, count: int, latency: float) -> None:
-        """``count`` more were answered, the slowest within ``latency`` seconds."""
-        self._answers += count
+    def record_responses(self, now: float, count: int, latency: float) -> None:
+        """Record ``count`` more responses, the slowest after ``latency`` seconds."""
+        self._responses += count
         self._waited += latency * count
         elapsed = now - self._since
-        if elapsed < _EPOCH or (self._answers < _SAMPLES and elapsed < 10 * _EPOCH):
+        if elapsed < _EPOCH or (self._responses < _SAMPLES and elapsed < 10 * _EPOCH):
             return
-        answers, stored, worked = self._answers, self._stored, thread_time()
+        responses, stored, worked = self._responses, self._stored, thread_time()
         if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
             busy = min((worked - self._worked) / elapsed, 1.0)
-            owed = answers * stored.seconds / stored.files if stored.files else 0.0
+            owed = responses * stored.seconds / stored.files if stored.files else 0.0
             debt = (owed - (stored.seconds - self._storing)) / elapsed
-            sample = depths.Sample(answers / elapsed, self._waited / answers, busy, debt)
+            sample = depths.Sample(responses / elapsed, self._waited / responses, busy, debt)
             self.depth = depths.measured(self.depth, sample)
         self._since, self._worked, self._storing = now, worked, stored.seconds
-        self._answers, self._waited = 0, 0.0
+        self._responses, self._waited = 0, 0.0
 
-    def starved(self) -> None:
-        """There was less to ask for than could have been asked: what is being measured says nothing."""
+    def discard_sample(self) -> None:
+        """Discard the current measurement: there were fewer tasks than could have been sent."""
         self._since = 0.0
 
     def broke(self) -> None:
         """A connection ended with requests unanswered."""
-        self._begin_with_one(depths.broke(self.depth))
+        self._set_depth(depths.broke(self.depth))
 
     def broke_at(self, served: int) -> None:
-        """It ended after ``served`` answers, unannounced: twice the same is a rule."""
+        """A connection ended after ``served`` responses, unannounced: the same twice is a limit."""
         if served == self._broke_at:
             self.limit = served
         self._broke_at = served
 
     def closes_early(self, served: int) -> None:
-        """The server closed, or is about to, after ``served`` answers, in the midst of a window or with its
-        last. With one answer too many before that it would look the same, so they are not believed."""
+        """The server closed, or is about to, after ``served`` responses, within a window or with its last.
+
+        One response too many before that would look the same, so the window is not believed.
+        """
         self.broke_at(served)
         if self.limit != served:
             self.broke()
 
-    def last(self, settled: int) -> int:
-        """After which request the server may close a connection of which so many are known to be in
-        step, by its limit or a usual one: a window ends before that. 0: after none that is known."""
-        return self.limit or next((usual for usual in _USUAL_LIMITS if settled < usual), 0)
+    def window_end(self, committed: int) -> int:
+        """Return the request after which the server may close a connection with ``committed`` responses in
+        step, by its limit or a usual one: a window ends before it. 0: none is known."""
+        return self.limit or next((usual for usual in _USUAL_LIMITS if committed < usual), 0)
 
     def closes(self, served: int) -> None:
-        """The server closed, or is about to, after ``served`` answers."""
-        if self.single:
+        """The server closed, or is about to, after ``served`` responses."""
+        if self.no_keepalive:
             return
         self.limit = served
         if served == 1:
-            self.shut("one request a connection")
+            self.disable_pipelining("one request a connection")
 
-    def shut(self, why: str) -> None:
-        """One request at a time from now on."""
-        self._begin_with_one(depths.shut(self.depth, why))
+    def disable_pipelining(self, why: str) -> None:
+        """Send one request at a time from now on."""
+        self._set_depth(depths.shut(self.depth, why))
 
-    def large(self) -> None:
+    def large_body(self) -> None:
         """A large body has come."""
-        self._begin_with_one(depths.large(self.depth))
+        self._set_depth(depths.large(self.depth))
 
-    def out_of_step(self) -> None:
-        """An answer came that nobody had asked for: no connection is trusted with a second one."""
-        self.shut("an answer that nobody asked for")
-        self.single = True
+    def desynchronized(self) -> None:
+        """A response came without a request: no connection is trusted with a second one."""
+        self.disable_pipelining("an answer that nobody asked for")
+        self.no_keepalive = True
         self.limit = 1
 
-    def _begin_with_one(self, depth: depths.Depth) -> None:
-        """Go on at ``depth``; what the next connection can bear has to be seen anew."""
+    def _set_depth(self, depth: depths.Depth) -> None:
+        """Go on at ``depth``; what a new connection can take has to be seen again."""
         self.trusted = False
         self.depth = depth

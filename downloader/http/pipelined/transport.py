@@ -1,4 +1,4 @@
-"""The socket of one connection of the wire lane, without a greenlet: bytes in and out, as they come.
+"""The socket of one pipelined connection, without a greenlet: bytes in and out, as they come.
 
 urllib3 has opened and verified the connection. Waiting is done on a watcher that is made once; reading
 goes into a buffer that all connections share (a large ``recv`` maps, remaps and unmaps memory for every
@@ -19,7 +19,7 @@ from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 
-__all__ = ["BUFFER", "LEAST_REST", "MUCH", "Blocked", "Stream"]
+__all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "MIN_REST", "Blocked", "Transport"]
 
 BUFFER = 512 << 10
 _WIDE = 2 << 20
@@ -28,28 +28,28 @@ _RECORD = 16 << 10  # the most that one record of TLS holds
 _FULL = _RECORD // 2
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
-LEAST_REST = 0.002 if _QUICKACK is not None else 0.25
-"""So many seconds must nothing come before it counts as nothing: see ``acknowledge``."""
+MIN_REST = 0.002 if _QUICKACK is not None else 0.25
+"""Seconds without a byte after which nothing more is expected: see ``acknowledge``."""
 
-MUCH = 32 << 10
-"""So many bytes in one go are acknowledged at once while more is awaited: see ``acknowledge``."""
+ACKNOWLEDGED_AT_ONCE = 32 << 10
+"""Bytes in one read that are acknowledged at once while more is awaited: see ``acknowledge``."""
 
 Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What ``receive`` raises when nothing is there."""
+"""What ``receive`` raises when nothing has arrived."""
 
 
-class Stream:
-    """Calls ``readable`` when there is something to ``receive``; what either raises goes to ``lost``.
+class Transport:
+    """Calls ``readable`` when there is something to ``receive``; what that raises goes to ``on_error``.
 
-    ``receive(many)`` gives the number of bytes that it has read into the buffer, 0 at the end; ``many``:
-    several answers are awaited. It raises Blocked when nothing is there, and OSError.
+    ``receive(many)`` returns the number of bytes that it has read into the buffer, 0 at the end; ``many``:
+    several responses are awaited. It raises Blocked when nothing has arrived, and OSError.
     """
 
     __slots__ = (
         "_buffer",
         "_connection",
         "_end",
-        "_lost",
+        "_on_error",
         "_raw",
         "_tls",
         "_unsent",
@@ -65,10 +65,10 @@ class Stream:
         connection: Any,
         buffer: memoryview,
         readable: Callable[[], None],
-        lost: Callable[[Exception], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         self._connection = connection
-        self._lost = lost
+        self._on_error = on_error
         self.key: tuple[str, int] = connection.key
         sock = connection.sock
         self._tls: Any = getattr(sock, "_sslobj", None)
@@ -84,18 +84,18 @@ class Stream:
         self._watcher.start(self.guarded, readable)
 
     def guarded(self, react: Callable[[], None]) -> None:
-        """For what the hub calls: what goes wrong must end the process, not be printed by the hub."""
+        """Call ``react``; report what it raises, which the hub would only print."""
         try:
             react()
         except Exception as error:
-            self._lost(error)
+            self._on_error(error)
 
     def _receive(self, many: bool) -> int:
         return int(self._raw.recv_into(self._buffer))
 
     def _receive_tls(self, many: bool) -> int:
-        """A record at a time comes out of TLS. Where another is likely it is tried for at once, since to
-        come back for it takes a turn of the loop; where it is not, that would be a call for nothing."""
+        """Read records of TLS. Where another one is likely it is read at once, since coming back for it
+        takes a turn of the loop; where it is not, that would be a wasted call."""
         if self._end is not None:
             raise self._end
         read, buffer = self._tls.read, self._buffer
@@ -111,13 +111,13 @@ class Stream:
         return filled
 
     def pending(self) -> bool:
-        """Whether more can be received that no watcher would tell of: it has been read already."""
+        """Return whether there is more to receive that was read from the socket already."""
         return self._tls is not None and (self._end is not None or bool(self._tls.pending()))
 
     def send(self, data: bytes) -> None:
-        """Send; what the socket does not take at once is sent as it does.
+        """Send ``data``; what the socket does not take at once is sent later.
 
-        A connection that has broken is noticed by reading, after what the server said before.
+        A broken connection is noticed by reading, after what the server sent before.
         """
         if self._unsent:
             self._unsent += data
@@ -140,26 +140,26 @@ class Stream:
         self.send(data)
 
     def proven(self) -> None:
-        """The server has answered."""
+        """Keep the TLS session for later connections: the server has answered."""
         if self._tls is not None:
             sock = self._connection.sock
             with contextlib.suppress(OSError):
                 sock.context.remember(sock)
 
     def acknowledge(self) -> None:
-        """Tell the server now that all has arrived.
+        """Acknowledge all that has arrived at once.
 
-        Its kernel may keep the last small piece until then (Nagle, RFC 896), or what does not fit into the
-        window that it knows of; and ours waits 40 to 200 ms for something to say along with it, as long as
-        no more than one segment has come, which on loopback is 64 kB. Where ours cannot be told,
-        LEAST_REST is longer than that.
+        The server's kernel may keep the last small piece until then (Nagle, RFC 896), or what does not fit
+        into the window that it knows of; and ours waits 40 to 200 ms for something to say along with it, as
+        long as no more than one segment has come, which on loopback is 64 kB. Where ours cannot be told,
+        MIN_REST is longer than that.
         """
         if _QUICKACK is not None:
             with contextlib.suppress(OSError):
                 self._raw.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def widen(self, length: int) -> None:
-        """A body of ``length`` bytes has begun: if the kernel may as well take it in whole, let it.
+        """Let the kernel take in the whole of a body of ``length`` bytes, if that is small enough.
 
         To wait for so much makes its buffer twice as large at once (tcp_set_rcvlowat() of Linux; SO_RCVBUF
         would end its own tuning and is limited more). Then we wait for any byte again.
@@ -171,7 +171,7 @@ class Stream:
                     self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
 
     def usable(self) -> bool:
-        """Whether it is open and nothing has arrived that nobody asked for."""
+        """Return whether it is open and nothing has arrived without a request."""
         return bool(self._connection.is_connected)
 
     def close(self, *, abruptly: bool = False) -> None:
