@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from downloader.core import item_states as core_marks
 from downloader.core.leases import LeaseBook
-from downloader.engine.outcome import RunStats
 from downloader.messages import BatchDone, Outcome, Returned
+from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
 __all__ = ["Checkpoint"]
@@ -46,7 +46,7 @@ class Checkpoint:
             else:
                 self._destination.keep({outcome.seq: outcome.marks})
             self._book.settle(worker, outcome.seq)
-            self._run.count(outcome)
+            self._run.add(outcome)
         return done
 
     def _settle(self, worker: int, outcome: BatchDone) -> None:

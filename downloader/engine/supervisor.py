@@ -21,7 +21,6 @@ from downloader.config.config import Config
 from downloader.core.leases import LeaseBook
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
-from downloader.engine.outcome import RunStats
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
 from downloader.engine.signals import Signals
 from downloader.errors import BootError, DownloaderError, SourceError
@@ -45,6 +44,7 @@ from downloader.messages import (
 )
 from downloader.process.spawn import ChildMain
 from downloader.reporting.progress import Progress
+from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 from downloader.storage.journal import Journal
 
@@ -219,7 +219,7 @@ class Supervisor:
         if isinstance(message, Heartbeat):
             process.live = message.tally
             if number != FEEDER:
-                self.result.pulse(number, message)
+                self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):
             self._batch(message)
         elif isinstance(message, (BatchDone, Returned)):
@@ -241,7 +241,7 @@ class Supervisor:
     def _ready(self, process: Process, message: Ready) -> None:
         process.ready = True
         process.tries = 0
-        self.result.booted(message)
+        self.result.record_ready(message)
         if process.number != FEEDER:
             self._book.hired(process.number)
 

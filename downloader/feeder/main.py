@@ -10,6 +10,7 @@ from gevent.event import Event
 from gevent.queue import Queue
 
 from downloader.config.config import Config
+from downloader.core.name_list import encode_names
 from downloader.errors import FetchError, SourceError, failure_kind
 from downloader.messages import (
     BATCH_ITEMS,
@@ -26,11 +27,11 @@ from downloader.messages import (
     Tally,
 )
 from downloader.process.channel import ChildLink
-from downloader.sources import Fetch, open_source
+from downloader.sources.registry import open_source
+from downloader.sources.source import Fetch
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
-from downloader.storage.schema import encode_names
 
 __all__ = ["run"]
 

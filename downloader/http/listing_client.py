@@ -29,7 +29,7 @@ from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser
 from downloader.http.requests_client import RequestsClient  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks import NEW, Writer  # noqa: E402
+from downloader.sinks.sink import NEW, Writer  # noqa: E402
 
 __all__ = ["ListingClient"]
 

@@ -34,7 +34,7 @@ from downloader.http.exceptions import (  # noqa: E402
 )
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
-from downloader.sinks import Writer  # noqa: E402
+from downloader.sinks.sink import Writer  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 

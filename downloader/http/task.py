@@ -10,7 +10,7 @@ import msgspec
 from downloader.core.latency import Histogram
 from downloader.core.scheduler import Host
 from downloader.messages import Item
-from downloader.sinks import Sink, Writer
+from downloader.sinks.sink import Sink, Writer
 
 __all__ = ["FetchTask", "TaskBatch"]
 

@@ -1,8 +1,7 @@
-"""--preflight: whether HTTPS is concurrent in a worker, before any file is asked for.
+"""--preflight probe: whether HTTPS is concurrent in a worker, before any file is requested.
 
-``inspect`` runs in each child and looks only; ``probe`` measures in a fresh process that is set up as a
-worker is. Both ask the diagnostics, which know the downloader and not the other way round: hence the
-late import, and the subprocess.
+The diagnostics measure it in a fresh process that is set up as a worker is. They know the downloader, and
+not the other way round: hence the subprocess. What each child checks by itself is ``patching.require``.
 """
 
 from __future__ import annotations
@@ -14,19 +13,9 @@ import msgspec
 from downloader.errors import UnsafeProcess
 from downloader.process import isolation
 
-__all__ = ["inspect", "probe"]
+__all__ = ["probe"]
 
 _PATIENCE = 120.0
-
-
-def inspect() -> None:
-    """Look at this process; UnsafeProcess names what would make its HTTPS serial or break it."""
-    from diagnostics.here import inspect as look
-
-    causes = look().causes
-    if causes:
-        told = "; ".join(f"{cause.code}: {cause.evidence[0]} {cause.where}".strip() for cause in causes)
-        raise UnsafeProcess(f"{told} (python -m diagnostics tells more)")
 
 
 def probe(dest: str = "") -> None:

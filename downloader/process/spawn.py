@@ -135,12 +135,10 @@ def _ready(check: bool) -> Ready:
 
     from downloader._version import VERSION
     from downloader.process import patching
-    from downloader.process.preflight import inspect
 
     preflight = "off"
     if check:
         preflight = patching.require().summary
-        inspect()
     version = importlib.metadata.version
     versions = {
         "downloader": VERSION,

@@ -14,9 +14,9 @@ from downloader.config.config import Config
 from downloader.core.naming import shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
-from downloader.engine.supervisor import RunStats
 from downloader.errors import DestinationError, DownloaderError, failure_kind
 from downloader.messages import Failure, Report
+from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
 __all__ = ["as_text", "make", "write_failures", "write_json"]

@@ -29,9 +29,9 @@ from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
 from downloader.process.file_descriptors import held_directories
-from downloader.sinks import NEW, REPLACED, SAME
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
+from downloader.sinks.sink import NEW, REPLACED, SAME
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
 __all__ = ["FilesSink", "FilesWriter"]

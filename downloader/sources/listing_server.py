@@ -16,6 +16,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core.listing import Listing, page_url, parse_listing
+from downloader.core.name_list import decode_names
 from downloader.core.naming import (
     PATH_BYTES,
     BadName,
@@ -28,8 +29,8 @@ from downloader.core.naming import (
 from downloader.core.redact import redact_url
 from downloader.errors import SourceError
 from downloader.messages import Item, Page, Recall
-from downloader.sources import Fetch, Fetching, base_url, list_url
-from downloader.storage.schema import decode_names
+from downloader.sources.server_urls import base_url, list_url
+from downloader.sources.source import Fetch, Fetching
 
 __all__ = ["ServerSource", "open_source"]
 

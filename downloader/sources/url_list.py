@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from downloader.config.config import Config
+from downloader.core.name_list import decode_names
 from downloader.core.naming import BadName, shown, url_name, url_path
 from downloader.core.redact import redact, redact_url
 from downloader.errors import ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
-from downloader.sources import Fetching
 from downloader.sources.lines import LONGEST_LINE, Lines, Place
-from downloader.storage.schema import decode_names
+from downloader.sources.source import Fetching
 
 __all__ = ["UrlsSource", "open_source"]
 

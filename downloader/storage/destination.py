@@ -24,7 +24,7 @@ from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.messages import Lease, Tally
 from downloader.sinks.stored import file_matches, place
-from downloader.sources import identify
+from downloader.sources.registry import identify
 from downloader.storage import known_names as known
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import Holds, JobSpec, Journal

@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from downloader.core.item_states import OWNED, ItemState, changed, merge, summed, unpack, written
+from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
-from downloader.storage.schema import decode_names
 from downloader.storage.table import Rows
 
 __all__ = ["BatchRow", "Holds", "JobSpec", "Journal", "exists"]

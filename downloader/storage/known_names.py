@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from downloader.core.item_states import IN_FLIGHT, OWNED, ItemStates, unpack
+from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.storage.journal import Journal
-from downloader.storage.schema import decode_names
 
 __all__ = ["Known", "exists", "remove", "write"]
 

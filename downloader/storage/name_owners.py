@@ -15,9 +15,9 @@ import unicodedata
 from pathlib import Path
 
 from downloader.core.item_states import IN_FLIGHT, OWNED, UNOWNED, unpack
+from downloader.core.name_list import decode_names
 from downloader.sinks.stored import place
 from downloader.storage.journal import Journal
-from downloader.storage.schema import decode_names
 
 __all__ = ["CHUNK", "settle_contested"]
 

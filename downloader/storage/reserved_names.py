@@ -11,10 +11,10 @@ from pathlib import Path
 
 from downloader.config.config import Config
 from downloader.core.item_states import published
+from downloader.core.name_list import decode_names
 from downloader.errors import ConfigError
 from downloader.sinks.stored import place
 from downloader.storage.journal import Journal
-from downloader.storage.schema import decode_names
 
 __all__ = ["check_reserved", "reserved_names"]
 

@@ -20,13 +20,10 @@ its values (``row_sum``). SQLite itself does not notice a bit that has turned ro
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 
 import msgspec
 
-from downloader.errors import JournalError
-
-__all__ = ["FORMAT", "OLDEST_FORMAT", "SCHEMA", "decode_names", "encode_names", "row_sum"]
+__all__ = ["FORMAT", "OLDEST_FORMAT", "SCHEMA", "row_sum"]
 
 FORMAT = 3
 OLDEST_FORMAT = 2
@@ -56,16 +53,3 @@ CREATE TABLE failure (
 def row_sum(*values: int | str | bytes) -> int:
     """The ``sum`` of a row with these other values; of their kinds, too."""
     return zlib.crc32(msgspec.msgpack.encode(values))
-
-
-def encode_names(names: Sequence[str]) -> bytes:
-    """Return the names of a batch as one blob."""
-    return zlib.compress(msgspec.msgpack.encode(names), 1)
-
-
-def decode_names(blob: bytes) -> list[str]:
-    """Return the names of a batch; raise JournalError when the blob is damaged."""
-    try:
-        return msgspec.msgpack.decode(zlib.decompress(blob), type=list[str])
-    except (zlib.error, ValueError, msgspec.DecodeError) as error:
-        raise JournalError(f"the journal is damaged ({error}); --restart begins anew") from error

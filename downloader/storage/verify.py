@@ -12,6 +12,7 @@ from time import monotonic
 import msgspec
 
 from downloader.core import item_states as core_marks
+from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
@@ -19,7 +20,6 @@ from downloader.sinks.stored import file_matches, place
 from downloader.storage.destination import collect_ledgers, holds, home_of, lock
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
-from downloader.storage.schema import decode_names
 from downloader.storage.table import is_read_only
 
 __all__ = ["Status", "Verified", "status", "verify"]

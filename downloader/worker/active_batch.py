@@ -15,7 +15,7 @@ from downloader.core.scheduler import Host
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.task import FetchTask
 from downloader.messages import BatchDone, Failure, Item, Lease, Returned, Tally
-from downloader.sinks import NEW, REPLACED, SAME, Sink, Writer
+from downloader.sinks.sink import NEW, REPLACED, SAME, Sink, Writer
 from downloader.storage.ledger import Slot
 
 __all__ = ["ActiveBatch", "Exempt", "reconcile", "settled"]

@@ -50,7 +50,8 @@ from downloader.messages import (
 )
 from downloader.process.channel import ChildLink
 from downloader.process.file_descriptors import affordable
-from downloader.sinks import SAME, Sink, open_sink
+from downloader.sinks.registry import open_sink
+from downloader.sinks.sink import SAME, Sink
 from downloader.storage.ledger import Ledger
 from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
 from downloader.worker.requests import RequestBuilder

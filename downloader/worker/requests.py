@@ -12,7 +12,7 @@ from downloader.errors import FetchError
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item
-from downloader.sources import base_url
+from downloader.sources.server_urls import base_url
 from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["RequestBuilder"]

@@ -20,10 +20,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from downloader.core.item_states import ItemState, ItemStates, published
+from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.storage.journal import BatchRow, JobSpec, Journal
-from downloader.storage.schema import decode_names, encode_names
 
 JOB = JobSpec("digest" * 10, "http://h", "server", "files", "flat", 1234567890)
 BATCHES = 24

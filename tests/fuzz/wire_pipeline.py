@@ -30,7 +30,7 @@ from downloader.http.pipelined.origin_state import OriginState, StorageCost
 from downloader.http.session import HttpSession, Origin
 from downloader.http.task import FetchTask
 from downloader.messages import Item, Lease
-from downloader.sinks import open_sink
+from downloader.sinks.registry import open_sink
 from downloader.storage.ledger import Ledger
 from downloader.worker.active_batch import ActiveBatch
 

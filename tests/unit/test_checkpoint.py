@@ -10,13 +10,13 @@ import pytest
 from downloader.config.config import Config
 from downloader.core.item_states import ItemStates
 from downloader.core.leases import LeaseBook
+from downloader.core.name_list import encode_names
 from downloader.engine.checkpoint import Checkpoint
-from downloader.engine.outcome import RunStats
 from downloader.errors import DestinationError
 from downloader.messages import Batch, BatchDone, Lease, Tally
+from downloader.reporting.stats import RunStats
 from downloader.storage import destination as destinations
 from downloader.storage.destination import Destination
-from downloader.storage.schema import encode_names
 
 
 def test_nothing_is_counted_that_could_not_be_synced(

@@ -8,7 +8,7 @@ import pytest
 
 from downloader.config.source_kinds import KINDS, check_form, source_kind
 from downloader.errors import ConfigError
-from downloader.sources import MODULES
+from downloader.sources.registry import MODULES
 
 
 @pytest.mark.parametrize(

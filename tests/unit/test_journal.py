@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from downloader.core.item_states import OWNED, UNOWNED, ItemState, ItemStates, claims, published
+from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.storage.journal import JobSpec, Journal, exists
-from downloader.storage.schema import decode_names, encode_names
 
 JOB = JobSpec("digest", "http://x", "server", "files", "flat", 0)
 COUNT = 5

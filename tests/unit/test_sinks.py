@@ -15,10 +15,11 @@ from downloader.config.config import Config
 from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
-from downloader.sinks import NEW, REPLACED, SAME, open_sink
 from downloader.sinks import directory as files
 from downloader.sinks.directory import FilesSink
 from downloader.sinks.null import NullSink
+from downloader.sinks.registry import open_sink
+from downloader.sinks.sink import NEW, REPLACED, SAME
 from downloader.sinks.stored import file_matches, place
 
 Make = Callable[..., FilesSink]

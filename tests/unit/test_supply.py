@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from downloader.core.name_list import encode_names
 from downloader.engine.batch_queue import BatchQueue
 from downloader.messages import Batch, BatchDone, Continue, Credit, Lease, Recall, Tally
 from downloader.storage.journal import Journal
-from downloader.storage.schema import encode_names
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks import Sink, Writer  # noqa: E402
+from downloader.sinks.sink import Sink, Writer  # noqa: E402
 
 __all__ = ["PipelinedClient"]
 

@@ -37,7 +37,7 @@ from downloader.http.pipelined.transport import (  # noqa: E402
     Transport,
 )
 from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
-from downloader.sinks import Writer  # noqa: E402
+from downloader.sinks.sink import Writer  # noqa: E402
 
 __all__ = ["PipelinedConnection"]
 

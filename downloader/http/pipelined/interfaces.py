@@ -12,7 +12,7 @@ from downloader.http.pipelined.origin_state import OriginState
 from downloader.http.pipelined.parser import Body
 from downloader.http.session import Origin
 from downloader.http.task import FetchTask
-from downloader.sinks import Writer
+from downloader.sinks.sink import Writer
 
 __all__ = ["ConnectionOwner", "Owner"]
 

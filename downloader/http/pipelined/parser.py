@@ -28,7 +28,7 @@ from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks import Writer  # noqa: E402
+from downloader.sinks.sink import Writer  # noqa: E402
 
 __all__ = ["MAX_HEAD", "Body", "NeedsRequestsClient", "ParserOwner", "ResponseParser", "discard_body"]
 

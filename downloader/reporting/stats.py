@@ -34,7 +34,7 @@ class RunStats:
     stop: DownloaderError | None = None
     details: list[str] = field(default_factory=list)
 
-    def count(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Add a batch's outcome."""
         self.tally += outcome.tally
         self.requests += outcome.requests
@@ -44,7 +44,7 @@ class RunStats:
         for code, count in outcome.errors.items():
             self.errors[code] = self.errors.get(code, 0) + count
 
-    def pulse(self, worker: int, beat: Heartbeat) -> None:
+    def record_heartbeat(self, worker: int, beat: Heartbeat) -> None:
         """Keep the most connections that ``worker`` had, and how deep it used them."""
         self.beats[worker] = beat
         self.peak_connections[worker] = max(self.peak_connections.get(worker, 0), beat.connections)
@@ -71,7 +71,7 @@ class RunStats:
                 break
         return {"median": median, "max": max(sent, default=1), "stopped": stopped}
 
-    def booted(self, message: Ready) -> None:
+    def record_ready(self, message: Ready) -> None:
         """Keep what runs in the children."""
         self.versions = message.versions
         self.preflight = message.preflight
