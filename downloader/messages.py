@@ -280,11 +280,15 @@ class Log(Message, frozen=True):
 
 
 class Stop(Message, frozen=True):
-    """The run cannot go on: the exit code and the sentence; ``detail`` is a traceback for -vv."""
+    """The run cannot go on: the exit code and the sentence; ``detail`` is a traceback for -vv.
+
+    ``source_broke``: only the source failed, so what is listed can still be fetched.
+    """
 
     exit_code: int
     text: str
     detail: str = ""
+    source_broke: bool = False
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The supply: what is asked of the feeder, what has come of it, and what a dead one still owes."""
+"""The batches that the feeder is asked for: requested, arrived, and still owed."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from downloader.storage.journal import BatchRow, Journal
 
 __all__ = ["BatchQueue"]
 
-_MORE = 3
+_EXTRA = 3
 
 
 class BatchQueue:
-    """First the batches that the journal has unfinished, then the source from the journal's cursor.
+    """Requests the journal's unfinished batches first, then the source from the journal's cursor.
 
-    ``done``: nothing more will be asked for.
+    ``done``: nothing more will be requested.
     """
 
     def __init__(self, journal: Journal, *, failed_only: bool) -> None:
         self._journal = journal
-        # The source is read on when nothing is left to be recalled.
+        # Read on from the cursor once nothing is left to be recalled.
         self._read_on = not failed_only
         self._recalls: Iterator[BatchRow] = journal.unfinished(failed_only=failed_only)
-        self._recalled: dict[int, BatchRow] = {}  # asked for again, and not come yet
+        self._recalled: dict[int, BatchRow] = {}  # requested again, and not arrived yet
         self._recalling = True
         self._rewrite = journal.unsynced
-        self._wanted = 0  # batches asked for and not come yet, recalled ones too
-        self._again: dict[int, Collection[int]] = {}
+        self._owed = 0  # batches requested and not arrived yet, recalled ones too
+        self._revisited: dict[int, Collection[int]] = {}
         self.done = False
 
     @property
-    def over(self) -> bool:
-        """Whether the feeder owes nothing more."""
-        return self.done and not self._wanted
+    def drained(self) -> bool:
+        """Return whether the feeder owes nothing more."""
+        return self.done and not self._owed
 
-    def orders(self, least: int) -> Iterator[Message]:
-        """What to send to a feeder that is ready and owes less than ``least`` batches.
+    def next_requests(self, minimum: int) -> Iterator[Message]:
+        """Yield what to send to a feeder that is ready and owes less than ``minimum`` batches.
 
-        Then it is asked for a few more than that: to wake for each costs it as much as to read one.
+        It is asked for a few more than that: waking for each costs it as much as reading one.
         """
-        if self._wanted >= least:
+        if self._owed >= minimum:
             return
-        room = least + _MORE - self._wanted
+        room = minimum + _EXTRA - self._owed
         while room > 0 and self._recalling:
             row = next(self._recalls, None)
             if row is None:
@@ -55,16 +55,16 @@ class BatchQueue:
                     self.end()
                 break
             self._recalled[row.seq] = row
-            self._wanted += 1
+            self._owed += 1
             room -= 1
             yield Recall(row.seq, row.count, row.names, row.origin)
         if room > 0 and not self._recalling and not self.done:
-            self._wanted += room
+            self._owed += room
             yield Credit(room)
 
-    def came(self, batch: Batch) -> Lease | None:
-        """``batch`` has come; when it was recalled, the lease of what is left of it."""
-        self._wanted -= 1
+    def on_batch(self, batch: Batch) -> Lease | None:
+        """Record that ``batch`` has arrived; return the lease of what is left of it if it was recalled."""
+        self._owed -= 1
         if not batch.recalled:
             return None
         row = self._recalled.pop(batch.seq)
@@ -74,34 +74,34 @@ class BatchQueue:
             again = tuple(range(row.count)) if self._rewrite else ()
             return Lease(row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=again)
         failed = tuple(failure.index for failure in self._journal.failures(row.seq))
-        only = tuple(sorted(self._again.pop(row.seq, failed)))
+        only = tuple(sorted(self._revisited.pop(row.seq, failed)))
         replace = only if self._rewrite else ()
         return Lease(
             row.seq, row.count, batch.items, only=only, done=self._journal.marks(row.seq), replace=replace
         )
 
     def revisit(self, again: Mapping[int, Collection[int]]) -> None:
-        """Ask for these failed items once more, by batch; when all else has come."""
-        self._again = dict(again)
+        """Request these failed items once more, by batch, after all others have arrived."""
+        self._revisited = dict(again)
         self._recalls = (row for row in self._journal.unfinished(failed_only=True) if row.seq in again)
         self._recalling = True
         self._read_on = False
         self.done = False
 
     def end(self) -> None:
-        """The feeder has read to the end: it owes what was recalled, and nothing else."""
+        """The feeder has read to the end: it owes only what was recalled."""
         self.done = True
-        self._wanted = len(self._recalled)
+        self._owed = len(self._recalled)
 
     def give_up(self) -> None:
-        """Nothing more can come, not even what was recalled."""
+        """Expect nothing more, not even what was recalled."""
         self._recalled.clear()
         self.end()
 
-    def lost(self) -> None:
+    def feeder_lost(self) -> None:
         """The feeder died: what it had not answered is asked again, in order, before the rest."""
         unanswered = [self._recalled.pop(seq) for seq in sorted(self._recalled)]
         self._recalls = chain(unanswered, self._recalls)
         self._recalling = True
-        self._wanted = 0
+        self._owed = 0
         self.done = False

@@ -1,7 +1,7 @@
-"""The crew: the child processes of a run, as the supervisor has them. Hired, watched, reaped.
+"""The child processes of a run, as the supervisor has them: spawned, watched, reaped.
 
-Whether a child is stuck is told by its silence, and silence is counted only while this process runs
-itself: stopped and continued (or asleep with the machine), it must not blame the others.
+A child is stuck when it is silent for too long. Silence is counted only while this process itself runs:
+after SIGSTOP and SIGCONT, or suspend to RAM, it must not blame its children.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LONGEST_TURN = 1.0
 
 @dataclass
 class Process:
-    """One child. ``tries``: how often in a row its place was filled in vain; ``silence``: seconds
-    since it was heard; ``live``: what it has not reported yet; ``waits``: whether something waits to
-    be sent to it, and the selector knows."""
+    """One child. ``tries``: how often in a row a child in its place ended before it was ready; ``silence``:
+    seconds since its last message; ``live``: what it has counted and not reported yet; ``waits``: whether
+    the selector watches for room to send to it."""
 
     number: int
     pid: int
@@ -61,11 +61,13 @@ class ProcessPool:
         return iter(list(self._all.values()))
 
     def get(self, number: int) -> Process | None:
-        """The child of that number, if there is one."""
+        """Return the child of that number, if there is one."""
         return self._all.get(number)
 
-    def hire(self, number: int, main: ChildMain, *, keep: tuple[int, ...], stdin: bool, tries: int) -> None:
-        """Fork a child that runs ``main``; see ``child.fork``. Raises BootError."""
+    def spawn(
+        self, number: int, main: ChildMain, *, keep: tuple[int, ...], stdin: bool, tries: int
+    ) -> None:
+        """Fork a child that runs ``main``; see ``spawn.fork``. Raises BootError."""
         try:
             child = fork(main, keep=keep, stdin=stdin)
         except OSError as error:
@@ -74,7 +76,7 @@ class ProcessPool:
         self._selector.register(child.link, selectors.EVENT_READ, number)
 
     def send(self, number: int, message: Message) -> None:
-        """Send ``message`` to child ``number``; one that is gone is noticed when receiving."""
+        """Send ``message`` to child ``number``. That it has ended is noticed when receiving."""
         self._all[number].link.send(message)
 
     def send_all(self, message: Message, *, but: tuple[int, ...] = ()) -> None:
@@ -84,7 +86,7 @@ class ProcessPool:
                 process.link.send(message)
 
     def listen_for_room(self) -> None:
-        """Have the selector watch for room in the links that something waits to be sent on."""
+        """Have the selector watch for room in the links that have something to send."""
         for number, process in self._all.items():
             waits = bool(process.link.outgoing)
             if waits != process.waits:
@@ -93,7 +95,7 @@ class ProcessPool:
                 self._selector.modify(process.link, mask, number)
 
     def stuck(self, limit: float) -> list[Process]:
-        """Who was silent for longer than ``limit`` seconds; to be asked once in each turn."""
+        """Return the children silent for longer than ``limit`` seconds; to be called in each turn."""
         now = monotonic()
         passed, self._looked = min(now - self._looked, _LONGEST_TURN), now
         found = []
@@ -104,13 +106,13 @@ class ProcessPool:
         return found
 
     def kill(self, process: Process) -> None:
-        """SIGKILL; its end will show as the end of its link."""
+        """Send SIGKILL; the end of the child shows as the end of its link."""
         process.silence = 0.0
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
 
     def reap(self, process: Process) -> int:
-        """Close the link of one that is ending, wait for its end; the wait status."""
+        """Close the link of a child that is ending, wait for its end, and return its wait status."""
         del self._all[process.number]
         self._selector.unregister(process.link)
         process.link.close()
@@ -126,7 +128,7 @@ class ProcessPool:
 
 
 def _ends(pid: int, within: float) -> bool:
-    """Whether child ``pid`` ends within so many seconds; it is not reaped."""
+    """Return whether child ``pid`` ends within so many seconds, without reaping it."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -138,6 +140,6 @@ def _ends(pid: int, within: float) -> bool:
 
 
 def describe(status: int) -> str:
-    """A wait status in words."""
+    """Return a wait status in words."""
     code = os.waitstatus_to_exitcode(status)
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -73,9 +73,9 @@ class Supervisor:
         self._progress = progress
         self._abandoned = abandoned
         self._selector = selectors.DefaultSelector()
-        self._crew = ProcessPool(self._selector)
+        self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
-        self._supply = BatchQueue(self._journal, failed_only=config.retry_failed)
+        self._queue = BatchQueue(self._journal, failed_only=config.retry_failed)
         self._number = 0
         # In a row: feeders that died without a batch, workers that died without a file to blame.
         # Each ends the run when it is too long, as boots that fail do: no endless respawning.
@@ -91,7 +91,7 @@ class Supervisor:
         with Signals(self._selector) as signals:
             try:
                 self._start()
-                while self._crew:
+                while self._pool:
                     self._turn(signals)
                 self._check_end()
             except DownloaderError as error:
@@ -99,16 +99,16 @@ class Supervisor:
             finally:
                 self._kill_all()
         self._selector.close()
-        self.result.cpu_seconds, self.result.worker_rss = self._crew.cpu_seconds, self._crew.worker_rss
+        self.result.cpu_seconds, self.result.worker_rss = self._pool.cpu_seconds, self._pool.worker_rss
         return self.result
 
     def _start(self) -> None:
         # The feeder first: it is the slowest to have something to do.
-        self._hire_feeder()
+        self._spawn_feeder()
         for _ in range(self._config.worker_count):
-            self._hire_worker()
+            self._spawn_worker()
 
-    def _hire_feeder(self, tries: int = 0) -> None:
+    def _spawn_feeder(self, tries: int = 0) -> None:
         config, name_key = self._config, self._destination.name_key
 
         def main(link: object, ready: object) -> None:
@@ -116,9 +116,9 @@ class Supervisor:
 
             feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
 
-        self._hire(FEEDER, main, tries, stdin=config.source == "-")
+        self._spawn(FEEDER, main, tries, stdin=config.source == "-")
 
-    def _hire_worker(self, tries: int = 0) -> None:
+    def _spawn_worker(self, tries: int = 0) -> None:
         config, number, at = self._config, self._number, self._destination
         self._number += 1
 
@@ -128,10 +128,10 @@ class Supervisor:
             setup = worker.Setup(number, at.ledger(number), at.rules, at.reserved)
             worker.run(config, setup, link, ready)  # type: ignore[arg-type]
 
-        self._hire(number, main, tries)
+        self._spawn(number, main, tries)
 
-    def _hire(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
-        self._crew.hire(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
+    def _spawn(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
+        self._pool.spawn(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
 
     # the loop
 
@@ -142,15 +142,15 @@ class Supervisor:
         for number in signals.pending():
             self._signalled(number)
         for key, mask in events:
-            process = self._crew.get(key.data) if isinstance(key.data, int) else None
+            process = self._pool.get(key.data) if isinstance(key.data, int) else None
             if process is not None:
                 self._serve(process, mask)
-        self._write_down()
-        self._look_after()
+        self._write_checkpoint()
+        self._check_processes()
         self._flow()
-        self._progress.update(self._tally_now, self._supply.done)
+        self._progress.update(self._tally_now, self._queue.done)
 
-    def _write_down(self) -> None:
+    def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
             self._blameless = 0
 
@@ -162,22 +162,22 @@ class Supervisor:
         messages, is_open = process.link.receive()
         for message in messages:
             process.silence = 0.0
-            self._hear(process, message)
+            self._handle(process, message)
         if not is_open:
-            self._bury(process)
+            self._reap(process)
 
     def _flow(self) -> None:
         """Lease what waits, ask the feeder for more, and notice the end."""
         if self._drain_by is None:
             for worker, lease in self._book.assign():
-                self._crew.send(worker, lease)
+                self._pool.send(worker, lease)
             self._feed()
             self._share_rate()
-            over = self._supply.over and not self._book.open and not self._finishing
+            over = self._queue.drained and not self._book.open and not self._finishing
             if over and not self._fetch_contested():
                 self._finishing = True
-                self._crew.send_all(Finish())
-        self._crew.listen_for_room()
+                self._pool.send_all(Finish())
+        self._pool.listen_for_room()
 
     def _fetch_contested(self) -> bool:
         """Have the items fetched again whose name no other owns, once; return whether there are any."""
@@ -192,16 +192,16 @@ class Supervisor:
             self._progress.log("warning", f"{count} names are nobody's; the same command fetches them")
             return False
         self.result.tally += Tally(failed=-count)
-        self._supply.revisit(claims)
-        if self._crew.get(FEEDER) is None:
-            self._hire_feeder()
+        self._queue.revisit(claims)
+        if self._pool.get(FEEDER) is None:
+            self._spawn_feeder()
         return True
 
     def _feed(self) -> None:
         """Ask for as many batches as workers can take, and one in reserve for each at least."""
-        feeder = self._crew.get(FEEDER)
-        if feeder is not None and feeder.ready and not self._supply.done:
-            for order in self._supply.orders(self._config.worker_count + self._book.appetite):
+        feeder = self._pool.get(FEEDER)
+        if feeder is not None and feeder.ready and not self._queue.done:
+            for order in self._queue.next_requests(self._config.worker_count + self._book.appetite):
                 feeder.link.send(order)
 
     def _share_rate(self) -> None:
@@ -210,11 +210,11 @@ class Supervisor:
         if self._config.rate and busy and busy != self._sharers:
             self._sharers = busy
             for worker in busy:
-                self._crew.send(worker, Rate(self._config.rate / len(busy)))
+                self._pool.send(worker, Rate(self._config.rate / len(busy)))
 
     # what children say
 
-    def _hear(self, process: Process, message: FromChild) -> None:
+    def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
         if isinstance(message, Heartbeat):
             process.live = message.tally
@@ -230,13 +230,13 @@ class Supervisor:
             self._ready(process, message)
         elif isinstance(message, Ended):
             self._journal.end(limited=message.limited)
-            self._supply.end()
+            self._queue.end()
         elif isinstance(message, HostPause):
-            self._crew.send_all(message, but=(number, FEEDER))
+            self._pool.send_all(message, but=(number, FEEDER))
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
-            self._stopped(number, message)
+            self._stopped(message)
 
     def _ready(self, process: Process, message: Ready) -> None:
         process.ready = True
@@ -247,7 +247,7 @@ class Supervisor:
 
     def _batch(self, batch: Batch) -> None:
         self._failed_feeders = 0
-        if (lease := self._supply.came(batch)) is not None:
+        if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
             return
         self._journal.open_batch(batch)
@@ -263,12 +263,12 @@ class Supervisor:
         self._checkpoint.add(process.number, outcome)
         process.live = Tally()
 
-    def _stopped(self, number: int, message: Stop) -> None:
+    def _stopped(self, message: Stop) -> None:
         error = DownloaderError(message.text)
         error.exit_code = message.exit_code
         if message.detail:
             self.result.details.append(message.detail)
-        if number == FEEDER and message.exit_code == 4:
+        if message.source_broke:
             self._source_broke(error)
         else:
             self._stop(error)
@@ -276,11 +276,11 @@ class Supervisor:
     def _source_broke(self, error: DownloaderError) -> None:
         """What is listed can still be fetched; then the run ends as incomplete."""
         self.result.stop = self.result.stop or error
-        self._supply.give_up()
+        self._queue.give_up()
 
     # the ends of children
 
-    def _look_after(self) -> None:
+    def _check_processes(self) -> None:
         if self._abandoned is not None and not self.result.interrupted and self._abandoned():
             self.result.interrupted = True
             self._drain()
@@ -288,18 +288,18 @@ class Supervisor:
             self._kill_all()
             return
         limit = self._config.stall_timeout
-        for process in self._crew.stuck(limit):
+        for process in self._pool.stuck(limit):
             role = "the feeder" if process.number == FEEDER else f"worker {process.pid}"
             self._progress.log("warning", f"{role} gave no sign of life for {limit:.0f} s; killed")
-            self._crew.kill(process)
+            self._pool.kill(process)
 
-    def _bury(self, process: Process) -> None:
+    def _reap(self, process: Process) -> None:
         """A child's link is closed: reap it, and give its work to another."""
-        self._write_down()
-        status = self._crew.reap(process)
+        self._write_checkpoint()
+        status = self._pool.reap(process)
         worker = process.number != FEEDER
-        blamed = worker and self._inherit(process.number)
-        if self._finishing or self._drain_by is not None or (not worker and self._supply.over):
+        blamed = worker and self._inherit_ledger(process.number)
+        if self._finishing or self._drain_by is not None or (not worker and self._queue.drained):
             return
         if not process.ready:
             process.tries += 1
@@ -312,7 +312,7 @@ class Supervisor:
         else:
             self._replace_feeder(process, status)
 
-    def _inherit(self, number: int) -> bool:
+    def _inherit_ledger(self, number: int) -> bool:
         """What the dead worker's ledger says, into the journal and the lease book; whether it died
         with files in flight."""
         found = self._destination.inherit(number, self._book.held_by(number))
@@ -327,7 +327,7 @@ class Supervisor:
             self._stop(BootError(f"{text}, the {_BLAMELESS}th in a row with no file in flight"))
             return
         self._progress.log("warning", f"{text}; its files go to another")
-        self._hire_worker(process.tries)
+        self._spawn_worker(process.tries)
 
     def _replace_feeder(self, process: Process, status: int) -> None:
         text = f"the feeder died ({describe(status)})"
@@ -338,15 +338,15 @@ class Supervisor:
             self._source_broke(SourceError(f"{text}, the {_FEEDERS}rd in a row at the same place"))
         else:
             self._progress.log("warning", f"{text}; another takes over")
-            self._supply.lost()
-            self._hire_feeder(process.tries)
+            self._queue.feeder_lost()
+            self._spawn_feeder(process.tries)
 
     # ending
 
     def _check_end(self) -> None:
         """Nobody is left: was everything read and fetched?"""
         journal = self._journal
-        self.result.ended = self._supply.done and self.result.stop is None
+        self.result.ended = self._queue.done and self.result.stop is None
         retried = self._config.retry_failed and self.result.ended and not self.result.interrupted
         if retried and (not journal.read or journal.open_count()):
             raise SourceError(
@@ -373,20 +373,20 @@ class Supervisor:
         grace = self._config.drain_grace
         self._drain_by = monotonic() + grace + 2.0
         self._book.forget_waiting()
-        self._crew.send_all(Drain(grace), but=(FEEDER,))
-        if feeder := self._crew.get(FEEDER):
-            self._crew.kill(feeder)
+        self._pool.send_all(Drain(grace), but=(FEEDER,))
+        if feeder := self._pool.get(FEEDER):
+            self._pool.kill(feeder)
 
     def _kill_all(self) -> None:
         """SIGKILL and reap whatever is left; what they had published is in their ledgers."""
         self._drain_by = self._drain_by or monotonic()
-        for process in self._crew:
-            self._crew.kill(process)
-        for process in self._crew:
-            self._crew.reap(process)
+        for process in self._pool:
+            self._pool.kill(process)
+        for process in self._pool:
+            self._pool.reap(process)
             try:
                 if process.number != FEEDER:
-                    self._inherit(process.number)
+                    self._inherit_ledger(process.number)
             except DownloaderError as error:
                 # The ledger stays where it is; the next run reads it.
                 self.result.stop = self.result.stop or error
@@ -395,6 +395,6 @@ class Supervisor:
 
     def _tally_now(self) -> Tally:
         tally = self.result.tally
-        for process in self._crew:
+        for process in self._pool:
             tally += process.live
         return tally

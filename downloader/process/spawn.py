@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from downloader.core.frames import pack
-from downloader.errors import BootError, DownloaderError
+from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import Ready, Stop
 from downloader.process.channel import ChildLink, Link
 from downloader.process.file_descriptors import close_all_but, raise_limit
@@ -153,7 +153,7 @@ def _ready(check: bool) -> Ready:
 def _stop(error: BaseException, exit_code: int) -> Stop:
     detail = "".join(traceback.format_exception(error))
     if isinstance(error, DownloaderError):
-        return Stop(error.exit_code, str(error), detail)
+        return Stop(error.exit_code, str(error), detail, isinstance(error, SourceError))
     return Stop(exit_code, f"a child process failed: {type(error).__name__}: {error}", detail)
 
 

@@ -178,8 +178,8 @@ KNOWN = (
     Mutant(
         "a pause of one worker alone",
         "the other workers go on asking a server that has said 429",
-        "Supervisor._hear",
-        "self._crew.send_all(message, but=(number, FEEDER))",
+        "Supervisor._handle",
+        "self._pool.send_all(message, but=(number, FEEDER))",
         "pass",
         ("tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[429-1-0.9-2.5]",),
     ),

@@ -85,7 +85,7 @@ KNOWN = (
         "if self.active:\n    return None",
         "",
         (
-            "tests/unit/test_core_schedule.py::test_suspects_go_alone",
+            "tests/unit/test_core_scheduler.py::test_suspects_go_alone",
             f"{PROCESSES}test_those_that_were_in_flight_with_it_are_not_set_aside",
         ),
     ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from known.mutant import Mutant
 from syntax import Replacement
+
+from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
