@@ -1,7 +1,7 @@
 """``Config``: everything that one run is told, frozen, validated once.
 
 Only the command line reads argv and the environment; here are values. A ``Config`` survives a trip
-through JSON (``library.download`` sends it to a fresh process).
+through JSON (``api.download`` sends it to a fresh process).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from downloader.config.config import Config
-from downloader.core.leases import LeaseBook
+from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
@@ -317,7 +317,9 @@ class Supervisor:
         with files in flight."""
         found = self._destination.inherit(number, self._book.held_by(number))
         for seq, index in self._book.died(number, found):
-            self._progress.log("warning", f"item {index} of batch {seq} killed 3 workers; set aside")
+            self._progress.log(
+                "warning", f"item {index} of batch {seq} killed {DEATHS_TO_POISON} workers; set aside"
+            )
         return any(in_flight for _, in_flight in found.values())
 
     def _replace_worker(self, process: Process, status: int, blamed: bool) -> None:

@@ -62,7 +62,6 @@ class Postponed(Exception):
         super().__init__(until, requests)
         self.until = until
         self.requests = requests
-        self.wire = 0
 
 
 class RequestsClient:

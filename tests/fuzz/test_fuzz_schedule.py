@@ -214,7 +214,8 @@ class World(RuleBasedStateMachine):
         held = [seq for number in self.workers for seq in self.book.held_by(number)]
         assert len(held) == len(set(held))
         assert not set(held) & self.settled
-        assert self.book.waiting + len(held) == self.book.open == self.added - len(self.settled)
+        waiting = len(self.book._waiting)
+        assert waiting + len(held) == self.book.open == self.added - len(self.settled)
 
     @invariant()
     def limits_hold(self) -> None:
