@@ -19,22 +19,21 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
-from downloader.core.item_states import ItemState
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.messages import Lease, Tally
-from downloader.sinks.stored import file_matches, place
+from downloader.sinks.registry import Verify, verifier
 from downloader.sources.registry import identify
 from downloader.storage import known_names as known
 from downloader.storage.fsync import boot_id, syncfs
-from downloader.storage.journal import Holds, JobSpec, Journal
+from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.journal import exists as journal_exists
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.reserved_names import check_reserved, reserved_names
 
-__all__ = ["HOME", "Destination", "collect_ledgers", "holds", "home_of", "lock"]
+__all__ = ["HOME", "Destination", "collect_ledgers", "home_of", "lock"]
 
 HOME = ".downloader"
 _ORPHANS_END_WITHIN = 10.0
@@ -57,6 +56,7 @@ class Destination:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._verify = verifier(config.store, Path(config.output), config.layout)
         self.home = home_of(config.output)
         _make(Path(config.output), self.home)
         self.lock_fd = lock(self.home)
@@ -79,7 +79,7 @@ class Destination:
                 self.cut_off = bool(before and boot and before != boot)
                 self.job, self.resumed = self._agree()
                 self.journal.run(boot)
-                collect_ledgers(self.home, self.journal, self._holds)
+                collect_ledgers(self.home, self.journal, self._verify)
                 self.complete_since = "" if config.relist else self.journal.complete_since
                 if config.relist:
                     self._read_again()
@@ -142,7 +142,7 @@ class Destination:
 
     def keep(self, marks: dict[int, bytes]) -> None:
         """See ``Journal.keep_marks``."""
-        self.journal.keep_marks(marks, self._holds)
+        self.journal.keep_marks(marks, self._verify)
 
     def close(self) -> None:
         """Close the journal and give up the lock."""
@@ -180,9 +180,6 @@ class Destination:
         """See ``owners.settle_contested``."""
         root = Path(self._config.output)
         return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
-
-    def _holds(self, name: str, mark: ItemState) -> bool:
-        return holds(Path(self._config.output), self._config.layout, name, mark)
 
     def _agree(self) -> tuple[JobSpec, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
@@ -238,15 +235,10 @@ class Destination:
             return all(entry.name == HOME for entry in entries)
 
 
-def holds(root: Path, layout: str, name: str, mark: ItemState) -> bool:
-    """Return whether the file of the item ``name`` under ``root`` is as ``mark`` says."""
-    return file_matches(os.fspath(root / place(name, layout)), None, mark.size, mark.crc)
-
-
-def collect_ledgers(home: Path, journal: Journal, holds: Holds) -> None:
+def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
     """Bring what workers of a run that was killed have written into the journal."""
     for path in sorted(home.glob("ledger-*")):
-        journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, holds)
+        journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, verify)
         path.unlink()
 
 

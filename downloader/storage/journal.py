@@ -16,15 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from downloader.core.item_states import OWNED, ItemState, changed, merge, summed, unpack, written
+from downloader.core.item_states import OWNED, changed, merge, summed, unpack, written
 from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.storage.table import Rows
 
-__all__ = ["BatchRow", "Holds", "JobSpec", "Journal", "exists"]
+__all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
 
-Holds = Callable[[str, ItemState], bool]
+Verify = Callable[[str, int, int], bool]
 """Whether the file of that name is as the mark says."""
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
@@ -233,11 +233,11 @@ class Journal:
         row = self._rows.find("published", "WHERE seq = ?", seq)
         return b"" if row is None else bytes(row[1])
 
-    def keep_marks(self, marks: dict[int, bytes], holds: Holds) -> None:
+    def keep_marks(self, marks: dict[int, bytes], verify: Verify) -> None:
         """Write down what is known of batches whose outcome is not known (after a drain or a death).
 
-        Of a batch that is done, failed files may have been tried again: those that are on the disk now,
-        as it ``holds``, failed no more. Those of an open batch are looked at when it is leased.
+        Of a batch that is done, failed files may have been tried again: those that ``verify`` finds stored
+        failed no more. Those of an open batch are looked at when it is leased.
         """
         if not marks:
             return
@@ -247,14 +247,14 @@ class Journal:
                 if row is None:
                     continue
                 try:
-                    self._keep(seq, newer, holds, row[1], bool(row[2]))
+                    self._keep(seq, newer, verify, row[1], bool(row[2]))
                 except (IndexError, ValueError) as error:
                     raise JournalError(
                         f"{self.path} or a ledger beside it is damaged (batch {seq}: {error}); "
                         "--restart begins anew"
                     ) from error
 
-    def _keep(self, seq: int, newer: bytes, holds: Holds, count: int, done: bool) -> None:
+    def _keep(self, seq: int, newer: bytes, verify: Verify, count: int, done: bool) -> None:
         older = self.marks(seq)
         if not done:
             self._recount(seq, merge(older, newer, count))
@@ -266,7 +266,7 @@ class Journal:
         mended = {
             mark.index: mark.size + 2
             for mark in written(newer)
-            if mark.index in failed and holds(listed[mark.index], mark)
+            if mark.index in failed and verify(listed[mark.index], mark.size, mark.crc)
         }
         if mended:
             crcs = unpack(newer)[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -16,8 +15,9 @@ from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
-from downloader.sinks.stored import file_matches, place
-from downloader.storage.destination import collect_ledgers, holds, home_of, lock
+from downloader.sinks.registry import Verify, verifier
+from downloader.sinks.stored import place
+from downloader.storage.destination import collect_ledgers, home_of, lock
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.table import is_read_only
@@ -118,7 +118,7 @@ def _verify_with(output: str, quiet: bool, *, read_only: bool) -> Verified:
     try:
         if not read_only:
             job = _job(journal)
-            collect_ledgers(home_of(output), journal, partial(holds, Path(output), job.layout))
+            collect_ledgers(home_of(output), journal, verifier(job.store, Path(output), job.layout))
         return _verify(journal, Path(output), quiet, read_only)
     finally:
         journal.close()
@@ -131,9 +131,10 @@ def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verif
     checked = agree = 0
     names: list[str] = []
     shown = monotonic()
+    matches = verifier(job.store, root, job.layout)
     for row in _stored_batches(journal):
         damaged = []
-        for failure in _damaged(row, root, job.layout):
+        for failure in _damaged(row, root, job.layout, matches):
             damaged.append(failure)
             if len(names) < 1000:
                 names.append(failure.name)
@@ -154,15 +155,15 @@ def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
             yield row
 
 
-def _damaged(row: BatchRow, root: Path, layout: str) -> Iterator[Failure]:
+def _damaged(row: BatchRow, root: Path, layout: str, matches: Verify) -> Iterator[Failure]:
     names = decode_names(row.names)
     if len(names) != row.count:
         raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
     for mark in core_marks.published(row.marks):
         name = names[mark.index]
-        path = root / place(name, layout)
-        if not file_matches(os.fspath(path), None, mark.size, mark.crc):
-            detail = "changed since it was stored" if path.exists() else "missing"
+        if not matches(name, mark.size, mark.crc):
+            there = os.path.lexists(root / place(name, layout))
+            detail = "changed since it was stored" if there else "missing"
             yield Failure(mark.index, name, "", "damaged", detail, 0)
 
 

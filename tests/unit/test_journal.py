@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.item_states import OWNED, UNOWNED, ItemState, ItemStates, claims, published
+from downloader.core.item_states import OWNED, UNOWNED, ItemStates, claims, published
 from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
@@ -45,7 +45,7 @@ def failure(index: int, code: str = "http-404") -> Failure:
     return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
 
 
-def there(name: str, mark: ItemState) -> bool:
+def there(name: str, size: int, crc: int) -> bool:
     """All files are as their marks say."""
     return True
 
@@ -146,11 +146,11 @@ def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(jour
     journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
     asked: list[tuple[str, int]] = []
 
-    def holds(name: str, mark: ItemState) -> bool:
-        asked.append((name, mark.size))
+    def verify(name: str, size: int, crc: int) -> bool:
+        asked.append((name, size))
         return name == "0-3"
 
-    journal.keep_marks({0: marks(1, 2, 3, size=7)}, holds)
+    journal.keep_marks({0: marks(1, 2, 3, size=7)}, verify)
     assert asked == [("0-2", 7), ("0-3", 7)]
     assert [each.index for each in journal.failures(0)] == [2]
     assert journal.tally() == Tally(4, 0, 1, 307, 0)
