@@ -24,8 +24,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-# Under nohup SIGHUP is ignored, and what is ignored is inherited.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# What is ignored is inherited: under nohup SIGHUP, in the background of a script the other two.
+for number, handler in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
