@@ -177,7 +177,7 @@ def test_expect_of_what_is_concurrent(run):
 def test_expect_of_an_error(run, write):
     app = write("proj", "def fetch(url): raise OSError('no')\n") + ":fetch"
     assert run("--app", app, "--expect", "error").code == 0
-    assert run("--app", app, "--expect", "concurrent").code == 1
+    assert run("--app", app, "--expect", "concurrent").code == 3
 
 
 def test_a_tls_context_for_each_request_is_no_serialization(run, write):

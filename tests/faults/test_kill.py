@@ -30,7 +30,7 @@ ASKED_FOR = "CHAOS" in os.environ
 FIRST = int(os.environ.get("CHAOS_SEED", "0"))
 TRUTH = Truth(800, 100, 5000)
 WORKERS = 2
-PROMPT = 5.0  # seconds in which the children of a dead supervisor are gone
+PROMPT = 20.0  # seconds in which the children of a dead supervisor are gone, also on a busy machine
 # How many files a connection may have asked for and not stored, by depth: see `lanes.pipeline`.
 HELD = {"off": 2, "4": 256, "auto": 512}
 VICTIMS = (

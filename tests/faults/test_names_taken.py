@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
@@ -69,8 +70,7 @@ def test_a_damaged_file_is_known_to_be_the_item_s_own(
 
 
 def until_there(path: Path, job: Job) -> None:
-    while not path.exists():
-        assert job.process.poll() is None, job.err
+    job.until(path.exists)
 
 
 class Gate:
@@ -184,9 +184,11 @@ def _held(process: subprocess.Popen[str], dest: Path, number: int) -> int:
     """Wait until ``number`` files have their names; the worker that is held behind the last one."""
     while len(list(dest.glob("f*"))) < number:
         assert process.poll() is None, process.communicate()
+        time.sleep(0.002)  # nothing tells us
     found = None
     while found is None:
         assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
         found = next(
             (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if _is_held(path, dest)),
             None,
