@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from checker import agree
-from harness import Job, command, environment
+from harness import Job, command, environment, slow_but
 from servers import Request, Server, Step, Until, ok, status
 
 ONE = ("--workers", 1, "--json")
@@ -132,8 +132,10 @@ def test_a_damaged_file_of_a_job_that_was_interrupted(
     agree(dest, 0, report)
 
 
-@pytest.mark.parametrize("victim", ["supervisor", "worker"])
-@pytest.mark.parametrize("number", [1, 20, 60])
+@pytest.mark.parametrize(
+    ("number", "victim"),
+    slow_but([(1, "worker"), (20, "supervisor"), (60, "worker")], (1, 20, 60), ("supervisor", "worker")),
+)
 def test_killed_between_a_file_s_name_and_its_mark(
     victim: str, number: int, run_downloader: Run, tmp_path: Path, changing: Server
 ) -> None:
@@ -269,8 +271,14 @@ def test_a_file_of_mine_refuses_the_download(run_downloader: Run, tmp_path: Path
         assert (again["stored"], again["replaced"]) == (1, 1)
 
 
-@pytest.mark.parametrize("existing", ["replace", "keep", "fail"])
-@pytest.mark.parametrize("source", ["server", "list"])
+@pytest.mark.parametrize(
+    ("source", "existing"),
+    slow_but(
+        [("server", "replace"), ("list", "replace"), ("server", "keep"), ("list", "fail")],
+        ("server", "list"),
+        ("replace", "keep", "fail"),
+    ),
+)
 def test_a_file_that_i_put_there_while_the_job_was_interrupted(
     source: str, existing: str, run_downloader: Run, tmp_path: Path
 ) -> None:

@@ -25,7 +25,9 @@ COVERED = {
         "session_logging_waits",
         "session_sleep_from_before",
     },
+    "context-before-patching": {"adapter_before_patching"},  # context_before_patching
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
+    "not-patched": {"not_patched_injected"},  # not_patched
     "original-restored": {"several_put_back"},  # select_put_back
     "own-lock": {  # own_lock
         "burst_then_lock",
@@ -34,7 +36,13 @@ COVERED = {
         "lock_around_reading",
         "login_under_lock",
     },
-    "pyopenssl-unpatched-select": {"impatient_server", "select_left_out"},  # grequests_injected
+    "patched-too-late": {"pool_before_patching", "ssl_imported_earlier"},  # requests_then_patched
+    "pool-of-one": {"pool_of_one_urllib3"},  # pool_of_one
+    "pyopenssl-unpatched-select": {  # grequests_injected
+        "impatient_server",
+        "select_left_out",
+        "sockets_and_ssl_only_injected",
+    },
     "pyopenssl-vendored-copy": {"copy_in_the_project"},  # vendored_copy
     "small-pool": {"pool_of_four"},  # semaphore_of_four
 }
