@@ -31,7 +31,7 @@ def test_in_a_server_that_has_imported_ssl_itself(run, write):
     write("wsgi", text)
     write("conf", "import json\nimport requests\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n")
     argv = [sys.executable, "-m", "gunicorn", "-c", "conf.py", "wsgi:app"]
-    answer = run("--json", "--fix", "--after", "6s", "--", *argv)
+    answer = run("--json", "--fix", "--after", "1s", "--", *argv)
     assert answer.cause == ("patched-too-late", "conf.py:2"), answer
     [remedy] = answer.json["remedies"]
     assert (remedy["code"], remedy["where"]) == ("patch-all-first", "the first line of conf.py")
