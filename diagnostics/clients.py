@@ -65,10 +65,13 @@ def asynchronous(case: Case) -> Found | None:
 def eventlet(case: Case) -> Found | None:
     found = _client(case, _EVENTLET, "eventlet's hub", _IMPORTS_EVENTLET)
     replaced = case.facts.get("eventlet_patched")
-    if found is not None or not replaced or case.judgement.verdict == "concurrent":
+    if not replaced or (found is None and case.judgement.verdict == "concurrent"):
         return found
-    at = case.where(case.own_line(r"\bmonkey_patch\(") or case.own_line(_IMPORTS_EVENTLET))
-    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched by {at}", *_measured(case)])
+    calls = [each for each in case.seen["injections"] if each["module"] == "eventlet.patcher"]
+    written = case.own_line(r"\bmonkey_patch\(") or case.own_line(_IMPORTS_EVENTLET)
+    at = case.event_at(calls[0]) if calls else case.where(written)
+    measured = found.evidence if found else _measured(case)
+    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched by {at}", *measured])
 
 
 def threads(case: Case) -> Found | None:

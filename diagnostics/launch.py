@@ -23,7 +23,7 @@ from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
-from diagnostics.places import is_own, where
+from diagnostics.places import here, is_own, where
 from diagnostics.processes import Processes, end_all, is_alive
 from downloader import isolation
 from downloader.core.redact import redact
@@ -36,7 +36,8 @@ _GRACE = 2.0
 _SET_UP = 60.0  # seconds that imports may take on a busy machine
 _AFTER_CLAIMING = 20.0  # seconds more than a probe may take
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
-_UNUSED = 15.0  # seconds after --after in which one of a command must have loaded gevent
+_UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
+_UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
 _NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
 
 
@@ -72,13 +73,14 @@ def observe(
             "chosen": None if chosen is None else list(chosen),
         }
         (folder / "spec.json").write_text(json.dumps(spec))
-        processes = Processes(outbox)
+        processes = Processes(outbox, _mark(folder))
         with _running(question, folder, _environment(question, folder, origin), processes) as process:
             report = _Watch(question, process, outbox, folder / "output", processes).wait()
         served = None
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
-    return Observation(report["result"], report["seen"], report["facts"], served, argv=report["argv"])
+    facts = {**report["facts"], "started": here()}
+    return Observation(report["result"], report["seen"], facts, served, argv=report["argv"])
 
 
 def _target(question: Question) -> dict[str, Any]:
@@ -191,7 +193,7 @@ class _Watch:
         self._outbox = outbox
         self._output = output
         self._processes = processes
-        self._mark = _mark(outbox.parent)
+        processes.root = process.pid
         self._read: set[str] = set()
         self._began = time.monotonic()
         self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
@@ -214,7 +216,7 @@ class _Watch:
             now = time.monotonic()
             if over:
                 raise ProbeError(f"{target.shown}: the process ended while it was probed{self._last()}")
-            if ended and not processes.any_alive(self._process.pid, self._mark):
+            if ended and not processes.any_alive(now):
                 raise self._silent()
             if target.command and not processes.prober:
                 self._look(now)
@@ -228,10 +230,13 @@ class _Watch:
             if now > self._due + _UNHEARD:
                 raise self._silent()
             return
-        if now > self._due + _UNUSED and not self._processes.loads_gevent:
-            raise ProbeError(
-                f"{self._question.target.shown}: {_NO_GEVENT}; give a later --after if one will"
-            )
+        why = ""
+        if now > self._due + _UNLOADED and not self._processes.loads_gevent:
+            why = _NO_GEVENT
+        elif now > self._due + _UNUSED and self._processes.leave_unused:
+            why = self._processes.why
+        if why:
+            raise ProbeError(f"{self._question.target.shown}: {why}; give a later --after if one will")
         self._processes.ask(now, now > self._due)
 
     def _late(self, now: float) -> ProbeError:

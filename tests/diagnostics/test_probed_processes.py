@@ -124,11 +124,22 @@ def test_a_command_that_never_loads_gevent(run, write, rest):
     assert "no process of it loads gevent" in answer.line
 
 
-def test_a_command_that_imports_gevent_and_does_not_use_it(run, write):
-    write("app", "import gevent, requests\n")
-    answer = run("--", sys.executable, "app.py")
+@pytest.mark.parametrize(
+    ("rest", "hint"),
+    [("", ""), ("import time; time.sleep(1000)\n", "; give a later --after")],
+    ids=["ends", "stays"],
+)
+def test_a_command_that_imports_gevent_and_does_not_use_it(run, write, rest, hint):
+    write("app", f"import gevent, requests\n{rest}")
+    answer = run("--after", "200ms", "--", sys.executable, "app.py")
     assert answer.code == 4, answer
-    assert "gevent is imported, but" in answer.line
+    assert f"gevent is imported, but runs no hub and has patched nothing{hint}" in answer.line
+
+
+def test_a_command_that_uses_gevent_later_than_after(run, write):
+    write("app", f"import gevent, time\ntime.sleep(3)\n{PATCHED}import requests\ntime.sleep(1000)\n")
+    answer = run("--json", "--after", "200ms", "--", sys.executable, "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
 # one process
@@ -235,6 +246,45 @@ def test_a_daemon_is_probed_and_ended(run, write, leave):
     answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
     assert answer.code == 1, answer
     assert answer.json["causes"][0]["code"] == "pyopenssl-unpatched-select"
+
+
+SHORT_LIVED = """\
+import os, sys
+import grequests
+import plain
+
+if os.fork():
+    {leave}
+os.setsid()
+os.chdir("/")
+import patched
+{work}
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "work"),
+    [
+        ("os._exit(0)", "plain.fetch(); os._exit(0)"),
+        ("sys.exit(0)", "plain.fetch()"),
+        ("sys.exit(0)", ""),
+        ("import time; time.sleep(0.2); os._exit(0)", ""),
+    ],
+)
+def test_a_daemon_that_ends_at_once_is_probed(run, write, leave, work):
+    write("plain", FETCH)
+    write("patched", INJECTED)
+    write("app", SHORT_LIVED.format(leave=leave, work=work))
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "patched.py:4"), answer
+
+
+def test_a_process_that_was_started_elsewhere_is_told_as_seen_from_here(run, write, tmp_path):
+    write("work", INJECTED)
+    start = f"subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}], cwd='/')"
+    write("app", f"import subprocess, sys\n{start}\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "work.py:4"), answer
 
 
 def test_what_a_probed_command_has_started_is_ended(run, write):

@@ -139,6 +139,7 @@ class Agent(object):
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
         self.record.on_import["multiprocessing.util"] = self._note_ends
+        wrapping.wrap(os, "_exit", lambda frame, arguments: self._exits())
         choice.note_overseers(self.record.on_import)
         self.tell("hello", argv=_argv(), forked=False)
 
@@ -159,6 +160,13 @@ class Agent(object):
         # type: (Any) -> None
         """A process of multiprocessing ends without ``atexit``."""
         wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._ends())
+
+    def _exits(self):
+        # type: () -> None
+        """A child of a fork often ends without ``atexit``. So does one that could not become another
+        program, or that has made a daemon: these have tried no HTTPS."""
+        if self._connected:
+            self._ends()
 
     def _forked(self):
         # type: () -> None
@@ -236,7 +244,7 @@ class Agent(object):
         """Whether this process is not to be probed yet; the judge is told why."""
         why = choice.obstacle(frame) if self._fits() else _ANOTHER
         if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
-            why = ""  # a program whose work is done by an import
+            why = "" if choice.uses_gevent() else choice.UNUSED  # its work is done by an import
         if why:
             self.tell("later", why=why)
         return bool(why)

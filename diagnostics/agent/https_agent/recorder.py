@@ -26,6 +26,7 @@ _FIRST = (
     "truststore",
 )
 _ENDINGS = (".urllib3", ".requests", ".contrib.pyopenssl", ".ssl_")
+_PATCHERS = ("gevent_openssl", "eventlet.patcher")
 _MOST = 50  # of one kind of event
 
 
@@ -197,7 +198,7 @@ def _change(name):
     if name == "OpenSSL.SSL":
         return _note_pyopenssl
     last = name.rpartition(".")[2].lower()
-    if "pyopenssl" in last or "truststore" in name or name.startswith("gevent_openssl"):
+    if "pyopenssl" in last or "truststore" in name or name.startswith(_PATCHERS):
         return _note_injecting
     return None
 
