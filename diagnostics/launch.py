@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -259,10 +259,7 @@ class _Watch:
             module = target.app.partition(":")[0]
             if report.get("missing"):
                 return UsageError(f"{text}: looked for {module} from {os.getcwd()}")
-            spots = [spot for spot in report["stack"] if not str(spot[0]).startswith("<")]
-            own = [spot for spot in spots if is_own(spot, report["facts"])]
-            at = next((f" ({where(spot, report['facts'])})" for spot in own or spots), "")
-            return ProbeError(f"importing {target.app or target.shown} failed: {text}{at}")
+            return ProbeError(f"importing {target.app or target.shown} failed: {text}{_place(report)}")
         if report["stage"] == "target":
             return UsageError(f"--app {target.app}: {text}")
         return ProbeError(text)
@@ -270,8 +267,8 @@ class _Watch:
     def _silent(self) -> Exception:
         """All is over, or nothing was heard of an agent."""
         shown, code, last = self._question.target.shown, self._process.poll(), self._last()
-        if self._processes.raised:
-            text = redact(" ".join(self._processes.raised.split()))
+        if raised := self._processes.raised:
+            text = redact(" ".join(raised["text"].split())) + _place(raised)
             return ProbeError(f"{shown} ended with {text}, before it made an HTTPS connection")
         if code and code > 0:
             return ProbeError(f"{shown} ended with exit code {code}{last}")
@@ -291,6 +288,19 @@ class _Watch:
         """The last line that the process wrote."""
         said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
         return f"; it said: {redact(said[0])[:200]}" if said else ""
+
+
+def _place(report: Mapping[str, Any]) -> str:
+    """Return the user's line that raised what ``report`` tells, in brackets; "" where none is known."""
+    spots = report["stack"]
+    own = [spot for spot in spots if is_own(spot, report["facts"])]
+    patched = [each for each in report["seen"]["injections"] if each["module"] == "eventlet.patcher"]
+    if patched and spots and str(spots[0][0]).startswith("<frozen importlib"):
+        # eventlet replaces the locks of imports that are under way.
+        at = where(patched[-1]["caller"], report["facts"])
+        return f" (eventlet.monkey_patch() at {at})"
+    others = [spot for spot in spots if not str(spot[0]).startswith("<")]
+    return next((f" ({where(spot, report['facts'])})" for spot in own or others), "")
 
 
 def host_of(url: str) -> str:

@@ -46,7 +46,7 @@ class _Process(msgspec.Struct):
     over: bool = False
     answered: bool = False
     why: str = ""
-    text: str = ""
+    raised: Mapping[str, Any] | None = None
 
 
 class Processes:
@@ -88,7 +88,8 @@ class Processes:
         elif kind == "ends":
             process.ends = True
         elif kind == "over":
-            process.over, process.why, process.text = True, report["why"], report["text"]
+            process.over, process.why = True, report["why"]
+            process.raised = report if report["text"] else None
         elif kind == "later":
             process.why = report["why"]
         elif kind == "probing":
@@ -193,10 +194,10 @@ class Processes:
         return UNUSED in reasons and reasons <= {UNUSED, OVERSEES}
 
     @property
-    def raised(self) -> str:
-        """The exception that the command ended with; "" for none."""
-        texts = [each.text for each in self._all.values() if each.text and not each.above]
-        return texts[-1] if texts else ""
+    def raised(self) -> Mapping[str, Any] | None:
+        """The report with the exception that the command ended with; None for none."""
+        every = [each.raised for each in self._all.values() if each.raised and not each.above]
+        return every[-1] if every else None
 
     @property
     def why(self) -> str:

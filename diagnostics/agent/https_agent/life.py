@@ -263,7 +263,11 @@ class Agent(object):
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
         why = choice.obstacle(None) if self._fits() else _ANOTHER
         if why or (text and not self._connected):
-            self.tell("over", text=text, why=why)
+            raised = {}  # type: Dict[str, Any]
+            if value is not None:
+                seen, now = self.record.seen(), facts.collect()
+                raised = {"stack": probe._raised(value), "seen": seen, "facts": now}
+            self.tell("over", text=text, why=why, **raised)
             return
         self.tell("ends")
         if not self._may_probe() or not self._claim():
