@@ -120,7 +120,7 @@ def judge(question: Question, seen: Observation) -> Judgement:
     served = best.served if best else None
     together = done / len(measured) * (best.chain if best else 1.0) * delay if measured else 0.0
     concurrency = min(many, together / wall) if wall else 0.0
-    limit = _limit(question, result, pairs)
+    limit = _limit(question, seen, pairs, slope)
 
     def give(verdict: Verdict, limit: str = "") -> Judgement:
         problem = result["problem"] or ""
@@ -134,7 +134,7 @@ def judge(question: Question, seen: Observation) -> Judgement:
         return give("error")
     if pairs and all(each.serial(many) for each in pairs):
         return give("serialized")
-    if question.url and slope >= least_slope(many):
+    if question.url and slope >= least_slope(many) and not seen.paced:
         return give("serialized")
     share = many / max(1, sum(each["requests"] for each in rounds))
     if max(blocked, busy) * share > _HELD * delay and not question.url:
@@ -155,8 +155,12 @@ def _is_warm_up(each: dict[str, Any], question: Question) -> bool:
     return not question.url and each["delay"] == 0.0
 
 
-def _limit(question: Question, result: dict[str, Any], pairs: list[_Pair]) -> str:
+def _limit(question: Question, seen: Observation, pairs: list[_Pair], slope: float) -> str:
     """What holds requests back, where it shows in the time."""
+    result = seen.result
+    if question.url:
+        together = question.requests / max(1.0, slope)
+        return limit_of(result, question.requests, together) if slope > 1 + _TELLING else ""
     if not pairs or min(each.excess for each in pairs) < _TELLING:
         return ""
     many = question.requests
