@@ -31,7 +31,7 @@ def _stacks(case: Case) -> Iterator[Sequence[Spot]]:
     """What explains a bad verdict: where it failed, what held the hub, where greenlets waited."""
     if case.judgement.verdict == "error":
         yield from (each["stack"] for each in case.errors)
-    if case.blocked and case.judgement.blocked > max(0.3, case.judgement.wall / 3):
+    if case.blocked and case.judgement.blocked > max(0.3, case.lasted / 3):
         yield case.blocked[0]["stack"]
     if not case.errors:
         yield from (each["stack"] for each in case.parked[:3])

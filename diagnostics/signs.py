@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 def _serialized(case: Case) -> bool:
     """Serialized; or errors on a hub that was held: a server that waits less long makes them of it."""
-    held = case.judgement.blocked > max(0.3, case.judgement.wall / 3)
+    held = case.judgement.blocked > max(0.3, case.lasted / 3)
     return case.judgement.verdict == "serialized" or held
 
 
@@ -211,7 +211,7 @@ def blocking_pyopenssl(case: Case) -> Found | None:
 
 def _hub_was_held(case: Case) -> bool:
     """What holds the hub is the cause; where greenlets wait meanwhile is a consequence."""
-    return case.judgement.blocked + case.judgement.busy > case.judgement.wall / 3
+    return case.judgement.blocked + case.judgement.busy > case.lasted / 3
 
 
 def pool_of_one(case: Case) -> Found | None:
@@ -236,7 +236,7 @@ def dns(case: Case) -> Found | None:
     parked = case.parked_in(in_look_up)
     if case.judgement.verdict == "error" and not case.judgement.problem:
         return None
-    if case.judgement.blocked + case.judgement.busy > max(0.3, case.judgement.wall / 3):
+    if case.judgement.blocked + case.judgement.busy > max(0.3, case.lasted / 3):
         return None
     if parked is None or parked["seconds"] < 0.3 * _waited(case):
         return None
@@ -251,7 +251,8 @@ def dns(case: Case) -> Found | None:
 
 
 def own_lock(case: Case) -> Found | None:
-    stopped = case.judgement.problem and case.judgement.blocked > 0.3
+    # For good, which is not a moment of a busy machine.
+    stopped = case.judgement.problem and case.judgement.blocked > case.lasted / 2
     if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
         # A real lock that a greenlet holds which cannot run any more: nothing goes on, ever.
         spot = case.own_frame(case.blocked[0]["stack"])
@@ -278,7 +279,7 @@ def own_lock(case: Case) -> Found | None:
 
 
 def blocking(case: Case) -> Found | None:
-    if not case.blocked or case.judgement.blocked < max(0.3, case.judgement.wall / 3):
+    if not case.blocked or case.judgement.blocked < max(0.3, case.lasted / 3):
         return None
     spot = case.own_frame(case.blocked[0]["stack"])
     text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""
