@@ -16,7 +16,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
-from diagnostics.remedy import measure_again
+from diagnostics.remedy import is_known, measure_again
 from diagnostics.verdict import Judgement, judge, least_slope
 from diagnostics.waits import asleep
 from downloader import isolation
@@ -82,6 +82,7 @@ def diagnose(
         error=judgement.error if judgement.verdict == "error" else "",
         held=[_shown(case, each) for each in case.held[:5]],
         gap_s=round(seen.result["gap"], 3),
+        fixable=any(is_known(case, codes) for _, codes in explained),
     )
 
 

@@ -88,7 +88,7 @@ class Remedy(msgspec.Struct, frozen=True):
 class Diagnosis(msgspec.Struct, frozen=True):
     """The whole answer; ``json()`` is the contract. ``causes`` of what is concurrent are limits that the
     program sets itself. ``remedies`` were measured to work, best first;
-    ``tried`` were measured not to."""
+    ``tried`` were measured not to; ``fixable``: some are known for the cause, measured or not."""
 
     verdict: Verdict
     requests: int
@@ -103,6 +103,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     error: str = ""
     held: list[dict[str, Any]] = []
     gap_s: float = 0.0
+    fixable: bool = False
 
     def json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
+
+from rich.console import Console
 
 from diagnostics.case import Case
 from diagnostics.causes import explain
-from diagnostics.model import Observation, Question, Target
+from diagnostics.examine import diagnose
+from diagnostics.model import Diagnosis, Observation, Question, Target
+from diagnostics.report import show
 from diagnostics.verdict import judge
 
 ASK = Question(Target(app="app:fetch"), requests=10, delay=0.2)
@@ -33,10 +38,15 @@ SEEN: dict[str, Any] = {
 }
 
 
+def observation(result: dict[str, Any], **facts: Any) -> Observation:
+    """What came of a probe with ``result``."""
+    plain = {"rounds": [], "held": [], "parked": [], "looked": 9.0, "scheduler": True, "seconds": 9.0}
+    return Observation({**plain, "problem": None, "gap": 0.0, **result}, SEEN, {**FACTS, **facts}, {})
+
+
 def explained(result: dict[str, Any], **facts: Any) -> list[str]:
     """The codes of the causes of a probe with ``result``."""
-    plain = {"rounds": [], "held": [], "parked": [], "looked": 9.0, "scheduler": True, "seconds": 9.0}
-    found = Observation({**plain, "problem": None, "gap": 0.0, **result}, SEEN, {**FACTS, **facts}, {})
+    found = observation(result, **facts)
     return [cause.code for cause, _ in explain(Case(ASK, found, judge(ASK, found)))]
 
 
@@ -54,3 +64,26 @@ def test_a_moment_in_which_the_hub_was_held_is_not_what_stops_all(tmp_path):
     assert explained({**stuck, "held": [held(str(app), 4, 0.6)]}) == ["dns-pool"]
     # A real lock holds it for good.
     assert explained({**stuck, "held": [held(str(app), 4, 8.8)]}) == ["own-lock"]
+
+
+def test_remedies_are_promised_only_where_there_are_some(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
+    stuck = {"problem": "nothing more came within 9 s", "held": [held(str(app), 4, 8.8)]}
+    facts = {"python": "3.11.0", "implementation": "cpython", "packages": {}, "pyopenssl_injected": False}
+    more = {"truststore_injected": False, "gevent": "26.9.0", "openssl": "", "roots": [str(app)]}
+    lock, unpatched = (
+        told(diagnose(ASK, observation(stuck, **facts, **more, patched=patched)))
+        for patched in (PATCHED, {})
+    )
+    assert "cause own-lock" in lock
+    assert "--fix" not in lock
+    assert "cause not-patched" in unpatched
+    assert "the same command with --fix measures the remedies" in unpatched
+
+
+def told(found: Diagnosis) -> str:
+    """The answer for a person."""
+    console = Console(record=True, width=200, file=StringIO())
+    show(ASK, found, console, fixed=False, profile=False)
+    return console.export_text()
