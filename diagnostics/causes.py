@@ -105,6 +105,13 @@ TABLE: tuple[Entry, ...] = (
         signs.too_few_descriptors,
     ),
     Entry(
+        "foreign-client",
+        "the process fetches with a client that gevent does not make concurrent",
+        _NOT_GEVENTS + "\nTo measure a fetch of your own, name it: --app MODULE:CALLABLE.",
+        (),
+        clients.foreign,
+    ),
+    Entry(
         "asyncio-client",
         "the client is asyncio's, which gevent does not make concurrent",
         _NOT_GEVENTS,

@@ -13,7 +13,7 @@ from diagnostics.case import Case
 from diagnostics.places import Spot, is_own
 from diagnostics.signs import Found, error_text, put_back, untrusted
 
-__all__ = ["asynchronous", "eventlet", "threads"]
+__all__ = ["asynchronous", "eventlet", "foreign", "threads"]
 
 _ASYNCIO = re.compile(r"/(asyncio|uvloop|trio|curio)/[^/]*$")
 _EVENTLET = re.compile(r"/eventlet/")
@@ -56,6 +56,28 @@ def _client(case: Case, files: re.Pattern[str], name: str, line: str) -> Found |
         return None
     at = case.where(case.user_frame(stack) or case.own_line(line) or case.own_frame(stack))
     return Found(at, [f"the requests of {at} wait in {name}", *_measured(case)])
+
+
+def foreign(case: Case) -> Found | None:
+    """Return it where the only client that is loaded is none of gevent's, and the probe fetched with
+    another."""
+    loaded = case.observation.result.get("foreign", ())
+    if not loaded:
+        return None
+    names = " and ".join(each["name"] for each in loaded)
+    at = case.where(loaded[0]["at"])
+    by = case.observation.result.get("name") or "another client"
+    many, judgement = case.question.requests, case.judgement
+    took = (
+        f"{many} requests at once of {by} took {judgement.wall:.2f} s, and one waits {judgement.delay:g} s"
+    )
+    return Found(
+        at,
+        [
+            f"{names} is loaded, by {at}; requests, urllib3, a connection of http.client were not seen",
+            f"measured was not this client: {took}",
+        ],
+    )
 
 
 def asynchronous(case: Case) -> Found | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from diagnostics.processes import Processes, end_all, is_alive
 from downloader import isolation
 from downloader.core.redact import redact
 
-__all__ = ["observe"]
+__all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 
 AGENT = Path(__file__).parent / "agent"
 _POLL = 0.01
@@ -55,8 +56,7 @@ def observe(
     """
     with tempfile.TemporaryDirectory(prefix="diagnostics-") as name:
         folder = Path(name)
-        outbox = folder / "outbox"
-        outbox.mkdir()
+        outbox = new_outbox(folder)
         run = os.urandom(4).hex()
         spec = {
             "mode": "check",
@@ -72,7 +72,7 @@ def observe(
             "remedies": list(remedies),
             "chosen": None if chosen is None else list(chosen),
         }
-        (folder / "spec.json").write_text(json.dumps(spec))
+        write_spec(folder, spec)
         processes = Processes(outbox, _mark(folder))
         with _running(question, folder, _environment(question, folder, origin), processes) as process:
             report = _Watch(question, process, outbox, folder / "output", processes).wait()
@@ -81,6 +81,33 @@ def observe(
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
     facts = {**report["facts"], "started": here()}
     return Observation(report["result"], report["seen"], facts, served, argv=report["argv"])
+
+
+def new_outbox(folder: Path) -> Path:
+    """Make the folder for reports in ``folder``, of mode 0700. A worker that drops its privileges has to
+    come in, too: nobody else knows the name."""
+    outbox = folder / secrets.token_hex(16)
+    outbox.mkdir()
+    if os.geteuid() == 0:
+        folder.chmod(0o711)
+        outbox.chmod(0o1733)
+    return outbox
+
+
+def write_spec(folder: Path, spec: Mapping[str, Any]) -> Path:
+    """Write what the agent is to do, readable for such a worker; returns the file."""
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec))
+    if os.geteuid() == 0:
+        path.chmod(0o644)
+    return path
+
+
+def read_report(path: str) -> bytes:
+    """Return what is in a file of the outbox. Another user may have written it, so it may be anything."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as source:
+        return source.read()
 
 
 def _target(question: Question) -> dict[str, Any]:
@@ -251,7 +278,7 @@ class _Watch:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
-                yield json.loads(Path(entry.path).read_bytes())
+                yield json.loads(read_report(entry.path))
 
     def _failure(self, report: dict[str, Any]) -> Exception:
         target, text = self._question.target, redact(" ".join(report["text"].split()))

@@ -16,7 +16,7 @@ Pure; the numbers come from ``agent/https_agent/probe.py`` and ``origin.py``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -105,7 +105,17 @@ def least_slope(requests: int) -> float:
 
 
 def judge(question: Question, seen: Observation) -> Judgement:
-    """The verdict on ``seen``."""
+    """The verdict on ``seen``. What another client than the application's was measured to do is none of its
+    own: nothing is said to be concurrent then."""
+    found = _measured(question, seen)
+    foreign = " and ".join(each["name"] for each in seen.result.get("foreign", ()))
+    if not foreign or found.verdict != "concurrent":
+        return found
+    error = f"the client that is loaded, {foreign}, is not one that gevent makes concurrent"
+    return replace(found, verdict="error", error=error, limit="")
+
+
+def _measured(question: Question, seen: Observation) -> Judgement:
     result, many = seen.result, question.requests
     rounds: list[dict[str, Any]] = result["rounds"]
     measured = [each for each in rounds if each["requests"] == many and not _is_warm_up(each, question)]

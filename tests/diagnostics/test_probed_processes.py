@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -110,6 +111,20 @@ def test_gunicorn_as_a_daemon_is_probed_and_ended(run, write):
     write("wsgi", WSGI)
     answer = run("--json", "--after", "3s", "--", *gunicorn("--daemon"))
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop its privileges")
+def test_gunicorn_whose_workers_are_another_user(run, write):
+    # All is imported as root: the folders of the test and of Python may be closed to others.
+    write("plain", "import requests\n\ntry: requests.get('https://localhost:9/')\nexcept OSError: pass\n")
+    keep = "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
+    write("keep", keep)
+    write("wsgi", INJECTED + "import plain, netrc, encodings.idna\n" + WSGI)
+    write("conf", "import wsgi\nwsgi_app = 'wsgi:app'\nworker_class = 'keep.Worker'\nuser = 'nobody'\n")
+    argv = [sys.executable, "-m", "gunicorn", "-b", "127.0.0.1:0", "-c", "conf.py"]
+    answer = run("--json", "--after", "4s", "--", *argv)
+    assert answer.code == 1, answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:4")
 
 
 # no gevent

@@ -212,3 +212,12 @@ def test_a_small_pool_is_named_at_an_url():
     rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 0.6)]
     found = judge(ask, seen(*rounds, parked=[{**QUEUE, "most": 7}]))
     assert (found.verdict, found.limit) == ("concurrent", "small-pool")
+
+
+def test_another_client_than_the_applications_is_never_called_concurrent():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 0.3))
+    found = seen(*rounds)
+    assert judge(ASK, found).verdict == "concurrent"
+    found.result["foreign"] = [{"name": "aiohttp", "at": ["/proj/app.py", 3, "<module>"]}]
+    told = judge(ASK, found)
+    assert (told.verdict, "aiohttp" in told.error) == ("error", True)

@@ -71,8 +71,14 @@ class Agent(object):
     # the probe
 
     def measure(self, fetch, name):
-        # type: (Fetch, str) -> None
-        """Probe with ``fetch`` and report."""
+        # type: (Optional[Fetch], str) -> None
+        """Probe with ``fetch``, or a general one, and report."""
+        foreign = [] if fetch is not None else fetchers.foreign()
+        try:
+            how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
+        except fetchers.Unusable as error:
+            self.failed("set-up", str(error))
+            return
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -80,13 +86,14 @@ class Agent(object):
 
         def report(result):
             # type: (Dict[str, Any]) -> None
+            result["foreign"] = foreign
             result["applied"] = sorted(set(remedies.applied))
             # What the first fetch does to the process counts: it may be the one that patches.
             now = facts.refreshed(before)
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            report(probe.Probe(fetch, spec).run(report))
+            report(probe.Probe(how, spec).run(report))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -96,6 +103,7 @@ class Agent(object):
         # type: () -> None
         """Set up as a style or an application, then probe."""
         target, options = self.spec["target"], self.options()
+        fetch = None  # type: Optional[Fetch]
         try:
             if "style" in target:
                 fetch, name = self._styled(target["style"], dict(options, root=target["root"]))
@@ -293,17 +301,11 @@ class Agent(object):
     def _go(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
-        try:
-            found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
-            if found is None:
-                found = fetchers.general(options)
-        except fetchers.Unusable as error:
-            self.failed("set-up", str(error))
-            return
+        found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             self._bystanders = set(id(each) for each in gc.get_objects() if isinstance(each, greenlet))
-        self.measure(*found)
+        self.measure(*(found or (None, "")))
 
 
 def _argv():
