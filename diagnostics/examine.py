@@ -17,6 +17,7 @@ from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
 from diagnostics.remedy import is_known, measure_again
+from diagnostics.startup import with_startup
 from diagnostics.verdict import Judgement, judge, least_slope
 from diagnostics.waits import asleep
 from downloader import isolation
@@ -38,6 +39,8 @@ def examine(
         said(f"setting up {question.target.shown}")
         seen = observe(question, origin)
         chosen = seen.argv if question.target.command else None
+        if question.target.command:
+            seen = with_startup(seen)
         judgement = judge(question, seen)
         if question.url and judgement.verdict == "serialized" and asleep(seen.result) is not None:
             said("measuring the same with a server of our own")

@@ -54,11 +54,12 @@ def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
             return spot
     # An installed application is a package, too: what counts is who imports the packages of the client.
     own = {keeper["module"].partition(".")[0], *_CLIENTS}
-    stack: list[Spot] = case.seen["imports"].get(keeper["module"], {}).get("stack", [])
+    event: dict[str, Any] = case.seen["imports"].get(keeper["module"], {})
+    stack: list[Spot] = event.get("stack", [])
     others = [spot for spot in stack if not own & set(str(spot[0]).split(os.sep))]
     packages = [spot for spot in others if "-packages" in str(spot[0])]
-    taken: Spot | None = keeper["user"] or next(iter(packages), None) or keeper["caller"]
-    return taken
+    taken: Spot | None = keeper["user"] or event.get("user") or next(iter(packages), None)
+    return taken or keeper["caller"]
 
 
 def early_context(case: Case) -> Found | None:

@@ -103,6 +103,9 @@ class Agent(object):
         # type: () -> None
         """Set up as a style or an application, then probe."""
         target, options = self.spec["target"], self.options()
+        if "startup" in target:
+            self.tell("recorded", seen=self.record.seen())
+            return
         fetch = None  # type: Optional[Fetch]
         try:
             if "style" in target:
