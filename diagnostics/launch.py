@@ -74,7 +74,10 @@ def observe(
         }
         write_spec(folder, spec)
         processes = Processes(outbox, _mark(folder))
-        with _running(question, folder, _environment(question, folder, origin), processes) as process:
+        env = _environment(question, folder, origin)
+        if question.target.command and any(each["place"] == "pth" for each in remedies):
+            env["PYTHONPATH"] = os.pathsep.join([str(AGENT / "early"), env["PYTHONPATH"]])
+        with _running(question, folder, env, processes) as process:
             report = _Watch(question, process, outbox, folder / "output", processes).wait()
         served = None
         if origin is not None:

@@ -71,18 +71,19 @@ def environment_with_pth(tmp_path):
     return tmp_path / "venv" / "bin" / "python", folder
 
 
-def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, environment_with_pth):
+@pytest.mark.parametrize("way", ["an application", "a command"])
+def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, environment_with_pth, way):
     python, folder = environment_with_pth
     (folder / "trap.pth").write_text("# a comment\n\nimport urllib3\n")
     app = write("proj", f"{PATCH}import requests\n")
-    answer = run("--app", app, "--python", python, "--json", "--fix")
+    target = ["--", python, f"{app}.py"] if way == "a command" else ["--python", python, "--app", app]
+    answer = run("--json", "--fix", *target)
     code, where = answer.cause
     assert (code, where.rpartition("/")[2]) == ("patched-too-late", "trap.pth:3")
-    [remedy] = answer.json["remedies"]
-    assert remedy["code"] == "patch-before-everything"
+    remedy = next(each for each in answer.json["remedies"] if each["code"] == "patch-before-everything")
     assert remedy["where"].startswith("as the file 0")
     (folder / remedy["where"].split()[3]).write_text(remedy["line"] + "\n")
-    assert run("--app", app, "--python", python, "--json").json["verdict"] == "concurrent"
+    assert run("--json", *target).json["verdict"] == "concurrent"
 
 
 GOES_ELSEWHERE = {
