@@ -86,6 +86,24 @@ def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, env
     assert run("--json", *target).json["verdict"] == "concurrent"
 
 
+def test_what_holds_the_hub_is_seen_where_a_pth_file_has_patched(run, write, environment_with_pth):
+    python, folder = environment_with_pth
+    (folder / "00-gevent.pth").write_text("import gevent.monkey; gevent.monkey.patch_all()\n")
+    text = """
+        import gevent
+        import gevent.monkey
+        import requests
+
+        sleep = gevent.monkey.get_original("time", "sleep")
+        session = requests.Session()
+        session.hooks["response"].append(lambda answer, **more: sleep(0.2))
+        gevent.spawn(session.get, "https://localhost:9/").join()
+    """
+    answer = run("--json", "--", python, write("app", text) + ".py")
+    assert answer.code == 1, answer
+    assert answer.cause == ("blocking-call", "app.py:8")
+
+
 GOES_ELSEWHERE = {
     "chdir": "os.chdir('/')",
     "a fork": "if os.fork(): os._exit(0)\nos.setsid()\nos.chdir('/')",
