@@ -15,7 +15,7 @@ def _real(ours):
         if folder != ours:
             try:
                 _io.FileIO(folder + "/encodings/__init__.py").close()
-            except OSError:
+            except (IOError, OSError):
                 continue
             return folder + "/encodings"
     raise ImportError("the standard library's encodings were not found")
