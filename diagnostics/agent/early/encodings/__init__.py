@@ -37,7 +37,8 @@ def _become(told):
         spec.submodule_search_locations = told["__path__"]  # type: ignore[attr-defined]
     with _io.FileIO(folder + "/__init__.py") as source:
         code = compile(source.readall(), folder + "/__init__.py", "exec")
-    sys.setprofile(_look)
+    if "site" not in sys.modules:  # else Python 2: it has read them all
+        sys.setprofile(_look)
     exec(code, told)  # noqa: S102
 
 
