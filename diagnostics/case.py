@@ -127,6 +127,13 @@ class Case:
 
     # what was held
 
+    @property
+    def lasted(self) -> float:
+        """The seconds that the N requests took; of a probe that was given up, all that it took."""
+        wall = self.judgement.wall
+        seconds: float = self.observation.result["seconds"] if self.judgement.problem else 0.0
+        return max(wall, seconds)
+
     @cached_property
     def blocked(self) -> list[dict[str, Any]]:
         """What held the hub while it waited, longest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -91,6 +92,14 @@ def test_gunicorn_that_has_no_workers_within_after(run, write):
     assert answer.json["facts"]["patched"]["socket"] is True
 
 
+def test_gunicorn_whose_worker_begins_late_and_patches_after_a_while(run, write):
+    write("wsgi", WSGI)
+    late = "def on_starting(server): time.sleep(7)\ndef post_fork(server, worker): time.sleep(2)\n"
+    write("conf", f"import time\n{late}")
+    answer = run("--json", "--after", "200ms", "--", *gunicorn("-c", "conf.py"))
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
 def test_gunicorn_whose_worker_is_still_importing(run, write):
     write("wsgi", "import time\ntime.sleep(1)\n" + INJECTED)
     write("more", "from wsgi import *\n\ndef app(environ, start): pass\n")
@@ -117,6 +126,20 @@ def test_gunicorn_as_a_daemon_is_probed_and_ended(run, write):
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop its privileges")
+def test_gunicorn_whose_workers_are_another_user(run, write):
+    # All is imported as root: the folders of the test and of Python may be closed to others.
+    write("plain", "import requests\n\ntry: requests.get('https://localhost:9/')\nexcept OSError: pass\n")
+    keep = "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
+    write("keep", keep)
+    write("wsgi", INJECTED + "import plain, netrc, encodings.idna\n" + WSGI)
+    write("conf", "import wsgi\nwsgi_app = 'wsgi:app'\nworker_class = 'keep.Worker'\nuser = 'nobody'\n")
+    argv = [sys.executable, "-m", "gunicorn", "-b", "127.0.0.1:0", "-c", "conf.py"]
+    answer = run("--json", "--after", "4s", "--", *argv)
+    assert answer.code == 1, answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:4")
+
+
 # no gevent
 
 
@@ -133,16 +156,27 @@ def test_a_command_that_never_loads_gevent_and_stays(write, tmp_path, monkeypatc
     write("plain", FETCH)
     write("app", "import plain, time\nplain.fetch()\ntime.sleep(1000)\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launch, "_UNUSED", 1.0)
+    monkeypatch.setattr(launch, "_UNLOADED", 1.0)
     with pytest.raises(ProbeError, match="no process of it loads gevent"):
         examine(Question(Target(command=(sys.executable, "app.py")), after=0.2))
 
 
-def test_a_command_that_imports_gevent_and_does_not_use_it(run, write):
-    write("app", "import gevent, requests\n")
-    answer = run("--", sys.executable, "app.py")
+@pytest.mark.parametrize(
+    ("rest", "hint"),
+    [("", ""), ("import time; time.sleep(1000)\n", "; give a later --after")],
+    ids=["ends", "stays"],
+)
+def test_a_command_that_imports_gevent_and_does_not_use_it(run, write, rest, hint):
+    write("app", f"import gevent, requests\n{rest}")
+    answer = run("--after", "200ms", "--", sys.executable, "app.py")
     assert answer.code == 4, answer
-    assert "gevent is imported, but" in answer.line
+    assert f"gevent is imported, but runs no hub and has patched nothing{hint}" in answer.line
+
+
+def test_a_command_that_uses_gevent_later_than_after(run, write):
+    write("app", f"import gevent, time\ntime.sleep(3)\n{PATCHED}import requests\ntime.sleep(1000)\n")
+    answer = run("--json", "--after", "200ms", "--", sys.executable, "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
 # one process
@@ -249,6 +283,45 @@ def test_a_daemon_is_probed_and_ended(run, write, leave):
     answer = run("--json", "--after", "1s", "--", sys.executable, "app.py")
     assert answer.code == 1, answer
     assert answer.json["causes"][0]["code"] == "pyopenssl-unpatched-select"
+
+
+SHORT_LIVED = """\
+import os, sys
+import grequests
+import plain
+
+if os.fork():
+    {leave}
+os.setsid()
+os.chdir("/")
+import patched
+{work}
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "work"),
+    [
+        ("os._exit(0)", "plain.fetch(); os._exit(0)"),
+        ("sys.exit(0)", "plain.fetch()"),
+        ("sys.exit(0)", ""),
+        ("import time; time.sleep(0.2); os._exit(0)", ""),
+    ],
+)
+def test_a_daemon_that_ends_at_once_is_probed(run, write, leave, work):
+    write("plain", FETCH)
+    write("patched", INJECTED)
+    write("app", SHORT_LIVED.format(leave=leave, work=work))
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "patched.py:4"), answer
+
+
+def test_a_process_that_was_started_elsewhere_is_told_as_seen_from_here(run, write, tmp_path):
+    write("work", INJECTED)
+    start = f"subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}], cwd='/')"
+    write("app", f"import subprocess, sys\n{start}\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "work.py:4"), answer
 
 
 def test_what_a_probed_command_has_started_is_ended(run, write):

@@ -196,3 +196,28 @@ def test_an_url_is_judged_by_what_one_request_waits():
 def test_the_threshold_leaves_room():
     assert least_slope(2) == pytest.approx(4 / 3)
     assert least_slope(10) == 4
+
+
+def test_at_an_url_a_rate_counts_only_where_our_server_saw_it():
+    ask = Question(Target(style="requests"), requests=10, url="https://h/")
+    rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 2.5)]
+    told = [judge(ask, seen(*rounds, parked=[SLEEPS], paced=paced)) for paced in (False, True)]
+    assert [each.verdict for each in told] == ["serialized", "concurrent"]
+    assert told[1].limit == "rate-limit"
+    assert judge(ask, seen(*rounds, held=[held(2.0, 0, 0)], paced=True)).verdict == "serialized"
+
+
+def test_a_small_pool_is_named_at_an_url():
+    ask = Question(Target(style="requests"), requests=10, url="https://h/")
+    rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 0.6)]
+    found = judge(ask, seen(*rounds, parked=[{**QUEUE, "most": 7}]))
+    assert (found.verdict, found.limit) == ("concurrent", "small-pool")
+
+
+def test_another_client_than_the_applications_is_never_called_concurrent():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 0.3))
+    found = seen(*rounds)
+    assert judge(ASK, found).verdict == "concurrent"
+    found.result["foreign"] = [{"name": "aiohttp", "at": ["/proj/app.py", 3, "<module>"]}]
+    told = judge(ASK, found)
+    assert (told.verdict, "aiohttp" in told.error) == ("error", True)

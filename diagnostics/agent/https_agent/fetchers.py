@@ -3,12 +3,19 @@
 import importlib
 import sys
 
+from .recorder import record
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Fetch = Callable[[str], Any]
+
+
+# Clients that wait in a way of their own, and those whose waiting gevent knows.
+_FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
+_KNOWN = ("requests", "urllib3", "httpx", "geventhttpclient", "botocore")
 
 
 class Unusable(Exception):
@@ -155,8 +162,8 @@ def _as_downloader(options):
 
 
 def application(target, options):
-    # type: (str, Dict[str, Any]) -> Tuple[Fetch, str]
-    """Import ``MODULE[:CALLABLE]``; what fetches, and how that is called."""
+    # type: (str, Dict[str, Any]) -> Tuple[Optional[Fetch], str]
+    """Import ``MODULE[:CALLABLE]``; what fetches, None for a general one; and how that is called."""
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
     if attribute:
@@ -171,7 +178,7 @@ def application(target, options):
             raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
         if _takes(value) in (None, 1):
             return value, target
-    return general(options)
+    return None, target
 
 
 def _asynchronous(value):
@@ -226,6 +233,20 @@ def general(options):
                 return _as_requests(module, options), "requests.get"
             return _as_urllib3(module.PoolManager, options), "urllib3.PoolManager"
     return _as_urllib(options), "urllib"
+
+
+def foreign():
+    # type: () -> List[Dict[str, Any]]
+    """Return the clients that gevent does not make concurrent, by name and the line that imported them,
+    where they are the only ones: no other is loaded, and http.client tried no HTTPS connection."""
+    if record.tried or any(name in sys.modules for name in _KNOWN):
+        return []
+    found = []
+    for name in _FOREIGN:
+        if name in sys.modules:
+            user, caller = record.importers.get(name, (None, None, 0))[:2]
+            found.append({"name": name, "at": user or caller})
+    return found
 
 
 def of_connection(frame, options):

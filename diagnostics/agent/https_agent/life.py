@@ -71,8 +71,14 @@ class Agent(object):
     # the probe
 
     def measure(self, fetch, name):
-        # type: (Fetch, str) -> None
-        """Probe with ``fetch`` and report."""
+        # type: (Optional[Fetch], str) -> None
+        """Probe with ``fetch``, or a general one, and report."""
+        foreign = [] if fetch is not None else fetchers.foreign()
+        try:
+            how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
+        except fetchers.Unusable as error:
+            self.failed("set-up", str(error))
+            return
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -80,13 +86,14 @@ class Agent(object):
 
         def report(result):
             # type: (Dict[str, Any]) -> None
+            result["foreign"] = foreign
             result["applied"] = sorted(set(remedies.applied))
             # What the first fetch does to the process counts: it may be the one that patches.
             now = facts.refreshed(before)
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            report(probe.Probe(fetch, spec).run(report))
+            report(probe.Probe(how, spec).run(report))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -96,6 +103,10 @@ class Agent(object):
         # type: () -> None
         """Set up as a style or an application, then probe."""
         target, options = self.spec["target"], self.options()
+        if "startup" in target:
+            self.tell("recorded", seen=self.record.seen())
+            return
+        fetch = None  # type: Optional[Fetch]
         try:
             if "style" in target:
                 fetch, name = self._styled(target["style"], dict(options, root=target["root"]))
@@ -139,6 +150,7 @@ class Agent(object):
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
         self.record.on_import["multiprocessing.util"] = self._note_ends
+        wrapping.wrap(os, "_exit", lambda frame, arguments: self._exits())
         choice.note_overseers(self.record.on_import)
         self.tell("hello", argv=_argv(), forked=False)
 
@@ -159,6 +171,13 @@ class Agent(object):
         # type: (Any) -> None
         """A process of multiprocessing ends without ``atexit``."""
         wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._ends())
+
+    def _exits(self):
+        # type: () -> None
+        """A child of a fork often ends without ``atexit``. So does one that could not become another
+        program, or that has made a daemon: these have tried no HTTPS."""
+        if self._connected:
+            self._ends()
 
     def _forked(self):
         # type: () -> None
@@ -236,7 +255,7 @@ class Agent(object):
         """Whether this process is not to be probed yet; the judge is told why."""
         why = choice.obstacle(frame) if self._fits() else _ANOTHER
         if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
-            why = ""  # a program whose work is done by an import
+            why = "" if choice.uses_gevent() else choice.UNUSED  # its work is done by an import
         if why:
             self.tell("later", why=why)
         return bool(why)
@@ -255,7 +274,11 @@ class Agent(object):
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
         why = choice.obstacle(None) if self._fits() else _ANOTHER
         if why or (text and not self._connected):
-            self.tell("over", text=text, why=why)
+            raised = {}  # type: Dict[str, Any]
+            if value is not None:
+                seen, now = self.record.seen(), facts.collect()
+                raised = {"stack": probe._raised(value), "seen": seen, "facts": now}
+            self.tell("over", text=text, why=why, **raised)
             return
         self.tell("ends")
         if not self._may_probe() or not self._claim():
@@ -281,17 +304,11 @@ class Agent(object):
     def _go(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
-        try:
-            found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
-            if found is None:
-                found = fetchers.general(options)
-        except fetchers.Unusable as error:
-            self.failed("set-up", str(error))
-            return
+        found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             self._bystanders = set(id(each) for each in gc.get_objects() if isinstance(each, greenlet))
-        self.measure(*found)
+        self.measure(*(found or (None, "")))
 
 
 def _argv():

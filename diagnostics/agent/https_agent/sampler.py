@@ -1,8 +1,7 @@
 """Watches the hub from a real thread: which frame holds it while it does not run, and for how long.
 
-The functions of the standard library are taken when this is imported, before anything is patched. A
-timer of the hub sets a stamp; while the stamp is old, the hub does not run, and what the thread shows
-is what holds it.
+The functions of the standard library are taken as they were before anything is patched. A timer of the
+hub sets a stamp; while the stamp is old, the hub does not run, and what the thread shows is what holds it.
 """
 
 import os
@@ -11,11 +10,6 @@ import time
 
 from . import frames
 
-try:
-    from _thread import get_ident, start_new_thread
-except ImportError:  # Python 2
-    from thread import get_ident, start_new_thread  # type: ignore[import-not-found,no-redef]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,7 +17,18 @@ if TYPE_CHECKING:
 
     Stack = Tuple[frames.Spot, ...]
 
-_sleep = time.sleep
+
+def original(module, name):
+    # type: (str, str) -> Any
+    """Return the function that is not gevent's, also when a ``.pth`` file has patched already."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
+
+
+THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
+get_ident = original(THREAD, "get_ident")
+start_new_thread = original(THREAD, "start_new_thread")
+_sleep = original("time", "sleep")
 clock = getattr(time, "monotonic", time.time)
 TICK = 0.005
 HELD = 0.03  # seconds without a sign from the hub
