@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from diagnostics.agent.https_agent.patience import Patience
 from diagnostics.model import Observation, Question, Target
 from diagnostics.verdict import holds, judge, least_slope
 
@@ -196,3 +197,28 @@ def test_an_url_is_judged_by_what_one_request_waits():
 def test_the_threshold_leaves_room():
     assert least_slope(2) == pytest.approx(4 / 3)
     assert least_slope(10) == 4
+
+
+@pytest.mark.parametrize(
+    ("now", "starved", "sign", "starved_then", "after"),
+    [
+        (114.9, 0.0, 114.8, 0.0, None),
+        (115.0, 0.0, 114.9, 0.0, 15.0),
+        # Without a CPU for 9 of 10 seconds: ten times as much time, up to three times the limit.
+        (130.0, 27.0, 129.9, 27.0, None),
+        (145.0, 40.0, 144.9, 40.0, 45.0),
+        # The same for the time without a sign of the hub.
+        (107.0, 0.0, 100.0, 0.0, 7.0),
+        (109.0, 8.0, 100.0, 0.0, None),
+        (109.0, 8.0, 101.0, 7.5, 8.0),
+    ],
+)
+def test_a_measurement_is_not_given_up_for_want_of_a_cpu(now, starved, sign, starved_then, after):
+    assert Patience(15.0, 7.0, 100.0).exhausted(now, starved, sign, starved_then) == after
+
+
+def test_a_measurement_asks_for_more_time_when_its_limit_has_passed():
+    patience = Patience(15.0, 7.0, 100.0)
+    assert not patience.needs_more(114.0, 10.0)
+    assert patience.needs_more(116.0, 10.0)
+    assert not patience.needs_more(116.0, 0.5)
