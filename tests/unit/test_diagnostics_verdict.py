@@ -87,6 +87,24 @@ def test_one_burst_does_not_overrule_the_rest():
     assert found.concurrency == pytest.approx(1.25)
 
 
+@pytest.mark.parametrize(
+    ("most", "during", "peak", "limit"),
+    [
+        (6, 1.0, 4, "small-pool"),
+        (5, 1.0, 4, ""),  # not all of those that did not go at once
+        (6, 0.1, 4, ""),  # for a moment only
+        (9, 1.0, 10, ""),  # the server saw them all
+    ],
+)
+def test_a_small_pool_is_named_where_a_busy_machine_hides_it(most, during, peak, limit):
+    """Three delays, during most of which the process had no CPU."""
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.4, ready=0.35), once(10, 0.2, 0.9, ready=0.55))
+    levels = (*[0.0] * (peak - 1), 0.5)
+    waits = (parked("/proj/app.py", "fetch", during, most),)
+    found = judge(ASK, seen(*rounds, parked=waits, served=served(10, *levels)))
+    assert (found.verdict, found.limit) == ("concurrent", limit)
+
+
 def test_requests_in_a_row_are_not_one_at_a_time():
     rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 1.1))
     found = judge(ASK, seen(*rounds, served=served(50, *[0.0] * 9, 1.0)))
