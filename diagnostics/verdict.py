@@ -168,7 +168,7 @@ def _limit(question: Question, result: dict[str, Any], pairs: list[_Pair]) -> st
     peaks = [each.served.peak for each in pairs if each.served and each.chain == 1.0]
     if len(peaks) < len(pairs) or not 1 < max(peaks) <= many / 2:
         return ""
-    return "small-pool" if stand_in_line(result, many - max(peaks)) else ""
+    return "small-pool" if stand_in_line(result, many / 2) else ""
 
 
 def _in_turn(question: Question, seen: Observation, pairs: list[_Pair]) -> bool:

@@ -95,7 +95,7 @@ def queued(result: dict[str, Any], many: int, together: float) -> dict[str, Any]
     return next((each for each in parked if each["most"] >= least and in_turn(each["stack"])), None)
 
 
-def stand_in_line(result: dict[str, Any], many: int) -> bool:
+def stand_in_line(result: dict[str, Any], many: float) -> bool:
     """Return whether ``many`` greenlets stood in one queue, and some for a good part of the time."""
     parked: list[dict[str, Any]] = result["parked"]
     least = _SOME * max(result["looked"], 0.1)
