@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Thousands of processes begin in the tests: without bytecode each of them compiles everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak audit clean
+.PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean
 
 help:
 	@echo "make demo    set up, then download 20,000 files from a TLS server on loopback"
@@ -19,6 +19,7 @@ help:
 	@echo "make mutants         put known bugs back, one at a time, and see that a test catches each"
 	@echo "make fuzz            five minutes of it; make chaos N=1000: kills; make powercut N=50: cuts"
 	@echo "make soak            an hour at a constant rate with 1 % faults (MINUTES=60)"
+	@echo "make verdicts        diagnoses of 300 healthy and 300 serial programs on a busy machine (N=300)"
 	@echo "make audit           known vulnerabilities of what is installed"
 	@echo "make clean           remove all that the others made"
 
@@ -70,6 +71,9 @@ powercut: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python tests/soak/soak.py --minutes $(or $(MINUTES),60)
+
+verdicts: $(STAMP)
+	$(BIN)/python tests/soak/verdicts.py --runs $(or $(N),300)
 
 # Of what is installed, so with --strict: otherwise a package that its database does not have, or a database
 # that cannot be reached, would count as one without vulnerabilities.

@@ -242,6 +242,8 @@ class _Watch:
                     raise self._failure(report)
                 if report["kind"] == "probing":
                     self._ends = time.monotonic() + self._question.limit + _AFTER_CLAIMING
+                if report["kind"] == "starved":
+                    self._ends = time.monotonic() + 2 * self._question.limit + _AFTER_CLAIMING
                 processes.note(report)
             now = time.monotonic()
             if over:

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from diagnostics.model import Observation, Question, Verdict
-from diagnostics.waits import limit_of, queued
+from diagnostics.waits import limit_of, queued, stand_in_line
 from downloader.core.redact import redact
 
 __all__ = ["Judgement", "judge", "least_slope"]
@@ -166,15 +166,23 @@ def _is_warm_up(each: dict[str, Any], question: Question) -> bool:
 
 
 def _limit(question: Question, seen: Observation, pairs: list[_Pair], slope: float) -> str:
-    """What holds requests back, where it shows in the time."""
+    """What holds requests back, where it shows in the time, or the server and a queue agree on it.
+
+    On a busy machine the time says nothing: what the program did without a CPU it did while it waited.
+    """
     result = seen.result
     if question.url:
         together = question.requests / max(1.0, slope)
         return limit_of(result, question.requests, together) if slope > 1 + _TELLING else ""
-    if not pairs or min(each.excess for each in pairs) < _TELLING:
+    if not pairs:
         return ""
     many = question.requests
-    return limit_of(result, many, min(each.together(many) for each in pairs))
+    if min(each.excess for each in pairs) >= _TELLING:
+        return limit_of(result, many, min(each.together(many) for each in pairs))
+    peaks = [each.served.peak for each in pairs if each.served and each.chain == 1.0]
+    if len(peaks) < len(pairs) or not 1 < max(peaks) <= many / 2:
+        return ""
+    return "small-pool" if stand_in_line(result, many / 2) else ""
 
 
 def _in_turn(question: Question, seen: Observation, pairs: list[_Pair]) -> bool:

@@ -12,7 +12,17 @@ from typing import Any
 
 from diagnostics.places import Spot
 
-__all__ = ["asleep", "in_look_up", "in_network", "in_pool", "in_sleep", "in_turn", "limit_of", "queued"]
+__all__ = [
+    "asleep",
+    "in_look_up",
+    "in_network",
+    "in_pool",
+    "in_sleep",
+    "in_turn",
+    "limit_of",
+    "queued",
+    "stand_in_line",
+]
 
 # Whose frames a greenlet has above ``_get_conn`` while it waits in the queue of a pool.
 _QUEUES = re.compile(r"/([Qq]ueue|threading)\.py$|/gevent/(?!_?select)")
@@ -29,6 +39,7 @@ _LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
 _GEVENT = re.compile(r"/gevent/")
 # Of the time in which greenlets were looked at: from here on it is what they did.
 _MOSTLY = 0.5
+_SOME = 0.4  # of that time
 
 
 def _file(spot: Spot) -> str:
@@ -82,6 +93,15 @@ def queued(result: dict[str, Any], many: int, together: float) -> dict[str, Any]
     least = max(2.0, 0.6 * (many - together))
     parked: list[dict[str, Any]] = result["parked"]
     return next((each for each in parked if each["most"] >= least and in_turn(each["stack"])), None)
+
+
+def stand_in_line(result: dict[str, Any], many: float) -> bool:
+    """Return whether ``many`` greenlets stood in one queue, and some for a good part of the time."""
+    parked: list[dict[str, Any]] = result["parked"]
+    least = _SOME * max(result["looked"], 0.1)
+    return any(
+        each["most"] >= many and each["during"] >= least and in_turn(each["stack"]) for each in parked
+    )
 
 
 def limit_of(result: dict[str, Any], many: int, together: float) -> str:

@@ -93,7 +93,7 @@ class Agent(object):
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            report(probe.Probe(how, spec).run(report))
+            report(probe.Probe(how, spec).run(report, lambda: self.tell("starved")))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 

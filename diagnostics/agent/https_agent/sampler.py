@@ -96,12 +96,14 @@ class Spent(object):
 class Sampler(object):
     """One thread for as long as a measurement takes. ``held``: by stack, the seconds of wall time, of CPU,
     of readiness without a CPU, and the samples; ``gap``: the longest time without the hub, in seconds;
-    ``stamp``: its last sign."""
+    ``stamp``: its last sign; ``starved``: seconds in which its thread was ready and had no CPU,
+    ``starved_then``: as it was at the last sign."""
 
     def __init__(self, hub, tick=TICK, least=HELD):
         # type: (Any, float, float) -> None
         self.held = {}  # type: Dict[Stack, list[float]]
         self.gap = 0.0
+        self.starved = self.starved_then = 0.0
         self.over = False
         self._spent = Spent()  # of the thread that makes it, which is the hub's
         self._tick = tick
@@ -128,6 +130,7 @@ class Sampler(object):
         now = clock()
         self.gap = max(self.gap, now - self.stamp)
         self.stamp = now
+        self.starved_then = self.starved
 
     def _watch(self):
         # type: () -> None
@@ -136,6 +139,7 @@ class Sampler(object):
         while not self.over:
             _sleep(self._tick)
             now, (used, ready) = clock(), self._spent.since()
+            self.starved += ready
             if now - self.stamp > self._least:
                 frame = sys._current_frames().get(self._ident)
                 if frame is not None and not waits_in_loop(frame):
