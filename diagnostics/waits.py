@@ -69,7 +69,7 @@ def pool_made(stack: Sequence[Spot]) -> str:
     if "/httpcore/" in files:
         return r"\bmax_connections\s*="
     if "/geventhttpclient/" in files:
-        return r"\bHTTPClient\b.*\("
+        return r"\b(HTTPClient|UserAgent|Session)\b.*\("
     return r"pool_block\s*=\s*True|\bblock\s*=\s*True"
 
 

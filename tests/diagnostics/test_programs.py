@@ -54,8 +54,19 @@ def test_work():
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 
 
-@pytest.mark.parametrize("begins", [PATCH, INJECT], ids=["healthy", "serial"])
-@pytest.mark.parametrize(("file", "argv"), [("conftest", ()), ("early", ("-p", "early"))])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("begins", "file", "argv"),
+    [
+        pytest.param(PATCH, "conftest", (), marks=SLOW),
+        (INJECT, "conftest", ()),
+        (PATCH, "early", ("-p", "early")),
+        pytest.param(INJECT, "early", ("-p", "early"), marks=SLOW),
+    ],
+    ids=["conftest-healthy", "conftest-serial", "plugin-healthy", "plugin-serial"],
+)
 def test_pytest_that_patches(said, write, begins, file, argv):
     write(file, begins)
     write("work", FETCH)
@@ -84,3 +95,11 @@ def test_a_server_of_gevents(said, write, begins):
     answer = said([sys.executable, "app.py"], 3 if begins else 1, "--after", "1s", port=free_port())
     if not begins:
         assert answer.cause == ("not-patched", "app.py:3")
+
+
+def test_a_program_that_ends_since_its_context_is_of_before_patching(said, write):
+    # A client that is made while the program begins (boto3's) fails before there is a connection.
+    made = "from urllib3.util.ssl_ import create_urllib3_context\n\ncreate_urllib3_context()\n"
+    write("app", "import urllib3\n" + PATCH + made)
+    answer = said([sys.executable, "app.py"], 0)
+    assert answer.cause == ("patched-too-late", "app.py:1")

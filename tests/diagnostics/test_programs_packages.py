@@ -1,11 +1,13 @@
 """Programs of celery, locust, flask, boto3, httpx, geventhttpclient and pytest, as people write them.
 
 What is expected is measured first, without the diagnostics: see ``meeting``. The packages are in a virtual
-environment of their own, which ``diagnostics.environments`` keeps.
+environment of their own, which ``diagnostics.environments`` keeps; ``PROGRAMS_PYTHON`` names another
+interpreter for it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -45,7 +47,7 @@ gevent.joinall([gevent.spawn(fetch) for _ in range(REQUESTS)], raise_error=True)
 @pytest.fixture(scope="module")
 def python():
     """An interpreter that has ``PACKAGES``."""
-    return prepare(sys.executable, PACKAGES, lambda text: None)
+    return prepare(os.environ.get("PROGRAMS_PYTHON", sys.executable), PACKAGES, lambda text: None)
 
 
 # celery
@@ -323,3 +325,74 @@ def test_geventhttpclient_with_one_connection(said, write, python):
     write("app", PATCH + START + OWN.replace("concurrency=10, ", "") + SPAWN)
     answer = said([python, "app.py"], 1)
     assert answer.cause == ("pool-of-one", "app.py:11")
+
+
+# as applications
+
+CLIENTS = {
+    "boto3": """
+import boto3
+
+KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "eu-west-1"}
+session = boto3.Session(**KEYS)
+
+def fetch(url):
+    session.client("s3", endpoint_url=url).head_bucket(Bucket="mine")
+""",
+    "geventhttpclient": """
+import geventhttpclient
+
+def fetch(url):
+    assert geventhttpclient.get(url).status_code == 200
+""",
+    "flask": """
+import requests
+from flask import Flask
+
+app = Flask(__name__)
+
+@app.route("/<path:url>")
+def fetch(url):
+    return requests.get(url).text
+""",
+}
+
+
+DRIVER = """
+import proj
+
+def fetch():
+    proj.fetch(URL)
+"""
+
+
+@pytest.fixture
+def checked(run, meeting, write, tmp_path, python):
+    """Measure the application ``proj``, then ask the diagnostics about it."""
+
+    def ask(text, most):
+        write("proj", text)
+        write("drive", (PATCH if text.startswith(PATCH) else "") + START + DRIVER + SPAWN)
+        assert meeting.of(3, [python, "drive.py"], tmp_path) == most
+        answer = run("--json", "--python", python, "--app", "proj:fetch")
+        assert answer.json["verdict"] == {3: "concurrent", 1: "serialized"}[most], answer
+        return answer
+
+    return ask
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_applications(checked, client):
+    checked(PATCH + CLIENTS[client], 3)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_applications_that_are_not_patched(checked, client):
+    answer = checked("import gevent\n" + CLIENTS[client], 1)
+    assert answer.cause == ("not-patched", "proj.py:1")
+
+
+def test_a_session_of_geventhttpclient_has_one_connection(checked):
+    text = "from geventhttpclient import Session\n\nsession = Session()\nfetch = session.get\n"
+    answer = checked(PATCH + text, 1)
+    assert answer.cause == ("pool-of-one", "proj.py:4")

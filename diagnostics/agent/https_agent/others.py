@@ -29,7 +29,8 @@ def knows(own):
 def _kind(own):
     # type: (Any) -> str
     for name, attribute in (("httpx", "Client"), ("geventhttpclient", "HTTPClient")):
-        if getattr(sys.modules.get(name), attribute, object()) in type(own).__mro__:
+        client = getattr(sys.modules.get(name), attribute, None)
+        if any(each is client for each in type(own).__mro__):
             return name
     return ""
 
