@@ -111,12 +111,15 @@ class Meeting:
 
     def _visit(self, port: int) -> None:
         while not self.over.wait(0.02):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
-            with contextlib.suppress(OSError, http.client.HTTPException):  # not there yet, or ended by us
+            with (
+                contextlib.suppress(OSError, http.client.HTTPException),  # not there yet, or ended by us
+                contextlib.closing(
+                    http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+                ) as connection,
+            ):
                 connection.request("GET", "/")
                 connection.getresponse().read()
                 return
-            connection.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
@@ -125,9 +128,8 @@ class Meeting:
                 await reader.readuntil(b"\r\n\r\n")
                 self._now += 1
                 self.most = max(self.most, self._now)
-                for _ in range(int(_ALONE / 0.01)):
-                    if self.most >= self._expected:
-                        break
+                alone = self._loop.time() + _ALONE
+                while self.most < self._expected and self._loop.time() < alone:
                     await asyncio.sleep(0.01)
                 self.over.set()
                 self._now -= 1

@@ -14,6 +14,7 @@ from watching import free_port
 
 __all__ = ["meeting", "said"]
 
+SLOW = pytest.mark.slow  # one of each kind is enough every time
 FETCH = """\
 import os
 
@@ -30,7 +31,7 @@ def work():
 """
 
 
-@pytest.mark.parametrize("begins", [PATCH, INJECT], ids=["healthy", "serial"])
+@pytest.mark.parametrize("begins", [pytest.param(PATCH, marks=SLOW), INJECT], ids=["healthy", "serial"])
 def test_a_zipapp(said, tmp_path, begins):
     source = tmp_path / "source"
     (source / "proj").mkdir(parents=True)
@@ -54,14 +55,11 @@ def test_work():
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 
 
-SLOW = pytest.mark.slow
-
-
 @pytest.mark.parametrize(
     ("begins", "file", "argv"),
     [
         pytest.param(PATCH, "conftest", (), marks=SLOW),
-        (INJECT, "conftest", ()),
+        pytest.param(INJECT, "conftest", (), marks=SLOW),
         (PATCH, "early", ("-p", "early")),
         pytest.param(INJECT, "early", ("-p", "early"), marks=SLOW),
     ],
@@ -89,7 +87,7 @@ WSGIServer(("127.0.0.1", int(os.environ["PORT"])), app).serve_forever()
 """
 
 
-@pytest.mark.parametrize("begins", [PATCH, ""], ids=["healthy", "serial"])
+@pytest.mark.parametrize("begins", [pytest.param(PATCH, marks=SLOW), ""], ids=["healthy", "serial"])
 def test_a_server_of_gevents(said, write, begins):
     write("app", begins + WSGI)
     answer = said([sys.executable, "app.py"], 3 if begins else 1, "--after", "1s", port=free_port())
