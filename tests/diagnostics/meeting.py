@@ -90,7 +90,8 @@ class Meeting:
                 stderr=log,
                 start_new_session=True,
             )
-        threading.Thread(target=self._wait_for, args=(process,)).start()
+        waiting = threading.Thread(target=self._wait_for, args=(process,))
+        waiting.start()
         visitors = [
             threading.Thread(target=self._visit, args=(port,)) for _ in range(requests if port else 0)
         ]
@@ -101,8 +102,8 @@ class Meeting:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            for visitor in visitors:
-                visitor.join()
+            for thread in (waiting, *visitors):
+                thread.join()
         return self.most
 
     def _wait_for(self, process: subprocess.Popen[bytes]) -> None:

@@ -257,6 +257,11 @@ class Agent(object):
         if why or (text and not self._connected and not _in_ssl(value)):
             self.tell("over", text=text, why=why)
             return
+        if not sampler.may_start_threads():
+            version = ".".join(map(str, sys.version_info[:2]))
+            why = "Python %s starts no threads when a program ends; let it run on, or use another Python"
+            self.tell("over", text=text, why=why % version)
+            return
         self.tell("ends")
         if not self._may_probe() or not self._claim():
             return

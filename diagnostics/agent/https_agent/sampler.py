@@ -45,6 +45,21 @@ def waits_in_loop(frame):
     return name.endswith(_IDLE) and frame.f_code.co_name in ("run", "run_callback")
 
 
+def may_start_threads():
+    # type: () -> bool
+    """Return whether a thread can be started now: Python 3.12 starts none when the interpreter ends."""
+    try:
+        start_new_thread(_nothing, ())
+    except RuntimeError:
+        return False
+    return True
+
+
+def _nothing():
+    # type: () -> None
+    pass
+
+
 class Spent(object):
     """What a thread has spent since it was last asked: seconds of CPU, and seconds in which it was ready
     and had no CPU, since the machine was busy. The rest of the time it waited for something.
