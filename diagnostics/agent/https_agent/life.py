@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from . import choice, facts, fetchers, frames, probe, recorder, remedies, sampler, wrapping
+from . import choice, facts, fetchers, frames, main_end, probe, recorder, remedies, sampler, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Agent(object):
 
         signal.signal(SIGNAL, self._signalled)
         atexit.register(self._ends)
+        main_end.call(self._main_ends)
         self.record.on_connection = self._connects
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -237,6 +238,7 @@ class Agent(object):
         why = choice.obstacle(frame) if self._fits() else _ANOTHER
         if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
             why = ""  # a program whose work is done by an import
+        why = why or sampler.no_threads()
         if why:
             self.tell("later", why=why)
         return bool(why)
@@ -257,10 +259,9 @@ class Agent(object):
         if why or (text and not self._connected and not _in_ssl(value)):
             self.tell("over", text=text, why=why)
             return
-        if not sampler.may_start_threads():
-            version = ".".join(map(str, sys.version_info[:2]))
-            why = "Python %s starts no threads when a program ends; let it run on, or use another Python"
-            self.tell("over", text=text, why=why % version)
+        why = sampler.no_threads()
+        if why:
+            self.tell("over", text=text, why=why)
             return
         self.tell("ends")
         if not self._may_probe() or not self._claim():
@@ -270,6 +271,12 @@ class Agent(object):
             # The application is over, the probe is not: it may need threads to look up names.
             threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
         self._go(None)
+
+    def _main_ends(self, error):
+        # type: (Optional[BaseException]) -> None
+        """Where a probe at exit comes too late. An exception is told there."""
+        if error is None or isinstance(error, SystemExit) or self._connected or _in_ssl(error):
+            self._ends()
 
     def _may_probe(self):
         # type: () -> bool

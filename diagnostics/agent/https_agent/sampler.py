@@ -45,14 +45,15 @@ def waits_in_loop(frame):
     return name.endswith(_IDLE) and frame.f_code.co_name in ("run", "run_callback")
 
 
-def may_start_threads():
-    # type: () -> bool
-    """Return whether a thread can be started now: Python 3.12 starts none when the interpreter ends."""
+def no_threads():
+    # type: () -> str
+    """Return why no thread can be started now, which a probe needs; "" if one can."""
     try:
         start_new_thread(_nothing, ())
     except RuntimeError:
-        return False
-    return True
+        version = ".".join(map(str, sys.version_info[:2]))
+        return "Python %s starts no threads when a program ends: let it run on, or use another" % version
+    return ""
 
 
 def _nothing():
