@@ -225,8 +225,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "pool-of-one",
         "the requests wait for a connection of a pool that is too small",
-        "The pool blocks until a connection is free (block=True), so no more requests run at once than it\n"
-        "has connections.",
+        "A request waits until a connection of the pool is free, so no more run at once than it has:\n"
+        "block=True of urllib3, max_connections of httpx, concurrency of geventhttpclient (1 by default).",
         ("unblock-pool",),
         signs.pool_of_one,
     ),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from diagnostics.case import Case
 from diagnostics.places import Spot, source_line
-from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn
+from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
 
@@ -220,7 +220,7 @@ def pool_of_one(case: Case) -> Found | None:
     parked = case.parked_in(in_pool)
     if parked is None:
         return None
-    made = case.own_line(r"pool_block\s*=\s*True|\bblock\s*=\s*True")
+    made = case.own_line(pool_made(parked["stack"]))
     at = case.where(made or case.own_frame(parked["stack"]))
     return Found(
         at,

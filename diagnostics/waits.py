@@ -20,12 +20,19 @@ __all__ = [
     "in_sleep",
     "in_turn",
     "limit_of",
+    "pool_made",
     "queued",
     "stand_in_line",
 ]
 
-# Whose frames a greenlet has above ``_get_conn`` while it waits in the queue of a pool.
-_QUEUES = re.compile(r"/([Qq]ueue|threading)\.py$|/gevent/(?!_?select)")
+# The functions that take a connection from a pool: urllib3's, geventhttpclient's, httpx's.
+_POOLS = {
+    "_get_conn": "connectionpool.py",
+    "get_socket": "geventhttpclient/connectionpool.py",
+    "wait_for_connection": "httpcore/_sync/connection_pool.py",
+}
+# Whose frames a greenlet has above those while it waits in the queue of the pool.
+_QUEUES = re.compile(r"/([Qq]ueue|threading|_synchronization)\.py$|/gevent/(?!_?select)")
 _NETWORK = (
     "ssl.py",
     "gevent/_socket2.py",
@@ -49,13 +56,23 @@ def _file(spot: Spot) -> str:
 def in_pool(stack: Sequence[Spot]) -> bool:
     """Return whether it waits for a connection of a pool: in the pool's queue.
 
-    What ``_get_conn`` calls besides, to see whether an idle connection is still open, waits for no other
+    What they call besides, to see whether an idle connection is still open, waits for no other
     greenlet.
     """
     for number, spot in enumerate(stack[:10]):
-        if spot[2] == "_get_conn" and _file(spot).endswith("connectionpool.py"):
+        if spot[2] in _POOLS and _file(spot).endswith(_POOLS[spot[2]]):
             return all(_QUEUES.search(_file(inner)) for inner in stack[:number])
     return False
+
+
+def pool_made(stack: Sequence[Spot]) -> str:
+    """Return a pattern for the line that makes the pool in which ``stack`` waits."""
+    files = " ".join(_file(spot) for spot in stack)
+    if "/httpcore/" in files:
+        return r"\bmax_connections\s*="
+    if "/geventhttpclient/" in files:
+        return r"\b(HTTPClient|UserAgent|Session)\b.*\("
+    return r"pool_block\s*=\s*True|\bblock\s*=\s*True"
 
 
 def in_sleep(stack: Sequence[Spot]) -> bool:

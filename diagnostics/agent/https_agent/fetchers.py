@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+from . import others
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -24,10 +25,6 @@ class Unusable(Exception):
 
 class NoSuchTarget(Unusable):
     """What was named cannot be checked: it is not there, or is no fetch."""
-
-
-class BadRequest(Exception):
-    """An answer that is not the expected one."""
 
 
 def style(name, options):
@@ -65,7 +62,7 @@ def _as_requests(requests, options, get=None):
         keywords = {} if verify is None else {"verify": verify}
         answer = get(url, timeout=options["limit"], **keywords)
         if answer.status_code >= 400:
-            raise BadRequest("HTTP status %d" % answer.status_code)
+            raise others.BadRequest("HTTP status %d" % answer.status_code)
 
     return fetch
 
@@ -83,7 +80,7 @@ def _as_grequests(grequests, options):
         if answer is None:
             raise request.exception
         if answer.status_code >= 400:
-            raise BadRequest("HTTP status %d" % answer.status_code)
+            raise others.BadRequest("HTTP status %d" % answer.status_code)
 
     return fetch
 
@@ -106,7 +103,7 @@ def _as_pool(pool, options):
         # type: (str) -> None
         answer = pool.request("GET", url, timeout=options["limit"], retries=False)
         if answer.status >= 400:
-            raise BadRequest("HTTP status %d" % answer.status)
+            raise others.BadRequest("HTTP status %d" % answer.status)
 
     return fetch
 
@@ -220,7 +217,8 @@ def _takes(value):
 
 def general(options):
     # type: (Dict[str, Any]) -> Tuple[Fetch, str]
-    """requests, or urllib3, or the standard library: the first that is imported, else importable."""
+    """requests, urllib3, another client that is known, or the standard library: the first that is imported,
+    else importable."""
     for imported in (True, False):
         for name in ("requests", "urllib3"):
             if imported and name not in sys.modules:
@@ -232,6 +230,9 @@ def general(options):
             if name == "requests":
                 return _as_requests(module, options), "requests.get"
             return _as_urllib3(module.PoolManager, options), "urllib3.PoolManager"
+        found = others.imported(options) if imported else None
+        if found is not None:
+            return found
     return _as_urllib(options), "urllib"
 
 
@@ -252,8 +253,8 @@ def foreign():
 def of_connection(frame, options):
     # type: (Optional[FrameType], Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
     """What opens the connection in ``frame``, so that the probe goes the same way: the application's own
-    session, or its pool manager; None when neither is in the stack."""
-    session = manager = None  # type: Any
+    session, pool manager, or client; None when none of them is in the stack."""
+    session = manager = other = None  # type: Any
     while frame is not None:
         own = frame.f_locals.get("self")
         names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
@@ -261,6 +262,8 @@ def of_connection(frame, options):
             session = own
         elif "PoolManager" in names and hasattr(own, "request"):
             manager = own
+        elif others.knows(own):
+            other = own
         frame = frame.f_back
     if session is not None:
         return _as_requests(None, options, session.get), type(session).__module__ + ".Session"
@@ -271,4 +274,4 @@ def of_connection(frame, options):
         elif options["verify"] is not None and not keywords.get("ssl_context"):
             keywords["ca_certs"] = options["verify"]
         return _as_pool(type(manager)(**keywords), options), type(manager).__module__ + ".PoolManager"
-    return None
+    return others.like(other, options) if other is not None else None

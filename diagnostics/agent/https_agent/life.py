@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from . import choice, facts, fetchers, frames, probe, recorder, remedies, sampler, wrapping
+from . import choice, facts, fetchers, frames, main_end, probe, recorder, remedies, sampler, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ class Agent(object):
 
         signal.signal(SIGNAL, self._signalled)
         atexit.register(self._ends)
+        main_end.call(self._main_ends)
         self.record.on_connection = self._connects
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -256,6 +257,7 @@ class Agent(object):
         why = choice.obstacle(frame) if self._fits() else _ANOTHER
         if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
             why = "" if choice.uses_gevent() else choice.UNUSED  # its work is done by an import
+        why = why or sampler.no_threads()
         if why:
             self.tell("later", why=why)
         return bool(why)
@@ -273,12 +275,16 @@ class Agent(object):
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
         why = choice.obstacle(None) if self._fits() else _ANOTHER
-        if why or (text and not self._connected):
+        if why or (text and not self._connected and not _in_ssl(value)):
             raised = {}  # type: Dict[str, Any]
             if value is not None:
                 seen, now = self.record.seen(), facts.collect()
                 raised = {"stack": probe._raised(value), "seen": seen, "facts": now}
             self.tell("over", text=text, why=why, **raised)
+            return
+        why = sampler.no_threads()
+        if why:
+            self.tell("over", text=text, why=why)
             return
         self.tell("ends")
         if not self._may_probe() or not self._claim():
@@ -288,6 +294,12 @@ class Agent(object):
             # The application is over, the probe is not: it may need threads to look up names.
             threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
         self._go(None)
+
+    def _main_ends(self, error):
+        # type: (Optional[BaseException]) -> None
+        """Where a probe at exit comes too late. An exception is told there."""
+        if error is None or isinstance(error, SystemExit) or self._connected or _in_ssl(error):
+            self._ends()
 
     def _may_probe(self):
         # type: () -> bool
@@ -309,6 +321,15 @@ class Agent(object):
         if greenlet is not None:
             self._bystanders = set(id(each) for each in gc.get_objects() if isinstance(each, greenlet))
         self.measure(*(found or (None, "")))
+
+
+def _in_ssl(error):
+    # type: (Any) -> bool
+    """Return True for the recursion of a context that was imported before patching: a client that is made
+    while the program begins ends it, and what it would have fetched with fails in the same way."""
+    if "recursion" not in probe._text(error):
+        return False
+    return any(os.path.basename(spot[0]) == "ssl.py" for spot in probe._raised(error))
 
 
 def _argv():

@@ -50,6 +50,22 @@ def waits_in_loop(frame):
     return name.endswith(_IDLE) and frame.f_code.co_name in ("run", "run_callback")
 
 
+def no_threads():
+    # type: () -> str
+    """Return why no thread can be started now, which a probe needs; "" if one can."""
+    try:
+        start_new_thread(_nothing, ())
+    except RuntimeError:
+        version = ".".join(map(str, sys.version_info[:2]))
+        return "Python %s starts no threads when a program ends: let it run on, or use another" % version
+    return ""
+
+
+def _nothing():
+    # type: () -> None
+    pass
+
+
 class Spent(object):
     """What a thread has spent since it was last asked: seconds of CPU, and seconds in which it was ready
     and had no CPU, since the machine was busy. The rest of the time it waited for something.
