@@ -10,13 +10,14 @@ import os
 import signal
 import sys
 import time
+import weakref
 
 from . import choice, facts, fetchers, frames, main_end, probe, recorder, remedies, sampler, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -40,7 +41,8 @@ class Agent(object):
         self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it did
         self._asked = 0.0  # when the judge did first
         self._scheduled = False  # a greenlet is to probe
-        self._bystanders = set()  # type: set[int]  # greenlets that were there before the probe
+        # Greenlets that were there before the probe, weakly: an id is used again by one that comes later.
+        self._bystanders = []  # type: List[weakref.ref[Any]]
 
     # reports
 
@@ -227,7 +229,7 @@ class Agent(object):
         # type: () -> None
         """The application's other connections wait for the end, so that they do not weigh on the probe."""
         current = choice.current()
-        if id(current) not in self._bystanders or current is choice.hub():
+        if current is choice.hub() or not any(each() is current for each in self._bystanders):
             return
         import gevent
 
@@ -319,7 +321,7 @@ class Agent(object):
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
-            self._bystanders = set(id(each) for each in gc.get_objects() if isinstance(each, greenlet))
+            self._bystanders = [weakref.ref(each) for each in gc.get_objects() if isinstance(each, greenlet)]
         self.measure(*(found or (None, "")))
 
 
