@@ -321,7 +321,8 @@ class Agent(object):
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
-            self._bystanders = [weakref.ref(each) for each in gc.get_objects() if isinstance(each, greenlet)]
+            them = [each for each in gc.get_objects() if isinstance(each, greenlet)]
+            self._bystanders = [weakref.ref(each) for each in them]
         self.measure(*(found or (None, "")))
 
 
