@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Thousands of processes begin in the tests: without bytecode each of them compiles everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak audit clean
+.PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean
 
 help:
 	@echo "make demo    set up, then download 20,000 files from a TLS server on loopback"
@@ -19,6 +19,7 @@ help:
 	@echo "make mutants         put known bugs back, one at a time, and see that a test catches each"
 	@echo "make fuzz            five minutes of it; make chaos N=1000: kills; make powercut N=50: cuts"
 	@echo "make soak            an hour at a constant rate with 1 % faults (MINUTES=60)"
+	@echo "make verdicts        diagnoses of 300 healthy and 300 serial programs on a busy machine (N=300)"
 	@echo "make audit           known vulnerabilities of what is installed"
 	@echo "make clean           remove all that the others made"
 
@@ -35,9 +36,11 @@ $(STAMP): setup.cfg pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m downloader demo
 
-# The tests wait more than they compute; JOBS=0 runs them in one process.
+# The tests wait more than they compute: two processes for each core. JOBS=0 runs them in this one. Neighbours
+# stay together (worksteal), so that what a file sets up once is not set up in every process.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --durations=12 $(if $(SLOW),,-m 'not slow')
+	$(BIN)/python -m pytest -n $(or $(JOBS),$(shell expr 2 '*' $$(nproc))) --dist worksteal --durations=12 \
+		$(if $(SLOW),,-m 'not slow')
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -69,6 +72,9 @@ powercut: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python tests/soak/soak.py --minutes $(or $(MINUTES),60)
+
+verdicts: $(STAMP)
+	$(BIN)/python tests/soak/verdicts.py --runs $(or $(N),300)
 
 # Of what is installed, so with --strict: otherwise a package that its database does not have, or a database
 # that cannot be reached, would count as one without vulnerabilities.

@@ -76,9 +76,15 @@ class Case:
 
     @cached_property
     def subject(self) -> Spot | None:
-        """Where the application begins, for a cause that is in no single line."""
-        spot = self.first_import("gevent", "gevent.monkey", "requests", "urllib3", "ssl")
-        return spot
+        """Where the application begins, for a cause that is in no single line: in the user's own code, also
+        where a package (celery, gunicorn) has imported the same before."""
+        names = ("gevent", "gevent.monkey", "requests", "urllib3", "ssl")
+        events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
+        own = [each for each in events if each["user"]]
+        if own:
+            spot: Spot = min(own, key=lambda each: int(each["at"]))["user"]
+            return spot
+        return self.first_import(*names)
 
     # patching
 
@@ -126,6 +132,13 @@ class Case:
         return self.where(event["user"] or event["caller"])
 
     # what was held
+
+    @property
+    def lasted(self) -> float:
+        """The seconds that the N requests took; of a probe that was given up, all that it took."""
+        wall = self.judgement.wall
+        seconds: float = self.observation.result["seconds"] if self.judgement.problem else 0.0
+        return max(wall, seconds)
 
     @cached_property
     def blocked(self) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from diagnostics import clients, limits, signs
+from diagnostics import clients, limits, patch_order, signs
 from diagnostics.case import Case
 from diagnostics.model import Cause
 
@@ -105,6 +105,13 @@ TABLE: tuple[Entry, ...] = (
         signs.too_few_descriptors,
     ),
     Entry(
+        "foreign-client",
+        "the process fetches with a client that gevent does not make concurrent",
+        _NOT_GEVENTS + "\nTo measure a fetch of your own, name it: --app MODULE:CALLABLE.",
+        (),
+        clients.foreign,
+    ),
+    Entry(
         "asyncio-client",
         "the client is asyncio's, which gevent does not make concurrent",
         _NOT_GEVENTS,
@@ -131,7 +138,7 @@ TABLE: tuple[Entry, ...] = (
         "A context keeps the class that it was made of: its sockets stay the unpatched ones for good,\n"
         "whatever is patched afterwards.",
         ("patch-all-first", "patch-before-everything"),
-        signs.early_context,
+        patch_order.early_context,
     ),
     Entry(
         "patched-too-late",
@@ -139,7 +146,7 @@ TABLE: tuple[Entry, ...] = (
         "urllib3 and requests keep the SSLContext that they find when imported. If gevent replaces the\n"
         "class afterwards, its properties call themselves for ever: RecursionError.",
         ("patch-all-first", "patch-before-everything"),
-        signs.too_late,
+        patch_order.too_late,
     ),
     Entry(
         "truststore",
@@ -218,8 +225,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "pool-of-one",
         "the requests wait for a connection of a pool that is too small",
-        "The pool blocks until a connection is free (block=True), so no more requests run at once than it\n"
-        "has connections.",
+        "A request waits until a connection of the pool is free, so no more run at once than it has:\n"
+        "block=True of urllib3, max_connections of httpx, concurrency of geventhttpclient (1 by default).",
         ("unblock-pool",),
         signs.pool_of_one,
     ),

@@ -13,7 +13,7 @@ from diagnostics.case import Case
 from diagnostics.places import Spot, is_own
 from diagnostics.signs import Found, error_text, put_back, untrusted
 
-__all__ = ["asynchronous", "eventlet", "threads"]
+__all__ = ["asynchronous", "eventlet", "foreign", "threads"]
 
 _ASYNCIO = re.compile(r"/(asyncio|uvloop|trio|curio)/[^/]*$")
 _EVENTLET = re.compile(r"/eventlet/")
@@ -31,7 +31,7 @@ def _stacks(case: Case) -> Iterator[Sequence[Spot]]:
     """What explains a bad verdict: where it failed, what held the hub, where greenlets waited."""
     if case.judgement.verdict == "error":
         yield from (each["stack"] for each in case.errors)
-    if case.blocked and case.judgement.blocked > max(0.3, case.judgement.wall / 3):
+    if case.blocked and case.judgement.blocked > max(0.3, case.lasted / 3):
         yield case.blocked[0]["stack"]
     if not case.errors:
         yield from (each["stack"] for each in case.parked[:3])
@@ -58,6 +58,28 @@ def _client(case: Case, files: re.Pattern[str], name: str, line: str) -> Found |
     return Found(at, [f"the requests of {at} wait in {name}", *_measured(case)])
 
 
+def foreign(case: Case) -> Found | None:
+    """Return it where the only client that is loaded is none of gevent's, and the probe fetched with
+    another."""
+    loaded = case.observation.result.get("foreign", ())
+    if not loaded:
+        return None
+    names = " and ".join(each["name"] for each in loaded)
+    at = case.where(loaded[0]["at"])
+    by = case.observation.result.get("name") or "another client"
+    many, judgement = case.question.requests, case.judgement
+    took = (
+        f"{many} requests at once of {by} took {judgement.wall:.2f} s, and one waits {judgement.delay:g} s"
+    )
+    return Found(
+        at,
+        [
+            f"{names} is loaded, by {at}; requests, urllib3, a connection of http.client were not seen",
+            f"measured was not this client: {took}",
+        ],
+    )
+
+
 def asynchronous(case: Case) -> Found | None:
     return _client(case, _ASYNCIO, "an event loop of asyncio", r"^\s*(from|import)\s+asyncio\b")
 
@@ -65,10 +87,13 @@ def asynchronous(case: Case) -> Found | None:
 def eventlet(case: Case) -> Found | None:
     found = _client(case, _EVENTLET, "eventlet's hub", _IMPORTS_EVENTLET)
     replaced = case.facts.get("eventlet_patched")
-    if found is not None or not replaced or case.judgement.verdict == "concurrent":
+    if not replaced or (found is None and case.judgement.verdict == "concurrent"):
         return found
-    at = case.where(case.own_line(r"\bmonkey_patch\(") or case.own_line(_IMPORTS_EVENTLET))
-    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched by {at}", *_measured(case)])
+    calls = [each for each in case.seen["injections"] if each["module"] == "eventlet.patcher"]
+    written = case.own_line(r"\bmonkey_patch\(") or case.own_line(_IMPORTS_EVENTLET)
+    at = case.event_at(calls[0]) if calls else case.where(written)
+    measured = found.evidence if found else _measured(case)
+    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched by {at}", *measured])
 
 
 def threads(case: Case) -> Found | None:

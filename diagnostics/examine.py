@@ -16,8 +16,10 @@ from diagnostics.errors import ProbeError
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
-from diagnostics.remedy import measure_again
+from diagnostics.remedy import is_known, measure_again
+from diagnostics.startup import with_startup
 from diagnostics.verdict import Judgement, judge, least_slope
+from diagnostics.waits import asleep
 from downloader.core.redact import redact
 from downloader.process import isolation
 
@@ -37,8 +39,13 @@ def examine(
         said(f"setting up {question.target.shown}")
         seen = observe(question, origin)
         chosen = seen.argv if question.target.command else None
+        if question.target.command:
+            seen = with_startup(seen)
         judgement = judge(question, seen)
-        if question.url and judgement.verdict != "concurrent":
+        if question.url and judgement.verdict == "serialized" and asleep(seen.result) is not None:
+            said("measuring the same with a server of our own")
+            seen = msgspec.structs.replace(seen, paced=_is_paced(question, chosen))
+        if question.url and judgement.verdict != "concurrent" and not seen.paced:
             said("measuring the same from threads of a clean process")
             seen = msgspec.structs.replace(seen, control=_control(question, judgement))
         return diagnose(
@@ -78,6 +85,7 @@ def diagnose(
         error=judgement.error if judgement.verdict == "error" else "",
         held=[_shown(case, each) for each in case.held[:5]],
         gap_s=round(seen.result["gap"], 3),
+        fixable=any(is_known(case, codes) for _, codes in explained),
     )
 
 
@@ -107,6 +115,18 @@ def _shown(case: Case, held: dict[str, Any]) -> dict[str, Any]:
         "cpu_s": round(held["cpu"], 3),
         "frames": [f"{case.where(spot)} {spot[2]}" for spot in held["stack"][:15]],
     }
+
+
+def _is_paced(question: Question, chosen: list[str] | None) -> bool:
+    """Return True where a server of ours, at two delays, sees a rate. At the one delay of another server a
+    rate cannot be told from a lock that is tried again after a sleep."""
+    ours = msgspec.structs.replace(question, url="", cacert="")
+    try:
+        with Origin() as origin:
+            found = judge(ours, observe(ours, origin, chosen=chosen))
+    except ProbeError:
+        return False
+    return found.verdict == "concurrent" and found.limit == "rate-limit"
 
 
 def _control(question: Question, judgement: Judgement) -> float | None:

@@ -167,7 +167,7 @@ def _measure(question: Question, url: str, ca: str | None, fixed: bool) -> Obser
     found = agent_facts.collect()
     try:
         fetch, name = fetchers.general(options)
-        result = probe.Probe(fetch, {**spec, "name": name}).run(lambda late: None)
+        result = probe.Probe(fetch, {**spec, "name": name}).run(lambda late: None, lambda: None)
     except fetchers.Unusable as error:
         raise ProbeError(str(error)) from None
     seen = record.seen() if record.serial else reconstruct(found)

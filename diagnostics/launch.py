@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,12 +24,12 @@ from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
-from diagnostics.places import is_own, where
+from diagnostics.places import here, is_own, where
 from diagnostics.processes import Processes, end_all, is_alive
 from downloader.core.redact import redact
 from downloader.process import isolation
 
-__all__ = ["observe"]
+__all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 
 AGENT = Path(__file__).parent / "agent"
 _POLL = 0.01
@@ -36,7 +37,8 @@ _GRACE = 2.0
 _SET_UP = 60.0  # seconds that imports may take on a busy machine
 _AFTER_CLAIMING = 20.0  # seconds more than a probe may take
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
-_UNUSED = 15.0  # seconds after --after in which one of a command must have loaded gevent
+_UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
+_UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
 _NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
 
 
@@ -54,8 +56,7 @@ def observe(
     """
     with tempfile.TemporaryDirectory(prefix="diagnostics-") as name:
         folder = Path(name)
-        outbox = folder / "outbox"
-        outbox.mkdir()
+        outbox = new_outbox(folder)
         run = os.urandom(4).hex()
         spec = {
             "mode": "check",
@@ -71,14 +72,45 @@ def observe(
             "remedies": list(remedies),
             "chosen": None if chosen is None else list(chosen),
         }
-        (folder / "spec.json").write_text(json.dumps(spec))
-        processes = Processes(outbox)
-        with _running(question, folder, _environment(question, folder, origin), processes) as process:
+        write_spec(folder, spec)
+        processes = Processes(outbox, _mark(folder))
+        env = _environment(question, folder, origin)
+        if question.target.command and any(each["place"] == "pth" for each in remedies):
+            env["PYTHONPATH"] = os.pathsep.join([str(AGENT / "early"), env["PYTHONPATH"]])
+        with _running(question, folder, env, processes) as process:
             report = _Watch(question, process, outbox, folder / "output", processes).wait()
         served = None
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
-    return Observation(report["result"], report["seen"], report["facts"], served, argv=report["argv"])
+    facts = {**report["facts"], "started": here()}
+    return Observation(report["result"], report["seen"], facts, served, argv=report["argv"])
+
+
+def new_outbox(folder: Path) -> Path:
+    """Make the folder for reports in ``folder``, of mode 0700. A worker that drops its privileges has to
+    come in, too: nobody else knows the name."""
+    outbox = folder / secrets.token_hex(16)
+    outbox.mkdir()
+    if os.geteuid() == 0:
+        folder.chmod(0o711)
+        outbox.chmod(0o1733)
+    return outbox
+
+
+def write_spec(folder: Path, spec: Mapping[str, Any]) -> Path:
+    """Write what the agent is to do, readable for such a worker; returns the file."""
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec))
+    if os.geteuid() == 0:
+        path.chmod(0o644)
+    return path
+
+
+def read_report(path: str) -> bytes:
+    """Return what is in a file of the outbox. Another user may have written it, so it may be anything."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as source:
+        return source.read()
 
 
 def _target(question: Question) -> dict[str, Any]:
@@ -191,7 +223,7 @@ class _Watch:
         self._outbox = outbox
         self._output = output
         self._processes = processes
-        self._mark = _mark(outbox.parent)
+        processes.root = process.pid
         self._read: set[str] = set()
         self._began = time.monotonic()
         self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
@@ -210,11 +242,13 @@ class _Watch:
                     raise self._failure(report)
                 if report["kind"] == "probing":
                     self._ends = time.monotonic() + self._question.limit + _AFTER_CLAIMING
+                if report["kind"] == "starved":
+                    self._ends = time.monotonic() + 2 * self._question.limit + _AFTER_CLAIMING
                 processes.note(report)
             now = time.monotonic()
             if over:
                 raise ProbeError(f"{target.shown}: the process ended while it was probed{self._last()}")
-            if ended and not processes.any_alive(self._process.pid, self._mark):
+            if ended and not processes.any_alive(now):
                 raise self._silent()
             if target.command and not processes.prober:
                 self._look(now)
@@ -228,10 +262,13 @@ class _Watch:
             if now > self._due + _UNHEARD:
                 raise self._silent()
             return
-        if now > self._due + _UNUSED and not self._processes.loads_gevent:
-            raise ProbeError(
-                f"{self._question.target.shown}: {_NO_GEVENT}; give a later --after if one will"
-            )
+        why = ""
+        if now > self._due + _UNLOADED and not self._processes.loads_gevent:
+            why = _NO_GEVENT
+        elif now > self._due + _UNUSED and self._processes.leave_unused(now - _UNUSED):
+            why = self._processes.why
+        if why:
+            raise ProbeError(f"{self._question.target.shown}: {why}; give a later --after if one will")
         self._processes.ask(now, now > self._due)
 
     def _late(self, now: float) -> ProbeError:
@@ -246,7 +283,7 @@ class _Watch:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
-                yield json.loads(Path(entry.path).read_bytes())
+                yield json.loads(read_report(entry.path))
 
     def _failure(self, report: dict[str, Any]) -> Exception:
         target, text = self._question.target, redact(" ".join(report["text"].split()))
@@ -254,10 +291,7 @@ class _Watch:
             module = target.app.partition(":")[0]
             if report.get("missing"):
                 return UsageError(f"{text}: looked for {module} from {os.getcwd()}")
-            spots = [spot for spot in report["stack"] if not str(spot[0]).startswith("<")]
-            own = [spot for spot in spots if is_own(spot, report["facts"])]
-            at = next((f" ({where(spot, report['facts'])})" for spot in own or spots), "")
-            return ProbeError(f"importing {target.app or target.shown} failed: {text}{at}")
+            return ProbeError(f"importing {target.app or target.shown} failed: {text}{_place(report)}")
         if report["stage"] == "target":
             return UsageError(f"--app {target.app}: {text}")
         return ProbeError(text)
@@ -265,8 +299,8 @@ class _Watch:
     def _silent(self) -> Exception:
         """All is over, or nothing was heard of an agent."""
         shown, code, last = self._question.target.shown, self._process.poll(), self._last()
-        if self._processes.raised:
-            text = redact(" ".join(self._processes.raised.split()))
+        if raised := self._processes.raised:
+            text = redact(" ".join(raised["text"].split())) + _place(raised)
             return ProbeError(f"{shown} ended with {text}, before it made an HTTPS connection")
         if code and code > 0:
             return ProbeError(f"{shown} ended with exit code {code}{last}")
@@ -286,6 +320,19 @@ class _Watch:
         """The last line that the process wrote."""
         said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
         return f"; it said: {redact(said[0])[:200]}" if said else ""
+
+
+def _place(report: Mapping[str, Any]) -> str:
+    """Return the user's line that raised what ``report`` tells, in brackets; "" where none is known."""
+    spots = report["stack"]
+    own = [spot for spot in spots if is_own(spot, report["facts"])]
+    patched = [each for each in report["seen"]["injections"] if each["module"] == "eventlet.patcher"]
+    if patched and spots and str(spots[0][0]).startswith("<frozen importlib"):
+        # eventlet replaces the locks of imports that are under way.
+        at = where(patched[-1]["caller"], report["facts"])
+        return f" (eventlet.monkey_patch() at {at})"
+    others = [spot for spot in spots if not str(spot[0]).startswith("<")]
+    return next((f" ({where(spot, report['facts'])})" for spot in own or others), "")
 
 
 def host_of(url: str) -> str:

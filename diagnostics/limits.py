@@ -15,12 +15,15 @@ def rate_limit(case: Case) -> Found | None:
         return None
     at = case.where(case.own_frame(parked["stack"]))
     took = f"{case.question.requests} requests took {case.judgement.wall:.2f} s"
-    return Found(at, [f"greenlets slept at {at}; {took}, however long the server does", case.served_line()])
+    how = "with a server of ours the time does not grow with its delay either"
+    how = (how if case.observation.paced else "") if case.question.url else "however long the server does"
+    return Found(
+        at, [", ".join(filter(None, [f"greenlets slept at {at}; {took}", how])), case.served_line()]
+    )
 
 
 def small_pool(case: Case) -> Found | None:
-    served = case.judgement.served
-    if case.judgement.limit != "small-pool" or served is None:
+    if case.judgement.limit != "small-pool":
         return None
     parked = queued(case.observation.result, case.question.requests, case.judgement.concurrency)
     if parked is None:

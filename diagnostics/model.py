@@ -48,14 +48,16 @@ class Question(msgspec.Struct, frozen=True):
 class Observation(msgspec.Struct, frozen=True):
     """What the agent saw. ``result`` is its measurement, ``seen`` how the process came about, ``facts``
     what it looked like; ``served`` by run, what our server counted, None where it was another one;
-    ``control`` the wall time of the same from plain threads in a clean process, in seconds; ``argv`` of the
-    probed process."""
+    ``control`` the wall time of the same from plain threads in a clean process, in seconds; ``paced``: our
+    server saw that the program spaces its requests out, whatever a server does; ``argv`` of the probed
+    process."""
 
     result: dict[str, Any]
     seen: dict[str, Any]
     facts: dict[str, Any]
     served: dict[str, dict[str, Any]] | None = None
     control: float | None = None
+    paced: bool = False
     argv: list[str] = []
 
 
@@ -86,7 +88,7 @@ class Remedy(msgspec.Struct, frozen=True):
 class Diagnosis(msgspec.Struct, frozen=True):
     """The whole answer; ``json()`` is the contract. ``causes`` of what is concurrent are limits that the
     program sets itself. ``remedies`` were measured to work, best first;
-    ``tried`` were measured not to."""
+    ``tried`` were measured not to; ``fixable``: some are known for the cause, measured or not."""
 
     verdict: Verdict
     requests: int
@@ -101,6 +103,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     error: str = ""
     held: list[dict[str, Any]] = []
     gap_s: float = 0.0
+    fixable: bool = False
 
     def json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -141,6 +142,8 @@ class Origin:
     def __enter__(self) -> Origin:
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="diagnostics-")))
+            if os.geteuid() == 0:
+                self._folder.chmod(0o711)  # a worker that has dropped its privileges reads the certificate
             argv, env = isolation.child("diagnostics.origin:main", str(self._folder))
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env)

@@ -9,13 +9,23 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["absolute", "first_statement", "is_own", "line_of", "source_line", "statement_at", "where"]
+__all__ = [
+    "absolute",
+    "first_statement",
+    "here",
+    "is_own",
+    "line_of",
+    "source_line",
+    "statement_at",
+    "where",
+]
 
 Spot = Sequence[Any]  # file, line, function
 
 
 def where(spot: Spot | None, facts: dict[str, Any]) -> str:
-    """``file:line``, relative to the current directory, else to the folder of packages that it is in."""
+    """``file:line``, relative to where the command was started, else to the folder of packages that it is
+    in."""
     if not spot:
         return ""
     return f"{short(str(spot[0]), facts)}:{spot[1]}"
@@ -26,18 +36,19 @@ def short(path: str, facts: dict[str, Any]) -> str:
     if path.startswith("<"):
         return path
     full = absolute(path, facts)
-    roots = [facts.get("cwd") or _here(), *facts.get("path", [])]
+    # A process that a command starts may begin in another directory ("cwd") than the command ("started").
+    roots = [facts.get("started") or facts.get("cwd") or here(), *facts.get("path", [])]
     packages = [root for root in roots if "-packages" in root]
     # The current directory may have the virtual environment in it: packages first.
     for root in [*sorted(packages, key=len, reverse=True), *roots]:
-        if root and full.startswith(root.rstrip(os.sep) + os.sep):
+        if root.strip(os.sep) and full.startswith(root.rstrip(os.sep) + os.sep):
             return os.path.relpath(full, root)
     return full
 
 
 def absolute(path: str, facts: dict[str, Any]) -> str:
     """The path in full, seen from where the process was started."""
-    return os.path.normpath(os.path.join(facts.get("cwd") or _here(), path))
+    return os.path.normpath(os.path.join(facts.get("cwd") or here(), path))
 
 
 def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
@@ -122,7 +133,7 @@ def statement_at(spot: Spot) -> tuple[int, int, int]:
     return first, last, after
 
 
-def _here() -> str:
+def here() -> str:
     """Return the current directory; "" when it was removed."""
     try:
         return os.getcwd()

@@ -16,39 +16,49 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from diagnostics.agent.https_agent.choice import OVERSEES, UNUSED
 from diagnostics.agent.https_agent.life import SIGNAL
 
 __all__ = ["Processes", "end_all", "is_alive"]
 
 _REACTS = 2.0  # seconds in which a process answers the signal
 _AGAIN = 0.5  # seconds between two rounds of questions
+_STARTS = 10.0  # seconds in which an interpreter comes to where the agent says hello
+_LEAVES = 0.5  # seconds in which one that has made a daemon ends, on a busy machine
 _ROUNDS = 200  # of killing what is left
 _ROUND = 0.01
 
 
 class _Process(msgspec.Struct):
-    """What is known of one with an agent. ``first``: none of the others started it. ``connected``: it tried
-    HTTPS with gevent in use; ``ends``: it has, and waits for our answer; ``over``: it does not wait."""
+    """What is known of one with an agent. ``above``: those of the others that started it. ``connected``: it
+    tried HTTPS with gevent in use; ``ends``: it has, and waits for our answer, ``since`` when;
+    ``unused`` since when it has gevent and does not use it; ``over``: it does not wait."""
 
     pid: int
     ppid: int = 0
     started: int = 0
     forked: bool = False
-    first: bool = False
+    above: frozenset[int] = frozenset()
     gevent: bool = False
     connected: bool = False
     ends: bool = False
+    since: float = 0.0
+    unused: float = 0.0
     over: bool = False
     answered: bool = False
     why: str = ""
-    text: str = ""
+    raised: Mapping[str, Any] | None = None
 
 
 class Processes:
-    """All that have said something, and the questions to them; ``outbox`` is where the agents report."""
+    """All that have said something, and the questions to them; ``outbox`` is where the agents report.
+    ``mark`` and ``root``, when it is known: see ``end_all``."""
 
-    def __init__(self, outbox: Path) -> None:
+    def __init__(self, outbox: Path, mark: str) -> None:
         self._outbox = outbox
+        self._mark = mark
+        self.root = 0
+        self._seen: dict[int, float] = {}  # interpreters that have said nothing, since when
         self._all: dict[int, _Process] = {}
         self._queue: list[int] = []
         self._asked = 0  # the process that is to answer
@@ -66,7 +76,7 @@ class Processes:
                 report["ppid"],
                 _started(pid),
                 report["forked"],
-                not known,
+                frozenset(known),
                 bool(report.get("gevent")),
             )
         process = self._all.get(pid)
@@ -79,9 +89,11 @@ class Processes:
         elif kind == "ends":
             process.ends = True
         elif kind == "over":
-            process.over, process.why, process.text = True, report["why"], report["text"]
+            process.over, process.why = True, report["why"]
+            process.raised = report if report["text"] else None
         elif kind == "later":
             process.why = report["why"]
+            process.unused = (process.unused or time.monotonic()) if process.why == UNUSED else 0.0
         elif kind == "probing":
             self.prober = pid
         if kind in ("later", "probing") and pid == self._asked:
@@ -91,14 +103,27 @@ class Processes:
         """Let one that ends probe when no other can; when it is ``due``, ask the likeliest to."""
         alive = self._alive()
         for process in alive:
-            if process.ends and not (process.first or process.connected):
-                self._answer(process, "end")  # a helper that is done
+            if process.ends:
+                process.since = process.since or now
+                if self._helped(process) and now > process.since + _LEAVES:
+                    self._answer(process, "end")
         ending = [each for each in alive if each.ends and not each.answered]
         rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
-        if ending and not rest:
-            self._answer(min(ending, key=lambda each: (not each.connected, each.pid)), "probe")
+        if ending and not (rest or any(map(self._helped, ending)) or self._begin(now)):
+            above = {pid for each in ending for pid in each.above}
+            self._answer(
+                min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid)), "probe"
+            )
         elif due:
             self._ask_next(now, alive)
+
+    def _helped(self, process: _Process) -> bool:
+        """Return True for a helper: it did not try HTTPS, and one that started it goes on. Who starts a
+        daemon ends before it."""
+        above = [self._all[pid] for pid in process.above]
+        return not process.connected and any(
+            not (each.ends or each.over) and is_alive(each.pid) for each in above
+        )
 
     def _ask_next(self, now: float, alive: list[_Process]) -> None:
         if self._asked and now < self._until and is_alive(self._asked):
@@ -138,10 +163,18 @@ class Processes:
     def _alive(self) -> list[_Process]:
         return [each for each in self._all.values() if _has_agent(each.pid)]
 
-    def any_alive(self, root: int, mark: str) -> bool:
+    def any_alive(self, now: float) -> bool:
         """Return True where a process is left that may still be probed (a daemon, a worker), also one that
-        has said nothing yet; see ``end_all``."""
-        return bool(self._alive()) or any(map(_has_agent, _belonging(root, mark.encode(), self.known)))
+        has said nothing yet."""
+        return bool(self._alive()) or self._begin(now)
+
+    def _begin(self, now: float) -> bool:
+        """Return True where an interpreter, or a fork, has begun, and has had no time to say hello."""
+        silent = _belonging(self.root, self._mark.encode(), self.known) - set(self._all)
+        self._seen = {
+            pid: self._seen.get(pid, now) for pid in silent if _has_agent(pid) or _is_interpreter(pid)
+        }
+        return any(now < since + _STARTS for since in self._seen.values())
 
     # what there is to say where nothing was probed
 
@@ -155,11 +188,17 @@ class Processes:
         """True when one of them has loaded gevent."""
         return any(each.gevent for each in self._all.values())
 
+    def leave_unused(self, since: float) -> bool:
+        """Return True when all that run have loaded gevent, are past their imports, and have not used it
+        ``since`` then; one that only starts others does not count. A new worker has its time, too."""
+        rest = [each for each in self._alive() if each.why != OVERSEES]
+        return bool(rest) and all(0.0 < each.unused < since for each in rest)
+
     @property
-    def raised(self) -> str:
-        """The exception that the command ended with; "" for none."""
-        texts = [each.text for each in self._all.values() if each.text and each.first]
-        return texts[-1] if texts else ""
+    def raised(self) -> Mapping[str, Any] | None:
+        """The report with the exception that the command ended with; None for none."""
+        every = [each.raised for each in self._all.values() if each.raised and not each.above]
+        return every[-1] if every else None
 
     @property
     def why(self) -> str:
@@ -247,6 +286,13 @@ def _has_agent(pid: int) -> bool:
         return False
     caught = int(told.get("SigCgt", "0"), 16)
     return told["State"].strip()[0] not in "ZX" and bool(caught >> (SIGNAL - 1) & 1)
+
+
+def _is_interpreter(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy"))
+    except OSError:
+        return False
 
 
 def _ancestors(pid: int) -> set[int]:

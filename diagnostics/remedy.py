@@ -17,7 +17,7 @@ from diagnostics.model import Observation, Remedy
 from diagnostics.places import Spot, source_line
 from diagnostics.verdict import judge
 
-__all__ = ["KNOWN", "Plan", "measure_again"]
+__all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
 
 _DESCRIPTORS = 65536
 _PATCH = "from gevent import monkey; monkey.patch_all()"
@@ -216,6 +216,11 @@ KNOWN = {
     "more-resolver-threads": Known("give gevent's resolver more threads", _resolver),
     "unblock-pool": Known("let the pool open as many connections as it needs", _unblock),
 }
+
+
+def is_known(case: Case, codes: Iterable[str]) -> bool:
+    """Return True where one of ``codes`` has a place in this case."""
+    return any(KNOWN[code].plans(case) for code in codes)
 
 
 def measure_again(

@@ -35,7 +35,7 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
             "nothing that was tried mends it" if found.tried else "no remedy is known that could be tried"
         )
         console.print(Text.assemble(("fix   ", "bold"), text))
-    elif found.causes:
+    elif found.fixable:
         console.print(
             Text.assemble(("fix   ", "bold"), "the same command with --fix measures the remedies")
         )

@@ -29,7 +29,7 @@ from diagnostics.examine import examine
 from diagnostics.model import Diagnosis, Question, Target
 from diagnostics.scenario import FOLDER, Expected, Scenario, chosen
 
-__all__ = ["Row", "main", "run"]
+__all__ = ["Row", "Skipped", "interpreter", "main", "run", "server"]
 
 _DELAY = 0.2
 
@@ -57,35 +57,39 @@ def run(scenario: Scenario, python: str, offline: bool, said: Said, delay: float
     """Run ``scenario`` with the interpreter ``python``, or with one that it needs."""
     began = time.monotonic()
     try:
-        interpreter = _interpreter(scenario, python, offline, said)
-    except _Skipped as skipped:
+        chosen_python = interpreter(scenario, python, offline, said)
+    except Skipped as skipped:
         return Row(scenario, "skipped", reason=str(skipped))
     except Unavailable as error:
         return Row(scenario, "failed", reason=str(error))
-    version = environments.version_of(interpreter)
+    version = environments.version_of(chosen_python)
     try:
-        with _server(scenario) as (url, cacert), _surroundings(scenario):
-            target = Target(app=scenario.app, python=interpreter)
+        with server(scenario) as (url, cacert), _surroundings(scenario):
+            target = Target(app=scenario.app, python=chosen_python)
             found = examine(Question(target, delay=delay, url=url, cacert=cacert), said=said)
     except DiagnosticsError as error:
         return Row(scenario, "failed", version, reason=str(error), seconds=time.monotonic() - began)
     return _compared(scenario, version, found, time.monotonic() - began)
 
 
-class _Skipped(Exception):
-    """Not run, and why."""
+class Skipped(Exception):
+    """A scenario is not run; the text says why."""
 
 
-def _interpreter(scenario: Scenario, python: str, offline: bool, said: Said) -> str:
+def interpreter(scenario: Scenario, python: str, offline: bool, said: Said) -> str:
+    """Return ``python``, or another one or an environment of it, as ``scenario`` needs it.
+
+    Raises Skipped, and Unavailable where an environment cannot be made.
+    """
     if scenario.pythons and environments.version_of(python) not in scenario.pythons:
         found = next(filter(None, map(environments.find, scenario.pythons)), None)
         if found is None:
-            raise _Skipped(f"needs Python {' or '.join(scenario.pythons)}, which was not found")
+            raise Skipped(f"needs Python {' or '.join(scenario.pythons)}, which was not found")
         python = found
     if environments.satisfies(python, scenario.packages):
         return python
     if offline:
-        raise _Skipped(f"offline; needs {', '.join(scenario.packages)}")
+        raise Skipped(f"offline; needs {', '.join(scenario.packages)}")
     return environments.prepare(python, scenario.packages, said)
 
 
@@ -134,7 +138,7 @@ def _surroundings(scenario: Scenario) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _server(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def server(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """URL and certificate of the server that the scenario brings; empty when it brings none."""
     if not scenario.server:
         yield "", ""

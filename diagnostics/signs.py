@@ -6,11 +6,11 @@ Each says None, or gives place and evidence. ``diagnostics.causes`` has the tabl
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diagnostics.case import Case
-from diagnostics.places import Spot, absolute, is_own, line_of, source_line
-from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn
+from diagnostics.places import Spot, source_line
+from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
 
@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 def _serialized(case: Case) -> bool:
     """Serialized; or errors on a hub that was held: a server that waits less long makes them of it."""
-    held = case.judgement.blocked > max(0.3, case.judgement.wall / 3)
+    held = case.judgement.blocked > max(0.3, case.lasted / 3)
     return case.judgement.verdict == "serialized" or held
 
 
@@ -62,44 +62,6 @@ def too_few_descriptors(case: Case) -> Found | None:
     return Found(case.where(spot), [text, f"this process may have {limit} files and sockets open"])
 
 
-def too_late(case: Case) -> Found | None:
-    classes = {error["class"] for error in case.errors}
-    deep = any("Recursion" in each for each in classes) or "recursion depth" in error_text(case)
-    if not deep or not case.ssl_before_patch:
-        return None
-    keeper = _keeper(case)
-    spot = _taken(case, keeper) if keeper else case.first_import("ssl", "_ssl")
-    at = case.where(spot) or case.ssl_before_patch
-    what = f"{keeper['module']} keeps the unpatched SSLContext; it" if keeper else "ssl"
-    return Found(
-        at,
-        [f"{what} was imported by {at}", f"afterwards {case.patch_line()}", error_text(case)],
-    )
-
-
-def _keeper(case: Case) -> dict[str, Any] | None:
-    """The module whose context of before patching the error comes from: many modules may keep one that
-    they never use, or only for a server."""
-    keepers = [each for each in case.seen.get("keepers", ()) if each["client"]]
-    by_file = {absolute(each["file"], case.facts): each for each in reversed(keepers)}
-    for error in case.errors:
-        for spot in error["stack"]:
-            found: dict[str, Any] | None = by_file.get(absolute(str(spot[0]), case.facts))
-            if found:
-                return found
-    return next((each for each in keepers if each["module"].endswith(".ssl_")), None)
-
-
-def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
-    """The line that has it: of the user's own file, else the one that led to the import of the package."""
-    if is_own((keeper["file"], 0, ""), case.facts):
-        spot = line_of([keeper["file"]], r"^\s*(from\s+ssl\s+import|import\s+ssl)\b")
-        if spot:
-            return spot
-    taken: Spot | None = keeper["user"] or keeper["caller"]
-    return taken
-
-
 def truststore(case: Case) -> Found | None:
     calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
     if not calls and not case.facts.get("truststore_injected"):
@@ -119,29 +81,6 @@ def ssl_left_out(case: Case) -> Found | None:
         case.event_at(case.patching),
         [f"sockets are patched, ssl is not: {case.patch_line()}", error_text(case)],
     )
-
-
-def early_context(case: Case) -> Found | None:
-    first = min((each["at"] for each in case.seen["patches"]), default=None)
-    if first is None or case.pyopenssl:
-        return None
-    copies = [event for name, event in case.seen["imports"].items() if name.endswith(".ssl_")]
-    if any(event["at"] < first for event in copies):
-        return None  # urllib3 itself came too early: whatever context it makes is broken
-    early = [
-        each
-        for each in case.seen["contexts"]
-        if each["at"] < first and not each["cls"].startswith("OpenSSL")
-    ]
-    used = case.socket_class == "ssl.SSLSocket" or case.judgement.verdict == "error"
-    if not early or not used:
-        return None
-    spot = early[0]["user"] or early[0]["caller"]
-    evidence = [
-        f"an SSLContext was made by {case.where(spot)}, before {case.patch_line()}",
-        error_text(case),
-    ]
-    return Found(case.where(spot), evidence)
 
 
 # not patched, or not enough
@@ -234,7 +173,7 @@ def gevent_openssl(case: Case) -> Found | None:
     found = pyopenssl(case)
     if found is None or not case.facts["gevent_openssl"]:
         return None
-    calls = [each for each in case.seen["injections"] if each["function"] == "monkey_patch"]
+    calls = [each for each in case.seen["injections"] if each["module"].startswith("gevent_openssl")]
     at = case.event_at(calls[-1]) if calls else found.where
     return Found(at, [f"gevent-openssl was applied by {at}", *found.evidence])
 
@@ -272,7 +211,7 @@ def blocking_pyopenssl(case: Case) -> Found | None:
 
 def _hub_was_held(case: Case) -> bool:
     """What holds the hub is the cause; where greenlets wait meanwhile is a consequence."""
-    return case.judgement.blocked + case.judgement.busy > case.judgement.wall / 3
+    return case.judgement.blocked + case.judgement.busy > case.lasted / 3
 
 
 def pool_of_one(case: Case) -> Found | None:
@@ -281,7 +220,7 @@ def pool_of_one(case: Case) -> Found | None:
     parked = case.parked_in(in_pool)
     if parked is None:
         return None
-    made = case.own_line(r"pool_block\s*=\s*True|\bblock\s*=\s*True")
+    made = case.own_line(pool_made(parked["stack"]))
     at = case.where(made or case.own_frame(parked["stack"]))
     return Found(
         at,
@@ -297,7 +236,7 @@ def dns(case: Case) -> Found | None:
     parked = case.parked_in(in_look_up)
     if case.judgement.verdict == "error" and not case.judgement.problem:
         return None
-    if case.judgement.blocked + case.judgement.busy > max(0.3, case.judgement.wall / 3):
+    if case.judgement.blocked + case.judgement.busy > max(0.3, case.lasted / 3):
         return None
     if parked is None or parked["seconds"] < 0.3 * _waited(case):
         return None
@@ -312,7 +251,8 @@ def dns(case: Case) -> Found | None:
 
 
 def own_lock(case: Case) -> Found | None:
-    stopped = case.judgement.problem and case.judgement.blocked > 0.3
+    # For good, which is not a moment of a busy machine.
+    stopped = case.judgement.problem and case.judgement.blocked > case.lasted / 2
     if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
         # A real lock that a greenlet holds which cannot run any more: nothing goes on, ever.
         spot = case.own_frame(case.blocked[0]["stack"])
@@ -339,7 +279,7 @@ def own_lock(case: Case) -> Found | None:
 
 
 def blocking(case: Case) -> Found | None:
-    if not case.blocked or case.judgement.blocked < max(0.3, case.judgement.wall / 3):
+    if not case.blocked or case.judgement.blocked < max(0.3, case.lasted / 3):
         return None
     spot = case.own_frame(case.blocked[0]["stack"])
     text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""

@@ -16,12 +16,12 @@ Pure; the numbers come from ``agent/https_agent/probe.py`` and ``origin.py``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from diagnostics.model import Observation, Question, Verdict
-from diagnostics.waits import limit_of, queued
+from diagnostics.waits import limit_of, queued, stand_in_line
 from downloader.core.redact import redact
 
 __all__ = ["Judgement", "judge", "least_slope"]
@@ -105,7 +105,17 @@ def least_slope(requests: int) -> float:
 
 
 def judge(question: Question, seen: Observation) -> Judgement:
-    """The verdict on ``seen``."""
+    """The verdict on ``seen``. What another client than the application's was measured to do is none of its
+    own: nothing is said to be concurrent then."""
+    found = _measured(question, seen)
+    foreign = " and ".join(each["name"] for each in seen.result.get("foreign", ()))
+    if not foreign or found.verdict != "concurrent":
+        return found
+    error = f"the client that is loaded, {foreign}, is not one that gevent makes concurrent"
+    return replace(found, verdict="error", error=error, limit="")
+
+
+def _measured(question: Question, seen: Observation) -> Judgement:
     result, many = seen.result, question.requests
     rounds: list[dict[str, Any]] = result["rounds"]
     measured = [each for each in rounds if each["requests"] == many and not _is_warm_up(each, question)]
@@ -120,7 +130,7 @@ def judge(question: Question, seen: Observation) -> Judgement:
     served = best.served if best else None
     together = done / len(measured) * (best.chain if best else 1.0) * delay if measured else 0.0
     concurrency = min(many, together / wall) if wall else 0.0
-    limit = _limit(question, result, pairs)
+    limit = _limit(question, seen, pairs, slope)
 
     def give(verdict: Verdict, limit: str = "") -> Judgement:
         problem = result["problem"] or ""
@@ -134,7 +144,7 @@ def judge(question: Question, seen: Observation) -> Judgement:
         return give("error")
     if pairs and all(each.serial(many) for each in pairs):
         return give("serialized")
-    if question.url and slope >= least_slope(many):
+    if question.url and slope >= least_slope(many) and not seen.paced:
         return give("serialized")
     share = many / max(1, sum(each["requests"] for each in rounds))
     if max(blocked, busy) * share > _HELD * delay and not question.url:
@@ -155,12 +165,24 @@ def _is_warm_up(each: dict[str, Any], question: Question) -> bool:
     return not question.url and each["delay"] == 0.0
 
 
-def _limit(question: Question, result: dict[str, Any], pairs: list[_Pair]) -> str:
-    """What holds requests back, where it shows in the time."""
-    if not pairs or min(each.excess for each in pairs) < _TELLING:
+def _limit(question: Question, seen: Observation, pairs: list[_Pair], slope: float) -> str:
+    """What holds requests back, where it shows in the time, or the server and a queue agree on it.
+
+    On a busy machine the time says nothing: what the program did without a CPU it did while it waited.
+    """
+    result = seen.result
+    if question.url:
+        together = question.requests / max(1.0, slope)
+        return limit_of(result, question.requests, together) if slope > 1 + _TELLING else ""
+    if not pairs:
         return ""
     many = question.requests
-    return limit_of(result, many, min(each.together(many) for each in pairs))
+    if min(each.excess for each in pairs) >= _TELLING:
+        return limit_of(result, many, min(each.together(many) for each in pairs))
+    peaks = [each.served.peak for each in pairs if each.served and each.chain == 1.0]
+    if len(peaks) < len(pairs) or not 1 < max(peaks) <= many / 2:
+        return ""
+    return "small-pool" if stand_in_line(result, many / 2) else ""
 
 
 def _in_turn(question: Question, seen: Observation, pairs: list[_Pair]) -> bool:

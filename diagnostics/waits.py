@@ -12,10 +12,27 @@ from typing import Any
 
 from diagnostics.places import Spot
 
-__all__ = ["asleep", "in_look_up", "in_network", "in_pool", "in_sleep", "in_turn", "limit_of", "queued"]
+__all__ = [
+    "asleep",
+    "in_look_up",
+    "in_network",
+    "in_pool",
+    "in_sleep",
+    "in_turn",
+    "limit_of",
+    "pool_made",
+    "queued",
+    "stand_in_line",
+]
 
-# Whose frames a greenlet has above ``_get_conn`` while it waits in the queue of a pool.
-_QUEUES = re.compile(r"/([Qq]ueue|threading)\.py$|/gevent/(?!_?select)")
+# The functions that take a connection from a pool: urllib3's, geventhttpclient's, httpx's.
+_POOLS = {
+    "_get_conn": "connectionpool.py",
+    "get_socket": "geventhttpclient/connectionpool.py",
+    "wait_for_connection": "httpcore/_sync/connection_pool.py",
+}
+# Whose frames a greenlet has above those while it waits in the queue of the pool.
+_QUEUES = re.compile(r"/([Qq]ueue|threading|_synchronization)\.py$|/gevent/(?!_?select)")
 _NETWORK = (
     "ssl.py",
     "gevent/_socket2.py",
@@ -29,6 +46,7 @@ _LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
 _GEVENT = re.compile(r"/gevent/")
 # Of the time in which greenlets were looked at: from here on it is what they did.
 _MOSTLY = 0.5
+_SOME = 0.4  # of that time
 
 
 def _file(spot: Spot) -> str:
@@ -38,13 +56,23 @@ def _file(spot: Spot) -> str:
 def in_pool(stack: Sequence[Spot]) -> bool:
     """Return whether it waits for a connection of a pool: in the pool's queue.
 
-    What ``_get_conn`` calls besides, to see whether an idle connection is still open, waits for no other
+    What they call besides, to see whether an idle connection is still open, waits for no other
     greenlet.
     """
     for number, spot in enumerate(stack[:10]):
-        if spot[2] == "_get_conn" and _file(spot).endswith("connectionpool.py"):
+        if spot[2] in _POOLS and _file(spot).endswith(_POOLS[spot[2]]):
             return all(_QUEUES.search(_file(inner)) for inner in stack[:number])
     return False
+
+
+def pool_made(stack: Sequence[Spot]) -> str:
+    """Return a pattern for the line that makes the pool in which ``stack`` waits."""
+    files = " ".join(_file(spot) for spot in stack)
+    if "/httpcore/" in files:
+        return r"\bmax_connections\s*="
+    if "/geventhttpclient/" in files:
+        return r"\b(HTTPClient|UserAgent|Session)\b.*\("
+    return r"pool_block\s*=\s*True|\bblock\s*=\s*True"
 
 
 def in_sleep(stack: Sequence[Spot]) -> bool:
@@ -82,6 +110,15 @@ def queued(result: dict[str, Any], many: int, together: float) -> dict[str, Any]
     least = max(2.0, 0.6 * (many - together))
     parked: list[dict[str, Any]] = result["parked"]
     return next((each for each in parked if each["most"] >= least and in_turn(each["stack"])), None)
+
+
+def stand_in_line(result: dict[str, Any], many: float) -> bool:
+    """Return whether ``many`` greenlets stood in one queue, and some for a good part of the time."""
+    parked: list[dict[str, Any]] = result["parked"]
+    least = _SOME * max(result["looked"], 0.1)
+    return any(
+        each["most"] >= many and each["during"] >= least and in_turn(each["stack"]) for each in parked
+    )
 
 
 def limit_of(result: dict[str, Any], many: int, together: float) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import secrets
 import shutil
 import sys
 import tempfile
@@ -23,7 +21,7 @@ from diagnostics import relay
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import UsageError
 from diagnostics.held import News, Seen, headline, table
-from diagnostics.launch import AGENT, _argv
+from diagnostics.launch import AGENT, _argv, new_outbox, read_report, write_spec
 from diagnostics.model import Question, Target
 
 __all__ = ["watch"]
@@ -46,15 +44,8 @@ def watch(command: Sequence[str], max_block: float, python: str = "", verbose: b
         raise UsageError(f"--max-block must be at least {_LEAST * 1000:g} ms")
     argv = _argv(Question(Target(command=tuple(command), python=python)))
     with tempfile.TemporaryDirectory(prefix="diagnostics-", ignore_cleanup_errors=True) as name:
-        # A worker that drops its privileges still has to come in; nobody else knows the outbox's name.
-        outbox = Path(name) / secrets.token_hex(16)
-        outbox.mkdir()
-        spec = Path(name) / "spec.json"
-        spec.write_text(json.dumps({"mode": "watch", "outbox": str(outbox), "max_block": max_block}))
-        if os.geteuid() == 0:
-            os.chmod(name, 0o711)
-            os.chmod(outbox, 0o1733)
-            os.chmod(spec, 0o644)
+        outbox = new_outbox(Path(name))
+        spec = write_spec(Path(name), {"mode": "watch", "outbox": str(outbox), "max_block": max_block})
         env = {**os.environ, VARIABLE: str(spec)}
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(AGENT), env.get("PYTHONPATH")]))
         with relay.started(argv, env) as running:
@@ -123,11 +114,8 @@ class _Outbox:
         if self._known.get(entry.name) == version:
             return
         self._known[entry.name] = version
-        # Another user may have written it, so it may be anything.
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with open(descriptor, "rb") as source:
-                self.seen[entry.name] = msgspec.json.decode(source.read(), type=Seen)
+            self.seen[entry.name] = msgspec.json.decode(read_report(entry.path), type=Seen)
 
 
 def _say(text: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import select
@@ -16,16 +17,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
-# Under nohup SIGHUP is ignored, and what is ignored is inherited.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# What is ignored is inherited: under nohup SIGHUP, in the background of a script the other two.
+for number, handler in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT")
@@ -47,6 +55,17 @@ AFTER_IMPORT = """
 
     sys.meta_path.insert(0, Finder())
 """
+
+
+def slow_but(kept: Sequence[tuple[object, ...]], *axes: Sequence[object]) -> list[ParameterSet]:
+    """Every combination of ``axes`` as parameters of a test; those that are not ``kept`` are slow.
+
+    KeyError for one to keep that is none of them.
+    """
+    every = list(itertools.product(*axes))
+    if missing := [each for each in kept if each not in every]:
+        raise KeyError(missing)
+    return [pytest.param(*each, marks=() if each in kept else pytest.mark.slow) for each in every]
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -200,7 +219,7 @@ class Job:
             return []
         return list(map(int, text.split()))
 
-    def alone(self, within: float) -> float:
+    def alone(self, within: float = 10.0) -> float:
         """Wait until every process of the session but the first is gone; the seconds it took."""
         began = time.monotonic()
         while left := members(self.pid) - ({self.pid} if self.process.poll() is None else set()):
@@ -208,6 +227,14 @@ class Job:
             assert rest > 0, f"still running after {within} s: {left}"
             _wait_for(next(iter(left)), rest)
         return time.monotonic() - began
+
+    def until(self, holds: Callable[[], object], within: float = 60.0) -> None:
+        """Ask again and again until ``holds()``; the supervisor must not end before."""
+        give_up = time.monotonic() + within
+        while not holds():
+            assert self.process.poll() is None, self.err
+            assert time.monotonic() < give_up, f"it never came to it: {self.err}"
+            time.sleep(0.002)  # nothing tells us, and who asks without a pause takes the time of who works
 
     def wait(self, timeout: float = 100) -> int:
         """The exit code; negative for a signal."""

@@ -13,6 +13,8 @@ def _begin():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != here]
     ours = sys.modules.pop("sitecustomize", None)
+    if getattr(sys.getprofile(), "__module__", None) == "encodings":
+        sys.setprofile(None)  # the remedy that waits for a .pth file, of which there is none any more
     agent = None
     if spec is not None and spec["mode"] == "watch":
         from https_agent import watch

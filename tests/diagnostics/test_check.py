@@ -161,7 +161,10 @@ def test_some_errors_are_an_error(run, write):
     assert answer.json["error"] == "ConnectionError: every third one"
 
 
-@pytest.mark.parametrize(("expected", "code"), [("serialized", 0), ("concurrent", 1), ("error", 1)])
+@pytest.mark.parametrize(
+    ("expected", "code"),
+    [("serialized", 0), ("concurrent", 1), pytest.param("error", 1, marks=pytest.mark.slow)],
+)
 def test_expect(run, write, expected, code):
     assert run("--app", write("proj", CLASSIC), "--expect", expected).code == code
 
@@ -169,6 +172,12 @@ def test_expect(run, write, expected, code):
 def test_expect_of_what_is_concurrent(run):
     assert run("--style", "requests", "--expect", "concurrent").code == 0
     assert run("--style", "requests", "--expect", "serialized").code == 1
+
+
+def test_expect_of_an_error(run, write):
+    app = write("proj", "def fetch(url): raise OSError('no')\n") + ":fetch"
+    assert run("--app", app, "--expect", "error").code == 0
+    assert run("--app", app, "--expect", "concurrent").code == 3
 
 
 def test_a_tls_context_for_each_request_is_no_serialization(run, write):
@@ -188,18 +197,20 @@ def test_a_tls_context_for_each_request_is_no_serialization(run, write):
     assert answer.json["verdict"] == "concurrent", answer.json
 
 
-def test_nothing_is_called_serial_while_both_cores_are_busy(run, write):
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_nothing_is_called_serial_while_both_cores_are_busy(run, write, times):
+    """Five times is slow: what one in many would show."""
     import subprocess
     import sys
 
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
-        verdicts = [run("--style", "requests", "--json").json["verdict"] for _ in range(5)]
+        verdicts = [run("--style", "requests", "--json").json["verdict"] for _ in range(times)]
     finally:
         for burner in burners:
             burner.kill()
             burner.wait()
-    assert verdicts == ["concurrent"] * 5
+    assert verdicts == ["concurrent"] * times
 
 
 def test_what_never_comes_back_is_told_in_seconds_that_were_measured(run, write):

@@ -47,13 +47,13 @@ def test_at_a_connection_of_a_greenlet_with_its_session(run, write):
 
 def test_after_a_time(run, write):
     text = "from gevent import monkey; monkey.patch_all()\nimport requests, time\ntime.sleep(1000)\n"
-    answer = run("--json", "--after", "4s", "--", sys.executable, write("app", text) + ".py")
+    answer = run("--json", "--after", "1s", "--", sys.executable, write("app", text) + ".py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
 def test_after_a_time_in_a_process_that_blocks(run, write):
     text = CLASSIC + "\n    import time\n    time.sleep(1000)\n"
-    answer = run("--json", "--after", "4s", "--", sys.executable, write("app", text) + ".py")
+    answer = run("--json", "--after", "1s", "--", sys.executable, write("app", text) + ".py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
 
 
@@ -69,7 +69,7 @@ def test_in_the_worker_of_a_server_that_forks(run, write):
         "wsgi", "import requests\n\ndef app(environ, start):\n    start('200 OK', [])\n    return [b'']\n"
     )
     argv = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-w", "2", "-b", "127.0.0.1:0", "wsgi:app"]
-    answer = run("--json", "--after", "5s", "--", *argv)
+    answer = run("--json", "--after", "1s", "--", *argv)
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
     # The arbiter patches nothing; it is the worker that was asked.
     assert answer.json["facts"]["patched"]["socket"] is True

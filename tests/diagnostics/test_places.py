@@ -31,10 +31,21 @@ def test_in_a_server_that_has_imported_ssl_itself(run, write):
     write("wsgi", text)
     write("conf", "import json\nimport requests\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n")
     argv = [sys.executable, "-m", "gunicorn", "-c", "conf.py", "wsgi:app"]
-    answer = run("--json", "--fix", "--after", "6s", "--", *argv)
+    answer = run("--json", "--fix", "--after", "1s", "--", *argv)
     assert answer.cause == ("patched-too-late", "conf.py:2"), answer
     [remedy] = answer.json["remedies"]
     assert (remedy["code"], remedy["where"]) == ("patch-all-first", "the first line of conf.py")
+
+
+def test_in_an_application_that_is_installed(run, tmp_path):
+    (tmp_path / "site-packages" / "shop").mkdir(parents=True)
+    (tmp_path / "site-packages" / "shop" / "__init__.py").write_text("import json\nimport requests\n")
+    text = "from shop import requests\n\ndef app(environ, start):\n    pass\n"
+    (tmp_path / "site-packages" / "shop" / "wsgi.py").write_text(text)
+    argv = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", "127.0.0.1:0", "--preload"]
+    env = {"PYTHONPATH": str(tmp_path / "site-packages")}
+    answer = run("--json", "--after", "4s", "--", *argv, "shop.wsgi:app", env=env)
+    assert answer.cause == ("patched-too-late", "shop/__init__.py:2"), answer
 
 
 def test_patching_inside_a_function_counts(run, write):
@@ -60,18 +71,37 @@ def environment_with_pth(tmp_path):
     return tmp_path / "venv" / "bin" / "python", folder
 
 
-def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, environment_with_pth):
+@pytest.mark.parametrize("way", ["an application", "a command"])
+def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, environment_with_pth, way):
     python, folder = environment_with_pth
     (folder / "trap.pth").write_text("# a comment\n\nimport urllib3\n")
     app = write("proj", f"{PATCH}import requests\n")
-    answer = run("--app", app, "--python", python, "--json", "--fix")
+    target = ["--", python, f"{app}.py"] if way == "a command" else ["--python", python, "--app", app]
+    answer = run("--json", "--fix", *target)
     code, where = answer.cause
     assert (code, where.rpartition("/")[2]) == ("patched-too-late", "trap.pth:3")
-    [remedy] = answer.json["remedies"]
-    assert remedy["code"] == "patch-before-everything"
+    remedy = next(each for each in answer.json["remedies"] if each["code"] == "patch-before-everything")
     assert remedy["where"].startswith("as the file 0")
     (folder / remedy["where"].split()[3]).write_text(remedy["line"] + "\n")
-    assert run("--app", app, "--python", python, "--json").json["verdict"] == "concurrent"
+    assert run("--json", *target).json["verdict"] == "concurrent"
+
+
+def test_what_holds_the_hub_is_seen_where_a_pth_file_has_patched(run, write, environment_with_pth):
+    python, folder = environment_with_pth
+    (folder / "00-gevent.pth").write_text("import gevent.monkey; gevent.monkey.patch_all()\n")
+    text = """
+        import gevent
+        import gevent.monkey
+        import requests
+
+        sleep = gevent.monkey.get_original("time", "sleep")
+        session = requests.Session()
+        session.hooks["response"].append(lambda answer, **more: sleep(0.2))
+        gevent.spawn(session.get, "https://localhost:9/").join()
+    """
+    answer = run("--json", "--", python, write("app", text) + ".py")
+    assert answer.code == 1, answer
+    assert answer.cause == ("blocking-call", "app.py:8")
 
 
 GOES_ELSEWHERE = {
@@ -80,10 +110,7 @@ GOES_ELSEWHERE = {
 }
 
 
-UNPROBED = pytest.mark.xfail(reason="a daemon that ends as soon as it has begun is not probed (exit 4)")
-
-
-@pytest.mark.parametrize("how", ["chdir", pytest.param("a fork", marks=UNPROBED)])
+@pytest.mark.parametrize("how", ["chdir", "a fork"])
 def test_paths_are_as_the_user_started_the_command(run, write, how):
     text = "import os\nimport requests\nimport grequests\nimport urllib3.contrib.pyopenssl as wrapper\n"
     text += f"{GOES_ELSEWHERE[how]}\nwrapper.inject_into_urllib3()\n"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
+
+from diagnostics import launch
+from diagnostics.errors import ProbeError
+from diagnostics.examine import examine
+from diagnostics.model import Question, Target
 
 PATCHED = "from gevent import monkey; monkey.patch_all()\n"
 INJECTED = """\
@@ -54,7 +60,7 @@ def test_gunicorn_whose_arbiter_fetches_in_hooks(run, write):
             plain.fetch()
         """,
     )
-    answer = run("--json", "--", *gunicorn("-c", "conf.py"))
+    answer = run("--json", "--after", "1s", "--", *gunicorn("-c", "conf.py"))
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
     assert answer.json["facts"]["patched"]["socket"] is True
 
@@ -74,26 +80,34 @@ def test_gunicorn_whose_patched_arbiter_fetches_in_a_greenlet(run, write):
         "keep", "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
     )
     argv = [sys.executable, "-m", "gunicorn", "-k", "keep.Worker", "-b", "127.0.0.1:0", "-c", "conf.py"]
-    answer = run("--json", "--fix", "--", *argv, "wsgi:app")
+    answer = run("--json", "--fix", "--after", "1s", "--", *argv, "wsgi:app")
     assert answer.code == 1, answer
     assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:4")
 
 
 def test_gunicorn_that_has_no_workers_within_after(run, write):
-    write("wsgi", "import time\ntime.sleep(3)\n\ndef app(environ, start): pass\n")
+    write("wsgi", "import time\ntime.sleep(1)\n\ndef app(environ, start): pass\n")
     answer = run("--json", "--after", "200ms", "--", *gunicorn("--preload"))
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
     assert answer.json["facts"]["patched"]["socket"] is True
 
 
+def test_gunicorn_whose_worker_begins_late_and_patches_after_a_while(run, write):
+    write("wsgi", WSGI)
+    late = "def on_starting(server): time.sleep(7)\ndef post_fork(server, worker): time.sleep(2)\n"
+    write("conf", f"import time\n{late}")
+    answer = run("--json", "--after", "200ms", "--", *gunicorn("-c", "conf.py"))
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
 def test_gunicorn_whose_worker_is_still_importing(run, write):
-    write("wsgi", "import time\ntime.sleep(3)\n" + INJECTED)
+    write("wsgi", "import time\ntime.sleep(1)\n" + INJECTED)
     write("more", "from wsgi import *\n\ndef app(environ, start): pass\n")
     write(
         "keep", "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
     )
     argv = [sys.executable, "-m", "gunicorn", "-k", "keep.Worker", "-b", "127.0.0.1:0", "more:app"]
-    answer = run("--json", "--after", "1s", "--", *argv)
+    answer = run("--json", "--after", "200ms", "--", *argv)
     assert answer.code == 1, answer
     assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:6")
 
@@ -108,27 +122,61 @@ def test_gunicorn_whose_workers_do_not_boot(run, write):
 
 def test_gunicorn_as_a_daemon_is_probed_and_ended(run, write):
     write("wsgi", WSGI)
-    answer = run("--json", "--after", "3s", "--", *gunicorn("--daemon"))
+    answer = run("--json", "--after", "1s", "--", *gunicorn("--daemon"))
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop its privileges")
+def test_gunicorn_whose_workers_are_another_user(run, write):
+    # All is imported as root: the folders of the test and of Python may be closed to others.
+    write("plain", "import requests\n\ntry: requests.get('https://localhost:9/')\nexcept OSError: pass\n")
+    keep = "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
+    write("keep", keep)
+    write("wsgi", INJECTED + "import plain, netrc, encodings.idna\n" + WSGI)
+    write("conf", "import wsgi\nwsgi_app = 'wsgi:app'\nworker_class = 'keep.Worker'\nuser = 'nobody'\n")
+    argv = [sys.executable, "-m", "gunicorn", "-b", "127.0.0.1:0", "-c", "conf.py"]
+    answer = run("--json", "--after", "4s", "--", *argv)
+    assert answer.code == 1, answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "wsgi.py:4")
 
 
 # no gevent
 
 
-@pytest.mark.parametrize("rest", ["", "import time; time.sleep(1000)\n"], ids=["ends", "stays"])
-def test_a_command_that_never_loads_gevent(run, write, rest):
+def test_a_command_that_never_loads_gevent(run, write):
     write("plain", FETCH)
-    write("app", f"import plain\nplain.fetch()\n{rest}")
+    write("app", "import plain\nplain.fetch()\n")
     answer = run("--after", "200ms", "--", sys.executable, "app.py")
     assert answer.code == 4, answer
     assert "no process of it loads gevent" in answer.line
 
 
-def test_a_command_that_imports_gevent_and_does_not_use_it(run, write):
-    write("app", "import gevent, requests\n")
-    answer = run("--", sys.executable, "app.py")
+def test_a_command_that_never_loads_gevent_and_stays(write, tmp_path, monkeypatch):
+    """In this process, so that it need not be waited for as long as the command waits."""
+    write("plain", FETCH)
+    write("app", "import plain, time\nplain.fetch()\ntime.sleep(1000)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "_UNLOADED", 1.0)
+    with pytest.raises(ProbeError, match="no process of it loads gevent"):
+        examine(Question(Target(command=(sys.executable, "app.py")), after=0.2))
+
+
+@pytest.mark.parametrize(
+    ("rest", "hint"),
+    [("", ""), ("import time; time.sleep(1000)\n", "; give a later --after")],
+    ids=["ends", "stays"],
+)
+def test_a_command_that_imports_gevent_and_does_not_use_it(run, write, rest, hint):
+    write("app", f"import gevent, requests\n{rest}")
+    answer = run("--after", "200ms", "--", sys.executable, "app.py")
     assert answer.code == 4, answer
-    assert "gevent is imported, but" in answer.line
+    assert f"gevent is imported, but runs no hub and has patched nothing{hint}" in answer.line
+
+
+def test_a_command_that_uses_gevent_later_than_after(run, write):
+    write("app", f"import gevent, time\ntime.sleep(3)\n{PATCHED}import requests\ntime.sleep(1000)\n")
+    answer = run("--json", "--after", "200ms", "--", sys.executable, "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
 # one process
@@ -154,7 +202,7 @@ def test_a_fetch_in_a_greenlet_while_the_application_is_imported(run, write):
 def test_gevent_monkey_runs_a_script_that_fetches_at_its_start(run, write):
     write("plain", FETCH)
     write("app", "import plain, gevent\nplain.fetch()\ngevent.sleep(1000)\n")
-    answer = run("--json", "--after", "2s", "--", sys.executable, "-m", "gevent.monkey", "app.py")
+    answer = run("--json", "--after", "1s", "--", sys.executable, "-m", "gevent.monkey", "app.py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
@@ -176,7 +224,7 @@ def test_a_helper_that_is_no_python_is_left_alone(run, write):
     # gevent's Popen forks in Python: until it becomes something else the child looks like a worker.
     text = PATCHED + "import gevent, requests, subprocess\nsubprocess.Popen(['sleep', '1000'])\n"
     write("app", text + "gevent.sleep(1000)\n")
-    answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
+    answer = run("--json", "--after", "1s", "--", sys.executable, "app.py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
@@ -232,9 +280,48 @@ gevent.sleep(1000)
 @pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)"])
 def test_a_daemon_is_probed_and_ended(run, write, leave):
     write("app", INJECTED + DAEMON.format(leave=leave))
-    answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
+    answer = run("--json", "--after", "1s", "--", sys.executable, "app.py")
     assert answer.code == 1, answer
     assert answer.json["causes"][0]["code"] == "pyopenssl-unpatched-select"
+
+
+SHORT_LIVED = """\
+import os, sys
+import grequests
+import plain
+
+if os.fork():
+    {leave}
+os.setsid()
+os.chdir("/")
+import patched
+{work}
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "work"),
+    [
+        ("os._exit(0)", "plain.fetch(); os._exit(0)"),
+        ("sys.exit(0)", "plain.fetch()"),
+        ("sys.exit(0)", ""),
+        ("import time; time.sleep(0.2); os._exit(0)", ""),
+    ],
+)
+def test_a_daemon_that_ends_at_once_is_probed(run, write, leave, work):
+    write("plain", FETCH)
+    write("patched", INJECTED)
+    write("app", SHORT_LIVED.format(leave=leave, work=work))
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "patched.py:4"), answer
+
+
+def test_a_process_that_was_started_elsewhere_is_told_as_seen_from_here(run, write, tmp_path):
+    write("work", INJECTED)
+    start = f"subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}], cwd='/')"
+    write("app", f"import subprocess, sys\n{start}\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "work.py:4"), answer
 
 
 def test_what_a_probed_command_has_started_is_ended(run, write):

@@ -69,6 +69,9 @@ MODULES = """gevent.monkey gevent.ssl gevent.socket http.client httplib urllib3.
 PATCHED = ("patch_all", "patch_select", "patch_socket", "patch_ssl", "patch_thread", "patch_time")
 
 
+SLOW = pytest.mark.slow  # between the oldest Python and this one
+
+
 def spec(tmp_path):
     (tmp_path / "outbox").mkdir(exist_ok=True)
     path = tmp_path / "spec.json"
@@ -89,7 +92,9 @@ def interpreter(version):
     return str(max(cached, key=lambda path: len(path.read_text())).parent / "bin" / "python")
 
 
-@pytest.mark.parametrize("version", ["", "2.7", "3.7", "3.10", "3.13"])
+@pytest.mark.parametrize(
+    "version", ["", "2.7", *(pytest.param(v, marks=SLOW) for v in ("3.7", "3.10", "3.13"))]
+)
 def test_every_function_is_as_without_the_agent(tmp_path, version):
     python = interpreter(version)
     script = tmp_path / "look.py"

@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 from checker import Truth, check
-from harness import DevServer, Job, serving
+from harness import DevServer, Job, serving, slow_but
 
 FILES = int(os.environ.get("DROPS", "15000"))
 
 
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize(
+    ("lane", "tls"),
+    slow_but([("auto", False), ("auto", True), ("requests", True)], ("auto", "requests"), (False, True)),
+)
 def test_everything_in_spite_of_drops(
     lane: str, tls: bool, start: Callable[..., Job], tmp_path: Path
 ) -> None:
-    """``DROPS=1000000`` makes it a million."""
+    """``DROPS=1000000`` makes it a million. The requests lane without TLS, which adds nothing, is slow."""
     files = FILES if lane == "auto" else FILES // 10
     truth = Truth(files, 100, 1000)
     server: DevServer

@@ -12,14 +12,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checker import Truth, check
-from harness import DevServer, Job, environment, serving
+from harness import DevServer, Job, environment, serving, slow_but
 from harness import command as python_m
 from servers import HANG, Server, ok
 
@@ -143,15 +142,17 @@ def test_destination_removed_while_running(dev_server: Serve, start: Start, tmp_
     # Of a file without a name in a directory that is gone, ext4 says EPERM.
     assert re.search("was removed|cannot store .*: Operation not permitted", job.err)
     assert "Traceback" not in job.err
-    job.alone(1)
+    job.alone()
     assert not dest.exists()
     last = start(*argv)
     assert last.wait() == 0, last.err
     check(dest, truth)
 
 
-@pytest.mark.parametrize("how", ["python -m", "script"])
-@pytest.mark.parametrize("preflight", ["auto", "probe"])
+@pytest.mark.parametrize(
+    ("preflight", "how"),
+    slow_but([("auto", "script"), ("probe", "python -m")], ("auto", "probe"), ("python -m", "script")),
+)
 def test_the_current_directory_was_removed(
     how: str, preflight: str, server: DevServer, tmp_path: Path
 ) -> None:
@@ -200,9 +201,9 @@ def test_few_descriptors(dev_server: Serve, run_downloader: Run, tmp_path: Path)
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda content: b"this is not a database" * 1000,
+        pytest.param(lambda content: b"this is not a database" * 1000, marks=pytest.mark.slow),
         lambda content: content[: len(content) // 3],
-        lambda content: content[:5000],
+        pytest.param(lambda content: content[:5000], marks=pytest.mark.slow),
         lambda content: content[:4096] + b"\xff" * (len(content) - 4096),
     ],
     ids=["garbage", "truncated", "torn", "overwritten"],
@@ -210,6 +211,7 @@ def test_few_descriptors(dev_server: Serve, run_downloader: Run, tmp_path: Path)
 def test_damaged_journal(
     damage: Callable[[bytes], bytes], server: DevServer, run_downloader: Run, stored: Path
 ) -> None:
+    """Two kinds are slow: tests/fuzz/test_fuzz_journal.py has thousands, without the command line."""
     journal = stored / ".downloader/journal.sqlite"
     journal.write_bytes(damage(journal.read_bytes()))
     for command in ((server.url, "-o", stored), ("verify", stored), ("status", stored)):
@@ -324,9 +326,7 @@ def test_what_changed_between_two_runs_is_fetched_again(
     with Server(files={"a": ok(b"right"), "b": [HANG]}) as origin:
         argv = (origin.url, "-o", dest, "--workers", 1)
         job = start(*argv)
-        while not ((dest / "a").exists() and origin.count("/get/b")):
-            assert job.process.poll() is None, job.err
-            time.sleep(0.01)
+        job.until(lambda: (dest / "a").exists() and origin.count("/get/b"))
         job.kill(signal.SIGINT)
         assert job.wait() == 130
         (dest / "a").write_bytes(b"")  # as after a power cut
@@ -352,6 +352,9 @@ def test_limit_and_then_the_rest(server: DevServer, run_downloader: Run, tmp_pat
 # status and verify
 
 
+KINDS = ("byte", "truncated", "empty", "deleted", "symlink")
+
+
 def damage_one(path: Path, kind: str) -> None:
     content = path.read_bytes()
     if kind == "byte":
@@ -367,10 +370,11 @@ def damage_one(path: Path, kind: str) -> None:
         path.symlink_to("/etc/passwd")
 
 
-@pytest.mark.parametrize("kind", ["byte", "truncated", "empty", "deleted", "symlink"])
+@pytest.mark.parametrize("kind", slow_but([("byte",), ("deleted",), ("symlink",)], KINDS))
 def test_verify_names_what_is_damaged_and_the_same_command_repairs_it(
     kind: str, server: DevServer, run_downloader: Run, stored: Path
 ) -> None:
+    """Those of another size, which are found before a byte is read, are slow."""
     name = TRUTH.name(123)
     right = run_downloader("verify", stored)
     assert (right.returncode, right.stdout) == (
@@ -409,7 +413,7 @@ def test_verify_after_a_kill(dev_server: Serve, start: Start, run_downloader: Ru
     job = start(*argv)
     server.until(lambda counters: counters["gets"] > 600)
     job.kill()
-    job.alone(5)
+    job.alone()
     victim = tmp_path / "dest" / truth.name(0)
     victim.write_bytes(b"changed")
     done: Any = run_downloader("verify", tmp_path / "dest")

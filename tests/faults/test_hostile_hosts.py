@@ -14,6 +14,9 @@ from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, 
 
 QUICK = ("--deadline", "2s", "--read-timeout", "500ms", "--connect-timeout", "1s")
 QUICK += ("--retries", "1", "--backoff", "50ms")
+# Where nobody is slow on purpose, a busy machine is not to count as one that is.
+PATIENT = (*QUICK, "--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
+STALL = 8.0  # seconds for which a busy machine may do something else
 BODY = b"hello"
 
 
@@ -54,21 +57,22 @@ def test_retry_after_stops_all_workers(
         return status(code, f"Retry-After: {wait}" if wait else "X: nothing said")
 
     with Server(default=answer) as server:
-        options = (*QUICK, "--workers", "2", "--connections", "4", "--max-retry-after", "1200ms")
+        options = (*PATIENT, "--workers", "2", "--connections", "4")
+        options += ("--max-retry-after", "1200ms" if least else "60s")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 900)))
         requests = list(server.requests)
     assert (result.exit, result.report["stored"]) == (0, 900)
     assert len(requests) == 900 + result.report["retries"]
     assert 1 <= len(refusals) == result.report["retries"] <= 2  # two threads may refuse at once
     # One silence in which none of the eight connections of two workers was used.
-    assert least <= spread(requests) <= most
-    began = refusals[0] + 0.25
+    assert least <= spread(requests) <= most + STALL
+    began = refusals[0] + 0.5
     assert not [request for request in requests if began < request.at < refusals[0] + least]
 
 
 def test_an_outage_makes_no_storm(tmp_path: Path) -> None:
     with Server(default=status(503)) as down, Server(default=ok(BODY)) as well:
-        options = (*QUICK, "--workers", "2", "--connections", "16")
+        options = (*PATIENT, "--workers", "2", "--connections", "16")
         listed = [url for pair in zip(urls(down, 500), urls(well, 500, "g"), strict=True) for url in pair]
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
         assert Counter(result.codes.values()) == {"http-503": 500}
@@ -82,7 +86,7 @@ def test_a_host_that_comes_back_is_not_overrun(tmp_path: Path) -> None:
     """After a 503 one request at a time, then two, four, …"""
     with Server(default=[Pause(0.05), *ok(BODY)]) as server:
         server.routes["/f0"] = Nth([Pause(0.1), *status(503, "Retry-After: 1")], ok(BODY))
-        options = (*QUICK, "--workers", "1", "--connections", "16")
+        options = (*PATIENT, "--workers", "1", "--connections", "16")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 200)))
         refusal = server.seen("/f0")[0].at
         resumed = sorted(r.at for r in server.requests if r.at > refusal + 0.8)
@@ -170,7 +174,7 @@ def test_names_that_never_resolve_do_not_stop_others(tmp_path: Path) -> None:
 def test_connections_are_used_again(tmp_path: Path) -> None:
     names = {f"f{n}": ok(BODY) for n in range(400)}
     with Server(files=names) as server:
-        result = download(server.url, tmp_path / "d", *QUICK, "--workers", "2", "--connections", "4")
+        result = download(server.url, tmp_path / "d", *PATIENT, "--workers", "2", "--connections", "4")
         assert (result.exit, len(result.files)) == (0, 400)
         # And one of the feeder's.
         assert server.connections <= 2 * 4 + 1
@@ -179,7 +183,7 @@ def test_connections_are_used_again(tmp_path: Path) -> None:
 def test_never_more_connections_than_allowed_over_all_hosts(tmp_path: Path) -> None:
     with Server(default=ok(BODY), host="0.0.0.0") as server:
         listed = [f"http://127.0.0.{n % 40 + 1}:{server.port}/f{n}" for n in range(600)]
-        options = (*QUICK, "--workers", "1", "--connections", "4")
+        options = (*PATIENT, "--workers", "1", "--connections", "4")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
         assert (result.exit, len(result.files)) == (0, 600)
         assert result.report["connections_peak"] == server.open_peak == 4
@@ -188,7 +192,7 @@ def test_never_more_connections_than_allowed_over_all_hosts(tmp_path: Path) -> N
 
 def test_rate_is_kept_over_all_workers(tmp_path: Path) -> None:
     with Server(default=ok(BODY)) as server:
-        options = (*QUICK, "--workers", "2", "--connections", "16", "--rate", "50")
+        options = (*PATIENT, "--workers", "2", "--connections", "16", "--rate", "50")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 130)))
         times = sorted(request.at for request in server.requests)
     assert (result.exit, len(times)) == (0, 130)
@@ -201,7 +205,7 @@ def test_rate_counts_redirects(tmp_path: Path) -> None:
     files = {f"f{n}": redirect(f"/get/g{n}") for n in range(40)} | {f"g{n}": ok(BODY) for n in range(40)}
     with Server(files=files) as server:
         listed = [f"{server.url}/get/f{n}" for n in range(40)]
-        options = (*QUICK, "--workers", "1", "--connections", "16", "--rate", "50")
+        options = (*PATIENT, "--workers", "1", "--connections", "16", "--rate", "50")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
         times = sorted(request.at for request in server.requests)
     # Those that the wire lane leaves to requests are asked for once more.
@@ -212,7 +216,7 @@ def test_rate_counts_redirects(tmp_path: Path) -> None:
 
 def test_per_host(tmp_path: Path) -> None:
     with Server(default=[Pause(0.01), *ok(BODY)]) as server:
-        options = (*QUICK, "--workers", "1", "--connections", "16", "--per-host", "3")
+        options = (*PATIENT, "--workers", "1", "--connections", "16", "--per-host", "3")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 60)))
         assert (result.exit, len(result.files)) == (0, 60)
         assert server.open_peak <= 3

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from harness import slow_but
 from servers import (
     CLOSE,
     RESET,
@@ -79,7 +80,11 @@ BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
+# Slow, since what is no listing is found out at one place: tests/unit/test_core_listing.py has them all.
+NO_LISTING = ("HTML", "a list", "marker a number")
+
+
+@pytest.mark.parametrize("what", slow_but([(each,) for each in BROKEN if each not in NO_LISTING], BROKEN))
 def test_a_broken_listing_ends_the_run_and_is_named(what: str, tmp_path: Path) -> None:
     routes, text = BROKEN[what]
     with Server({"/get/a": ok(b"a"), "/get/b": ok(b"b"), **routes}) as server:
@@ -248,6 +253,8 @@ def one_after_another(body: bytes) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
+# Slow: the first is the second without its announcement, and another attempt is another attempt.
+ALIKE = ("closed behind each", "failed once", "to the end of the connection")
 SHAPES: dict[str, Callable[[bytes], Answer]] = {
     "closed behind each": lambda body: [*ok(body), CLOSE],
     "said to be closed": lambda body: [*ok(body, "Connection: close"), CLOSE],
@@ -264,7 +271,7 @@ SHAPES: dict[str, Callable[[bytes], Answer]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", slow_but([(each,) for each in SHAPES if each not in ALIKE], SHAPES))
 def test_a_listing_is_the_same_however_it_is_sent(shape: str, tmp_path: Path) -> None:
     names = [[f"f{page}-{index}" for index in range(20)] for page in range(6)]
     bodies = [page_of(each, str(page + 1) if page < 5 else "") for page, each in enumerate(names)]

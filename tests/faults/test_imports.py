@@ -142,7 +142,12 @@ def test_the_demo_where_files_of_a_server_are(trap: Trap) -> None:
 
 @pytest.mark.parametrize(
     ("path", "preflight"),
-    [("", "probe"), (":/nowhere", "auto"), ("{dest}", "probe"), ("../dest:/nowhere", "auto")],
+    [
+        ("", "probe"),
+        pytest.param(":/nowhere", "auto", marks=pytest.mark.slow),  # as the first, with something behind
+        ("{dest}", "probe"),
+        ("../dest:/nowhere", "auto"),
+    ],
 )
 def test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination(
     trap: Trap, server: Server, tmp_path: Path, path: str, preflight: str

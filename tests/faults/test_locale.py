@@ -50,7 +50,7 @@ def said(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])
+@pytest.mark.parametrize("layout", ["flat", pytest.param("hashed", marks=pytest.mark.slow), "mirror"])
 def test_names_outside_the_locale_are_stored(layout: str, tmp_path: Path, locale: dict[str, str]) -> None:
     # DEST is no text in any of the locales' encodings, nor in UTF-8.
     dest = os.fsencode(tmp_path) + b"/d\xff\xc3\xa9"

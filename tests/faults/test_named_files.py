@@ -258,8 +258,7 @@ def test_a_worker_that_dies_after_its_files_were_removed_is_replaced(
         path.unlink()
     reports.rename(tmp_path / "away")
     os.kill(job.children()[1], signal.SIGKILL)
-    while "its files go to another" not in job.err:
-        assert job.process.poll() is None, job.err
+    job.until(lambda: "its files go to another" in job.err)
     (tmp_path / "away").rename(reports)
     assert job.wait(60) == 0, job.err
     agree(tmp_path / "d", 0, json.loads((reports / "r.json").read_text()))

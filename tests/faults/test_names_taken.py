@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 from checker import agree
-from harness import Job, command, environment
+from harness import Job, command, environment, slow_but
 from servers import Request, Server, Step, Until, ok, status
 
 ONE = ("--workers", 1, "--json")
@@ -69,8 +70,7 @@ def test_a_damaged_file_is_known_to_be_the_item_s_own(
 
 
 def until_there(path: Path, job: Job) -> None:
-    while not path.exists():
-        assert job.process.poll() is None, job.err
+    job.until(path.exists)
 
 
 class Gate:
@@ -132,8 +132,10 @@ def test_a_damaged_file_of_a_job_that_was_interrupted(
     agree(dest, 0, report)
 
 
-@pytest.mark.parametrize("victim", ["supervisor", "worker"])
-@pytest.mark.parametrize("number", [1, 20, 60])
+@pytest.mark.parametrize(
+    ("number", "victim"),
+    slow_but([(1, "worker"), (20, "supervisor"), (60, "worker")], (1, 20, 60), ("supervisor", "worker")),
+)
 def test_killed_between_a_file_s_name_and_its_mark(
     victim: str, number: int, run_downloader: Run, tmp_path: Path, changing: Server
 ) -> None:
@@ -184,9 +186,11 @@ def _held(process: subprocess.Popen[str], dest: Path, number: int) -> int:
     """Wait until ``number`` files have their names; the worker that is held behind the last one."""
     while len(list(dest.glob("f*"))) < number:
         assert process.poll() is None, process.communicate()
+        time.sleep(0.002)  # nothing tells us
     found = None
     while found is None:
         assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
         found = next(
             (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if _is_held(path, dest)),
             None,
@@ -267,8 +271,14 @@ def test_a_file_of_mine_refuses_the_download(run_downloader: Run, tmp_path: Path
         assert (again["stored"], again["replaced"]) == (1, 1)
 
 
-@pytest.mark.parametrize("existing", ["replace", "keep", "fail"])
-@pytest.mark.parametrize("source", ["server", "list"])
+@pytest.mark.parametrize(
+    ("source", "existing"),
+    slow_but(
+        [("server", "replace"), ("list", "replace"), ("server", "keep"), ("list", "fail")],
+        ("server", "list"),
+        ("replace", "keep", "fail"),
+    ),
+)
 def test_a_file_that_i_put_there_while_the_job_was_interrupted(
     source: str, existing: str, run_downloader: Run, tmp_path: Path
 ) -> None:

@@ -1,5 +1,8 @@
 """What can go wrong when several requests are in flight on one connection: each against a server that
-does exactly that. Whatever it does, no body is stored under another's name and nothing is lost."""
+does exactly that. Whatever it does, no body is stored under another's name and nothing is lost.
+
+Where several things vary, each two of their values meet in a test that is not slow; where only the depth
+does, the shallow one is slow."""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from random import Random
 from threading import Event
 
 import pytest
-from harness import Job
+from harness import Job, slow_but
 from servers import (
     CLOSE,
     CUT,
@@ -33,6 +36,7 @@ QUICK = ("--retries", "2", "--backoff", "20ms", "--read-timeout", "1s", "--worke
 COUNT = 600
 NAMES = [f"file-{n}" for n in range(COUNT)]
 DEPTHS = ("4", "64")
+DEEP = [pytest.param("4", marks=pytest.mark.slow), "64"]
 
 
 def body(name: str) -> bytes:
@@ -70,7 +74,7 @@ def fetch(server: Server, tmp_path: Path, depth: str, *options: str) -> Result:
     return download(server.url, tmp_path / "d", *QUICK, *connections, "--pipeline", depth, *options)
 
 
-@pytest.mark.parametrize("depth", [*DEPTHS, "auto"])
+@pytest.mark.parametrize("depth", [*DEEP, "auto"])
 def test_nothing_wrong_is_stored_by_the_wire_lane_in_order(depth: str, tmp_path: Path) -> None:
     with serve(lambda nth, request: None) as server:
         result = fetch(server, tmp_path, depth)
@@ -86,9 +90,22 @@ def extra(name: str = "file-1") -> bytes:
     return ok(body(name))[0]
 
 
-@pytest.mark.parametrize("pace", [0.0, 0.02])
-@pytest.mark.parametrize("where", [2, 7, 150])
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(
+    ("depth", "where", "pace"),
+    slow_but(
+        [
+            ("4", 2, 0.0),
+            ("4", 7, 0.0),
+            ("4", 150, 0.02),
+            ("64", 2, 0.02),
+            ("64", 7, 0.02),
+            ("64", 150, 0.0),
+        ],
+        DEPTHS,
+        (2, 7, 150),
+        (0.0, 0.02),
+    ),
+)
 def test_one_answer_too_many_is_nobodys_file(depth: str, where: int, pace: float, tmp_path: Path) -> None:
     """Each connection gives one answer twice, at full speed and at a slow one, where what is too many
     comes long after the last answer that was waited for."""
@@ -106,7 +123,7 @@ def test_one_answer_too_many_is_nobodys_file(depth: str, where: int, pace: float
         assert result.report["pipeline_depth"]["stopped"] == {"an answer that nobody asked for": 1}
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", DEEP)
 def test_one_answer_too_few_is_asked_for_again(depth: str, tmp_path: Path) -> None:
     missed = Event()
 
@@ -122,8 +139,7 @@ def test_one_answer_too_few_is_asked_for_again(depth: str, tmp_path: Path) -> No
     assert result.report["attempts_by_error"] == {"read-timeout": 1}
 
 
-@pytest.mark.parametrize("end", [CLOSE, RESET])
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("depth", "end"), slow_but([("4", CLOSE), ("64", RESET)], DEPTHS, (CLOSE, RESET)))
 def test_half_an_answer_and_then_the_end(depth: str, end: Step, tmp_path: Path) -> None:
     """The first of those that are not answered has used up an attempt, the others have not."""
     cut: set[int] = set()
@@ -143,9 +159,18 @@ def test_half_an_answer_and_then_the_end(depth: str, end: Step, tmp_path: Path) 
     assert result.report["retries"] == 3
 
 
-@pytest.mark.parametrize("announced", [True, False])
-@pytest.mark.parametrize("after", [1, 2, 100])
-@pytest.mark.parametrize("depth", [*DEPTHS, "auto"])
+@pytest.mark.parametrize(
+    ("depth", "after", "announced"),
+    slow_but(
+        [
+            *(("4", 1, True), ("4", 2, False), ("4", 100, True)),
+            *(("64", 1, False), ("64", 100, True), ("auto", 2, True), ("auto", 100, False)),
+        ],
+        (*DEPTHS, "auto"),
+        (1, 2, 100),
+        (True, False),
+    ),
+)
 def test_a_server_that_closes_after_so_many_costs_no_attempt(
     depth: str, after: int, announced: bool, tmp_path: Path
 ) -> None:
@@ -167,8 +192,9 @@ def test_a_server_that_closes_after_so_many_costs_no_attempt(
         assert asked <= COUNT * 1.15 + unknown
 
 
-@pytest.mark.parametrize("announced", [True, False])
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(
+    ("depth", "announced"), slow_but([("4", True), ("64", False)], DEPTHS, (True, False))
+)
 def test_a_close_does_not_make_up_for_an_answer_too_many(
     depth: str, announced: bool, tmp_path: Path
 ) -> None:
@@ -203,7 +229,7 @@ def test_a_file_that_ends_every_connection_ends_alone(tmp_path: Path) -> None:
     assert result.report["attempts_by_error"] == {"reset": 3}
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", DEEP)
 def test_errors_belong_to_the_names_that_were_asked(depth: str, tmp_path: Path) -> None:
     gone = [f"file-{n}" for n in range(0, COUNT, 13)]
 
@@ -220,7 +246,7 @@ def test_errors_belong_to_the_names_that_were_asked(depth: str, tmp_path: Path) 
     assert asked == COUNT
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", DEEP)
 def test_interim_answers_are_not_answers(depth: str, tmp_path: Path) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 
@@ -233,7 +259,7 @@ def test_interim_answers_are_not_answers(depth: str, tmp_path: Path) -> None:
     assert result.report["requests"] == COUNT
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", DEEP)
 def test_what_is_no_plain_answer_leaves_its_neighbours_alone(depth: str, tmp_path: Path) -> None:
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
         name = request.target.rpartition("/")[2]
@@ -261,7 +287,7 @@ def test_what_is_no_plain_answer_leaves_its_neighbours_alone(depth: str, tmp_pat
     assert result.report["attempts_by_error"] == {}
 
 
-@pytest.mark.parametrize("depth", [*DEPTHS, "auto"])
+@pytest.mark.parametrize("depth", [*DEEP, "auto"])
 def test_a_proxy_in_the_path_is_asked_one_at_a_time(depth: str, tmp_path: Path) -> None:
     with serve(lambda nth, request: ok(body(request.target[5:]), "Via: 1.1 cache")) as server:
         result = fetch(server, tmp_path, depth)
@@ -320,7 +346,7 @@ def test_a_large_file_holds_nothing_up(depth: str, tmp_path: Path) -> None:
     assert all_right(result.files, but=["file-40"])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", slow_but([(0,), (1,)], range(4)))
 def test_everything_at_random(seed: int, tmp_path: Path) -> None:
     """Drops, extra answers, errors that pass, half answers, pauses: exact all the same."""
     random = Random(seed)

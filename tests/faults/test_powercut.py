@@ -178,7 +178,7 @@ def cut_in_mid_run(
     code = job.wait(60)
     assert code in (0, 4), job.out + job.err
     assert "Traceback" not in job.err
-    job.alone(5)
+    job.alone()
     disk.comes_back()
     say(f"seed {seed}: cut after {count} requests, flag {how}, depth {depth}; the run ended with {code}")
     return dest, code == 0

@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checker import Truth, check, in_flight
+from checker import Truth, agree, check, in_flight
 from harness import AFTER_IMPORT, DevServer, Job, command, environment
+from servers import Request, Server, Step, Until, ok
 
 Serve = Callable[..., DevServer]
 Start = Callable[..., Job]
@@ -35,12 +36,12 @@ def site(tmp_path: Path, text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "connections"), [(signal.SIGINT, 2000), (signal.SIGTERM, 16), (signal.SIGHUP, 16)]
+    ("number", "connections"), [(signal.SIGINT, 400), (signal.SIGTERM, 16), (signal.SIGHUP, 16)]
 )
 def test_one_signal_drains(
     number: signal.Signals, connections: int, dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
-    truth = Truth(3000 if connections > 100 else 400)
+    truth = Truth(800 if connections > 100 else 400)
     slow = connections > 100
     server = dev_server(files=truth.files, delay="0-1.5s" if slow else "0-0.2s")
     dest = tmp_path / "root" / "dest"
@@ -48,13 +49,10 @@ def test_one_signal_drains(
     argv = (server.url, "-o", dest, "--workers", 1, "--connections", connections)
     job = start(*argv)
     server.until(lambda counters: counters["gets"] >= connections)
-    began = time.monotonic()
     job.kill(number)
-    assert job.wait() == 130, job.err
-    took = time.monotonic() - began
-    job.alone(1)
-    # The longest that a file in flight takes, and three seconds.
-    assert took < (1.5 if slow else 0.2) + 3
+    # The longest that a file in flight takes is 1.5 s.
+    assert job.wait(20) == 130, job.err
+    job.alone()
     assert f"resume with: downloader {server.url} -o {dest}" in job.out
     assert number.name in job.err
     assert "Traceback" not in job.err
@@ -78,15 +76,13 @@ def test_the_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_pa
     job = start(*argv)
     server.until(lambda counters: counters["gets"] > 220)
     job.kill(signal.SIGINT)
-    while "SIGINT" not in job.err:
-        assert job.process.poll() is None
-    began = time.monotonic()
+    job.until(lambda: "SIGINT" in job.err)
     job.kill(signal.SIGINT)
     assert job.wait() == 130
-    assert time.monotonic() - began < 1
-    job.alone(1)
-    check(dest, truth, interrupted=True)
+    job.alone()
+    checked = check(dest, truth, interrupted=True)
     before = server.stats()["gets"]
+    assert checked.stored < before, "it waited for what was in flight"
     last = start(*argv, "--json")
     assert last.wait() == 0, last.err
     check(dest, truth)
@@ -111,11 +107,10 @@ def test_under_nohup_a_hangup_is_nothing(dev_server: Serve, tmp_path: Path) -> N
 def test_a_signal_while_nothing_is_listed_yet(dev_server: Serve, start: Start, tmp_path: Path) -> None:
     server = dev_server(files=100)
     job = start(server.url, "-o", tmp_path / "dest")
-    while not (tmp_path / "dest/.downloader/journal.sqlite").exists():
-        assert job.process.poll() is None
+    job.until((tmp_path / "dest/.downloader/journal.sqlite").exists)
     job.kill(signal.SIGTERM)
     assert job.wait() in (130, -signal.SIGTERM), job.err
-    job.alone(2)
+    job.alone()
 
 
 SLOW_DISK = """
@@ -170,11 +165,12 @@ def test_a_worker_that_looks_at_what_is_stored_gives_signs_of_life() -> None:
 
 # Workers that stop, die, or cannot start
 
+# Long enough for a healthy child on a busy machine: one that imports says nothing meanwhile.
 STALL = """
     import json, sys
     import downloader
     source, output = sys.argv[1:]
-    config = downloader.Config(source=source, output=output, workers=2, connections=4, stall_timeout=3.0)
+    config = downloader.Config(source=source, output=output, workers=2, connections=4, stall_timeout=8.0)
     report = downloader.download(config)
     print(json.dumps([report.exit_code, report.stored, report.skipped, report.worker_deaths]))
 """
@@ -191,9 +187,8 @@ def descendants(pid: int) -> list[int]:
 
 def until_running(job: Job, count: int) -> list[int]:
     """The pids of feeder and workers, as soon as all are forked."""
-    while len(found := descendants(job.pid)) < count:
-        assert job.process.poll() is None, job.err
-    return found
+    job.until(lambda: len(descendants(job.pid)) >= count)
+    return descendants(job.pid)
 
 
 @pytest.mark.parametrize("victim", ["worker", "feeder"])
@@ -211,8 +206,8 @@ def test_a_child_that_stops_is_noticed(victim: str, dev_server: Serve, tmp_path:
         assert (code, stored + skipped, deaths) == (0, truth.files, int(victim == "worker"))
         # One that it had put under its name, and was stopped before it could say so, stands there already.
         assert skipped <= deaths
-        assert "gave no sign of life for 3 s; killed" in job.err
-        job.alone(1)
+        assert "gave no sign of life for 8 s; killed" in job.err
+        job.alone()
         check(dest, truth)
     finally:
         job.close()
@@ -234,7 +229,7 @@ def test_a_supervisor_that_was_stopped_blames_nobody(
         os.kill(supervisor, signal.SIGSTOP)
         # Longer than stall_timeout; there is no event for "nothing happened".
         with pytest.raises(subprocess.TimeoutExpired):
-            job.process.wait(4)
+            job.process.wait(9)
         os.kill(supervisor, signal.SIGCONT)
         assert job.wait() == 0, job.err
         assert json.loads(job.out) == [0, truth.files, 0, 0], job.err
@@ -275,7 +270,7 @@ def test_a_file_that_kills_its_workers_is_set_aside(
     argv = (server.url, "-o", dest, "--workers", 2, "--connections", 8, "--json")
     job = start(*argv, env=env)
     assert job.wait() == 1, job.err
-    job.alone(1)
+    job.alone()
     report = json.loads(job.out)
     assert report["failed_by_error"] == {"poison": 2}
     assert (report["stored"], report["failed"]) == (truth.files - 2, 2)
@@ -403,7 +398,7 @@ def test_workers_that_die_without_a_file_to_blame_end_the_run(
     job = start(server.url, "-o", tmp_path / "dest", "--workers", 2, env=site(tmp_path, hook))
     assert job.wait(60) == 3, job.err
     assert "in a row with no file in flight" in job.out + job.err
-    job.alone(1)
+    job.alone()
 
 
 def test_the_supervisor_never_imports_ssl_or_gevent(
@@ -438,36 +433,40 @@ def test_the_feeder_dies_with_the_list_on_its_standard_input(
         for index in range(40):
             urls.write(f"{server.url}/get/{Truth(50).name(index)}\n".encode())
         # It waits for more: its first batches came from what it has, or will when the pipe closes.
-        while len(children := job.children()) < 2:
-            assert job.process.poll() is None, job.err
-        while not (tmp_path / "dest/.downloader/ledger-0").exists():
-            assert job.process.poll() is None, job.err
-        os.kill(children[0], signal.SIGKILL)
+        job.until(lambda: len(job.children()) == 2)
+        job.until((tmp_path / "dest/.downloader/ledger-0").exists)
+        os.kill(job.children()[0], signal.SIGKILL)
         assert job.wait(30) == 4, job.err
     assert "standard input cannot be read again" in job.out + job.err
-    job.alone(1)
+    job.alone()
 
 
 def test_two_runs_on_one_destination(
-    dev_server: Serve, start: Start, run_downloader: Callable[..., Any], tmp_path: Path
+    start: Start, run_downloader: Callable[..., Any], tmp_path: Path
 ) -> None:
-    truth = Truth(300)
-    server = dev_server(files=truth.files, delay="0.2s")
-    argv = (server.url, "-o", tmp_path / "dest", "--connections", 16)
-    first = start(*argv)
-    server.until(lambda counters: counters["gets"] > 0)
-    began = time.monotonic()
-    second = run_downloader(*argv)
-    assert second.returncode == 2
-    assert str(first.pid) in second.stderr
-    assert time.monotonic() - began < 5
-    verify = run_downloader("verify", tmp_path / "dest")
-    assert verify.returncode == 2
-    status = run_downloader("status", tmp_path / "dest", "--json")
-    assert status.returncode == 4
-    assert json.loads(status.stdout)["complete"] is False
-    assert first.wait() == 0
-    check(tmp_path / "dest", truth)
+    asked, opened, dest = threading.Event(), threading.Event(), tmp_path / "dest"
+
+    def gate(request: Request) -> list[Step]:
+        asked.set()
+        return [Until(opened), *ok(b"b")]
+
+    with Server(files={"a": ok(b"a"), "b": gate}) as server:
+        argv = (server.url, "-o", dest, "--read-timeout", "100s")
+        first = start(*argv)
+        assert asked.wait(60)
+        # The first cannot end before the others have.
+        second = run_downloader(*argv)
+        assert second.returncode == 2
+        assert str(first.pid) in second.stderr
+        verify = run_downloader("verify", dest)
+        assert verify.returncode == 2
+        status = run_downloader("status", dest, "--json")
+        assert status.returncode == 4
+        assert json.loads(status.stdout)["complete"] is False
+        opened.set()
+        assert first.wait() == 0
+    assert {path.name: path.read_bytes() for path in dest.glob("[ab]")} == {"a": b"a", "b": b"b"}
+    agree(dest, 0)
 
 
 # downloader.download() from any program
@@ -535,7 +534,7 @@ def test_download_from_any_program(kind: str, dev_server: Serve, tmp_path: Path)
         assert job.wait() == 0, job.err
         assert json.loads(job.out) == [0, True, truth.files]
         assert not job.err
-        job.alone(1)
+        job.alone()
         check(tmp_path / "dest", truth)
     finally:
         job.close()
@@ -552,7 +551,7 @@ def test_the_run_drains_when_the_program_that_called_it_is_killed(
         until_running(job, 3)
         server.until(lambda counters: counters["gets"] > 100)
         job.kill()
-        job.alone(5)
+        job.alone()
         assert "Traceback" not in job.err
         checked = check(dest, truth, interrupted=True)
         assert checked.stored == server.stats()["gets"] < truth.files
@@ -578,7 +577,7 @@ def test_download_that_is_given_up_drains(dev_server: Serve, tmp_path: Path) -> 
     job = Job(*caller("gevent", program), server.url, tmp_path / "dest")
     try:
         assert job.wait() == 0, job.err
-        job.alone(1)
+        job.alone()
         check(tmp_path / "dest", truth, interrupted=True)
     finally:
         job.close()

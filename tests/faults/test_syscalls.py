@@ -11,7 +11,6 @@ import resource
 import shutil
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,7 +88,7 @@ def test_the_nth_call_fails(
         assert code in (0, 1, 2, 3, 4), job.out + job.err
         if code == 0:
             check(dest, TRUTH)
-        job.alone(10)
+        job.alone()
     finally:
         job.close()
     if dest.exists():
@@ -110,7 +109,7 @@ def test_a_sync_that_fails_is_final(
     try:
         assert job.wait(90) == 4, job.out + job.err
         assert "cannot be synced (Input/output error)" in job.err
-        job.alone(10)
+        job.alone()
     finally:
         job.close()
     done, unsynced = journal_of(dest)
@@ -227,7 +226,7 @@ def test_a_worker_without_memory(
     used = int(Path(f"/proc/{worker}/statm").read_text().split()[0]) * resource.getpagesize()
     resource.prlimit(worker, resource.RLIMIT_AS, (used // 2, used // 2))
     code = job.wait()
-    job.alone(5)
+    job.alone()
     if code:
         assert code == 4, job.err
         assert "a child process failed: MemoryError" in job.err
@@ -287,10 +286,8 @@ def test_a_clock_that_jumps(jump: str, dev_server: Callable[..., DevServer], tmp
     job = Job(*command(*argv), env=fake)
     try:
         server.until(lambda counters: counters["gets"] > 500)
-        began = time.monotonic()
         clock.write_text(f"{jump}\n")
         assert job.wait() == 0, job.err
-        assert time.monotonic() - began < 60
         report = json.loads(job.out)
         assert (report["stored"], report["worker_deaths"]) == (truth.files, 0)
         assert "timeout" not in report["attempts_by_error"]

@@ -338,12 +338,11 @@ def test_gz_that_is_not_gz(run_downloader: Run, tmp_path: Path, cut: bool) -> No
 def test_interrupted_dry_run_leaves_nothing(start: Callable[..., Job], number: signal.Signals) -> None:
     job = start("-", "--dry-run", stdin=subprocess.PIPE)
     with job.process.stdin:
-        while not job.children():
-            assert job.process.poll() is None
+        job.until(job.children)
         job.kill(number)
         assert job.wait(20) == 130
         assert job.err == "downloader: error: interrupted\n"
-        job.alone(5)
+        job.alone()
 
 
 def test_output_that_cannot_be_written_or_encoded(run_downloader: Run, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def test_demo(run_downloader: Run, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     env = {"TMPDIR": str(tmp_path / "tmp")}
-    began = time.monotonic()
     done = run_downloader("demo", "--files", 500, cwd=tmp_path, env=env)
-    assert (done.returncode, time.monotonic() - began < 60) == (0, True), done.stderr
+    assert done.returncode == 0, done.stderr
     assert "500 of 500 right" in done.stdout
     assert "demo-files/" in done.stdout
     assert "$ downloader https://127.0.0.1:" in done.stderr
@@ -41,11 +39,10 @@ def test_demo(run_downloader: Run, tmp_path: Path) -> None:
 def test_demo_interrupted(start: Callable[..., Job], tmp_path: Path, number: int) -> None:
     (tmp_path / "tmp").mkdir()
     job = start("demo", "--files", 200_000, cwd=tmp_path, env={"TMPDIR": str(tmp_path / "tmp")})
-    while not list(tmp_path.glob("demo-files/file-*")):
-        assert job.process.poll() is None, job.err
+    job.until(lambda: list(tmp_path.glob("demo-files/file-*")))
     job.kill(number)
     assert job.wait(20) == 130
-    job.alone(10)
+    job.alone()
     assert os.listdir(tmp_path / "tmp") == []
 
 
@@ -123,8 +120,7 @@ def test_download_raises_what_it_says(tmp_path: Path, start: Callable[..., Job])
     assert "Connection refused" in str(early.stopped_by)
     job = start("-", "-o", tmp_path / "used", stdin=subprocess.PIPE)
     with job.process.stdin, pytest.raises(InUse, match=f"process {job.pid}"):  # noqa: PT012
-        while len(job.children()) < 2:
-            assert job.process.poll() is None
+        job.until(lambda: len(job.children()) >= 2)
         downloader.download(Config(source="http://h", output=str(tmp_path / "used")))
     (tmp_path / "l.txt").write_text("nonsense\n")
     assert (

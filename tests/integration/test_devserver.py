@@ -25,7 +25,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 from checker import Truth, check
-from harness import DevServer
+from harness import DevServer, slow_but
 
 from downloader.errors import ConfigError
 from downloader.testserver.settings import Settings
@@ -882,8 +882,12 @@ class Ends:
         return whole
 
 
-@pytest.mark.parametrize("size", [1, 300, 2 * MIB])
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    ("tls", "size"),
+    slow_but(
+        [(False, 1), (True, 300), (False, 2 * MIB), (True, 2 * MIB)], (False, True), (1, 300, 2 * MIB)
+    ),
+)
 def test_drops_come_everywhere_and_nothing_wrong_is_sent(tls: bool, size: int) -> None:
     files = 40 if size > MIB else 200
     with serving(files=files, size=(size, size), drop_rate=0.3, seed=1, tls=tls) as server:

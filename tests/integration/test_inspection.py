@@ -36,7 +36,7 @@ def test_status_counts_what_is_stored_when_a_run_was_stopped(
     server.until(lambda counters: counters["gets"] - before > 700)
     job.kill(number)
     job.wait()
-    job.alone(10)
+    job.alone()
     there = len(list(dest.glob("file-*")))
     done = run_downloader("status", dest, "--json")
     assert done.returncode == 4

@@ -122,7 +122,7 @@ def test_killed_while_it_reads_again(
     large.until(lambda counters: counters["lists"] - before["lists"] >= asked)
     job.kill(signal.SIGKILL)
     job.wait()
-    job.alone(5)
+    job.alone()
     report = report_of(run_downloader(large.url, "-o", dest, *ONE, "--relist"))
     assert report["listed"] == report["stored"] + report["skipped"] == 5000
     assert large.stats()["gets"] - before["gets"] <= 4  # two, and what was in flight

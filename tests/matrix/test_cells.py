@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from harness import ROOT
@@ -95,6 +99,37 @@ def test_the_stopwatch_leaves_to_the_set_up_what_must_be_patched_first(python: s
     argv = [interpreter, "-B", "-c", code]
     done = subprocess.run(argv, cwd=INSIDE, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("walls", "said", "tries"),
+    [
+        ((5.4,), "serialized", 1),
+        ((6.9, 1.6), "serialized", 1),
+        ((2.8, 0.9), "concurrent", 1),
+        ((3.5, 0.2, 0.9), "concurrent", 2),
+        ((3.5, 0.2) * 5, "unclear", 5),
+    ],
+)
+def test_the_stopwatch_leaves_out_what_a_busy_machine_takes(
+    walls: tuple[float, ...],
+    said: str,
+    tries: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """``walls``: of ten requests that take half a second each; after one that is unclear, without that."""
+    monkeypatch.syspath_prepend(str(INSIDE))
+    stopwatch = importlib.import_module("stopwatch")
+    took = iter([0.1, *walls])
+    monkeypatch.setattr(stopwatch, "measure", lambda urls, cacert, size: (next(took), {}))
+    monkeypatch.setitem(sys.modules, "setups.none", ModuleType("setups.none"))
+    argv = ["stopwatch.py", "none", "--url", "https://h/{}", "--warm-up", "https://h/", "--cacert", "ca"]
+    monkeypatch.setattr(sys, "argv", argv)
+    stopwatch.main()
+    result = json.loads(capsys.readouterr().out)
+    assert (result["verdict"], result["tries"]) == (said, tries)
+    assert not list(took)
 
 
 def test_no_interpreter_is_made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ class Server:
                 if self._stopped.wait(step.seconds):
                     return True
             elif isinstance(step, Until):
-                if not step.event.wait(30):
+                if not step.event.wait(60):
                     raise TimeoutError("what was waited for has not happened")
             elif isinstance(step, Forever):
                 while not self._stopped.wait(step.every):

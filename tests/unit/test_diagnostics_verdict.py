@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from diagnostics.agent.https_agent.patience import Patience
 from diagnostics.model import Observation, Question, Target
 from diagnostics.verdict import holds, judge, least_slope
 
@@ -84,6 +85,25 @@ def test_one_burst_does_not_overrule_the_rest():
     found = judge(ASK, seen(*rounds, served=served(40, 6.0, *[0.0] * 8, 0.2)))
     assert found.verdict == "serialized"
     assert found.concurrency == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize(
+    ("most", "during", "peak", "limit"),
+    [
+        (6, 1.0, 4, "small-pool"),
+        (6, 1.0, 3, "small-pool"),  # the server had no CPU either, and saw one less
+        (4, 1.0, 4, ""),  # less than half of them
+        (6, 0.1, 4, ""),  # for a moment only
+        (9, 1.0, 10, ""),  # the server saw them all
+    ],
+)
+def test_a_small_pool_is_named_where_a_busy_machine_hides_it(most, during, peak, limit):
+    """Three delays, during most of which the process had no CPU."""
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.4, ready=0.35), once(10, 0.2, 0.9, ready=0.55))
+    levels = (*[0.0] * (peak - 1), 0.5)
+    waits = (parked("/proj/app.py", "fetch", during, most),)
+    found = judge(ASK, seen(*rounds, parked=waits, served=served(10, *levels)))
+    assert (found.verdict, found.limit) == ("concurrent", limit)
 
 
 def test_requests_in_a_row_are_not_one_at_a_time():
@@ -196,3 +216,53 @@ def test_an_url_is_judged_by_what_one_request_waits():
 def test_the_threshold_leaves_room():
     assert least_slope(2) == pytest.approx(4 / 3)
     assert least_slope(10) == 4
+
+
+def test_at_an_url_a_rate_counts_only_where_our_server_saw_it():
+    ask = Question(Target(style="requests"), requests=10, url="https://h/")
+    rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 2.5)]
+    told = [judge(ask, seen(*rounds, parked=[SLEEPS], paced=paced)) for paced in (False, True)]
+    assert [each.verdict for each in told] == ["serialized", "concurrent"]
+    assert told[1].limit == "rate-limit"
+    assert judge(ask, seen(*rounds, held=[held(2.0, 0, 0)], paced=True)).verdict == "serialized"
+
+
+def test_a_small_pool_is_named_at_an_url():
+    ask = Question(Target(style="requests"), requests=10, url="https://h/")
+    rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 0.6)]
+    found = judge(ask, seen(*rounds, parked=[{**QUEUE, "most": 7}]))
+    assert (found.verdict, found.limit) == ("concurrent", "small-pool")
+
+
+def test_another_client_than_the_applications_is_never_called_concurrent():
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 0.3))
+    found = seen(*rounds)
+    assert judge(ASK, found).verdict == "concurrent"
+    found.result["foreign"] = [{"name": "aiohttp", "at": ["/proj/app.py", 3, "<module>"]}]
+    told = judge(ASK, found)
+    assert (told.verdict, "aiohttp" in told.error) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("now", "starved", "sign", "starved_then", "after"),
+    [
+        (114.9, 0.0, 114.8, 0.0, None),
+        (115.0, 0.0, 114.9, 0.0, 15.0),
+        # Without a CPU for 9 of 10 seconds: ten times as much time, up to three times the limit.
+        (130.0, 27.0, 129.9, 27.0, None),
+        (145.0, 40.0, 144.9, 40.0, 45.0),
+        # The same for the time without a sign of the hub.
+        (107.0, 0.0, 100.0, 0.0, 7.0),
+        (109.0, 8.0, 100.0, 0.0, None),
+        (109.0, 8.0, 101.0, 7.5, 8.0),
+    ],
+)
+def test_a_measurement_is_not_given_up_for_want_of_a_cpu(now, starved, sign, starved_then, after):
+    assert Patience(15.0, 7.0, 100.0).exhausted(now, starved, sign, starved_then) == after
+
+
+def test_a_measurement_asks_for_more_time_when_its_limit_has_passed():
+    patience = Patience(15.0, 7.0, 100.0)
+    assert not patience.needs_more(114.0, 10.0)
+    assert patience.needs_more(116.0, 10.0)
+    assert not patience.needs_more(116.0, 0.5)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _OVERSEERS = {"gunicorn.arbiter": "Arbiter"}
 _overseer = [0]  # the process id
 IMPORTS = "it is still importing "
+OVERSEES = "it only starts and watches workers"
+UNUSED = "gevent is imported, but runs no hub and has patched nothing"
 
 
 def hub():
@@ -50,15 +52,13 @@ def obstacle(frame):
     # type: (Optional[FrameType]) -> str
     """Return why this process, interrupted in ``frame``, is not to be probed now; "" if it is."""
     if oversees():
-        return "it only starts and watches workers"
+        return OVERSEES
     if "gevent" not in sys.modules:
         return "it has not loaded gevent"
-    if not uses_gevent():
-        return "gevent is imported, but runs no hub and has patched nothing"
     own = hub()
     if own is not None and current() is not own.parent:
         frame = getattr(own.parent, "gr_frame", None)
-    return _set_up(frame)
+    return _set_up(frame) or ("" if uses_gevent() else UNUSED)
 
 
 def oversees():

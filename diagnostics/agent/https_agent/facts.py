@@ -152,6 +152,7 @@ def refreshed(facts):
         pyopenssl_injected=bool(injected()),
         injected_copies=injected(),
         truststore_injected=_truststore(),
+        eventlet_patched=_of_eventlet(),
         openssl=getattr(ssl, "OPENSSL_VERSION", None),
     )
 

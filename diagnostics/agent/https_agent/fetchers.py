@@ -3,6 +3,9 @@
 import importlib
 import sys
 
+from . import others
+from .recorder import record
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -11,16 +14,17 @@ if TYPE_CHECKING:
     Fetch = Callable[[str], Any]
 
 
+# Clients that wait in a way of their own, and those whose waiting gevent knows.
+_FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
+_KNOWN = ("requests", "urllib3", "httpx", "geventhttpclient", "botocore")
+
+
 class Unusable(Exception):
     """The set-up cannot be probed; the text says why, in one line."""
 
 
 class NoSuchTarget(Unusable):
     """What was named cannot be checked: it is not there, or is no fetch."""
-
-
-class BadRequest(Exception):
-    """An answer that is not the expected one."""
 
 
 def style(name, options):
@@ -58,7 +62,7 @@ def _as_requests(requests, options, get=None):
         keywords = {} if verify is None else {"verify": verify}
         answer = get(url, timeout=options["limit"], **keywords)
         if answer.status_code >= 400:
-            raise BadRequest("HTTP status %d" % answer.status_code)
+            raise others.BadRequest("HTTP status %d" % answer.status_code)
 
     return fetch
 
@@ -76,7 +80,7 @@ def _as_grequests(grequests, options):
         if answer is None:
             raise request.exception
         if answer.status_code >= 400:
-            raise BadRequest("HTTP status %d" % answer.status_code)
+            raise others.BadRequest("HTTP status %d" % answer.status_code)
 
     return fetch
 
@@ -99,7 +103,7 @@ def _as_pool(pool, options):
         # type: (str) -> None
         answer = pool.request("GET", url, timeout=options["limit"], retries=False)
         if answer.status >= 400:
-            raise BadRequest("HTTP status %d" % answer.status)
+            raise others.BadRequest("HTTP status %d" % answer.status)
 
     return fetch
 
@@ -155,8 +159,8 @@ def _as_downloader(options):
 
 
 def application(target, options):
-    # type: (str, Dict[str, Any]) -> Tuple[Fetch, str]
-    """Import ``MODULE[:CALLABLE]``; what fetches, and how that is called."""
+    # type: (str, Dict[str, Any]) -> Tuple[Optional[Fetch], str]
+    """Import ``MODULE[:CALLABLE]``; what fetches, None for a general one; and how that is called."""
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
     if attribute:
@@ -171,7 +175,7 @@ def application(target, options):
             raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
         if _takes(value) in (None, 1):
             return value, target
-    return general(options)
+    return None, target
 
 
 def _asynchronous(value):
@@ -213,7 +217,8 @@ def _takes(value):
 
 def general(options):
     # type: (Dict[str, Any]) -> Tuple[Fetch, str]
-    """requests, or urllib3, or the standard library: the first that is imported, else importable."""
+    """requests, urllib3, another client that is known, or the standard library: the first that is imported,
+    else importable."""
     for imported in (True, False):
         for name in ("requests", "urllib3"):
             if imported and name not in sys.modules:
@@ -225,14 +230,31 @@ def general(options):
             if name == "requests":
                 return _as_requests(module, options), "requests.get"
             return _as_urllib3(module.PoolManager, options), "urllib3.PoolManager"
+        found = others.imported(options) if imported else None
+        if found is not None:
+            return found
     return _as_urllib(options), "urllib"
+
+
+def foreign():
+    # type: () -> List[Dict[str, Any]]
+    """Return the clients that gevent does not make concurrent, by name and the line that imported them,
+    where they are the only ones: no other is loaded, and http.client tried no HTTPS connection."""
+    if record.tried or any(name in sys.modules for name in _KNOWN):
+        return []
+    found = []
+    for name in _FOREIGN:
+        if name in sys.modules:
+            user, caller = record.importers.get(name, (None, None, 0))[:2]
+            found.append({"name": name, "at": user or caller})
+    return found
 
 
 def of_connection(frame, options):
     # type: (Optional[FrameType], Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
     """What opens the connection in ``frame``, so that the probe goes the same way: the application's own
-    session, or its pool manager; None when neither is in the stack."""
-    session = manager = None  # type: Any
+    session, pool manager, or client; None when none of them is in the stack."""
+    session = manager = other = None  # type: Any
     while frame is not None:
         own = frame.f_locals.get("self")
         names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
@@ -240,6 +262,8 @@ def of_connection(frame, options):
             session = own
         elif "PoolManager" in names and hasattr(own, "request"):
             manager = own
+        elif others.knows(own):
+            other = own
         frame = frame.f_back
     if session is not None:
         return _as_requests(None, options, session.get), type(session).__module__ + ".Session"
@@ -250,4 +274,4 @@ def of_connection(frame, options):
         elif options["verify"] is not None and not keywords.get("ssl_context"):
             keywords["ca_certs"] = options["verify"]
         return _as_pool(type(manager)(**keywords), options), type(manager).__module__ + ".PoolManager"
-    return None
+    return others.like(other, options) if other is not None else None

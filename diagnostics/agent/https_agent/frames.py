@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = os.path.dirname(_HERE)
+_EARLY = os.path.join(_ABOVE, "early")
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 try:
     _START = os.getcwd()  # where the process was started: it may go elsewhere
@@ -39,7 +40,7 @@ def kind_of_file(name):
     if name.startswith("<"):
         return "library"
     path = absolute(name)
-    if path.startswith(_HERE + os.sep) or os.path.dirname(path) == _ABOVE:
+    if path.startswith((_HERE + os.sep, _EARLY + os.sep)) or os.path.dirname(path) == _ABOVE:
         return "agent"
     parts = path.replace("\\", "/").split("/")
     if "site-packages" in parts or "dist-packages" in parts:

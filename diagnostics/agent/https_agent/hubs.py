@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from .sampler import clock, cpu
+from .sampler import clock, cpu, get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,16 +13,6 @@ if TYPE_CHECKING:
 
     from .holds import Hold
 
-
-def original(module, name):
-    # type: (str, str) -> Any
-    """The function that is not gevent's, also when a ``.pth`` file has patched already."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
-
-
-THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
-get_ident = original(THREAD, "get_ident")
 _OURS = "/proc/thread-self/schedstat"
 
 

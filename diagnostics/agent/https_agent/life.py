@@ -10,13 +10,14 @@ import os
 import signal
 import sys
 import time
+import weakref
 
-from . import choice, facts, fetchers, frames, probe, recorder, remedies, sampler, wrapping
+from . import choice, facts, fetchers, frames, main_end, probe, recorder, remedies, sampler, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -40,7 +41,8 @@ class Agent(object):
         self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it did
         self._asked = 0.0  # when the judge did first
         self._scheduled = False  # a greenlet is to probe
-        self._bystanders = set()  # type: set[int]  # greenlets that were there before the probe
+        # Greenlets that were there before the probe, weakly: an id is used again by one that comes later.
+        self._bystanders = []  # type: List[weakref.ref[Any]]
 
     # reports
 
@@ -71,8 +73,14 @@ class Agent(object):
     # the probe
 
     def measure(self, fetch, name):
-        # type: (Fetch, str) -> None
-        """Probe with ``fetch`` and report."""
+        # type: (Optional[Fetch], str) -> None
+        """Probe with ``fetch``, or a general one, and report."""
+        foreign = [] if fetch is not None else fetchers.foreign()
+        try:
+            how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
+        except fetchers.Unusable as error:
+            self.failed("set-up", str(error))
+            return
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -80,13 +88,14 @@ class Agent(object):
 
         def report(result):
             # type: (Dict[str, Any]) -> None
+            result["foreign"] = foreign
             result["applied"] = sorted(set(remedies.applied))
             # What the first fetch does to the process counts: it may be the one that patches.
             now = facts.refreshed(before)
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            report(probe.Probe(fetch, spec).run(report))
+            report(probe.Probe(how, spec).run(report, lambda: self.tell("starved")))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -96,6 +105,10 @@ class Agent(object):
         # type: () -> None
         """Set up as a style or an application, then probe."""
         target, options = self.spec["target"], self.options()
+        if "startup" in target:
+            self.tell("recorded", seen=self.record.seen())
+            return
+        fetch = None  # type: Optional[Fetch]
         try:
             if "style" in target:
                 fetch, name = self._styled(target["style"], dict(options, root=target["root"]))
@@ -132,6 +145,7 @@ class Agent(object):
 
         signal.signal(SIGNAL, self._signalled)
         atexit.register(self._ends)
+        main_end.call(self._main_ends)
         self.record.on_connection = self._connects
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -139,6 +153,7 @@ class Agent(object):
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
         self.record.on_import["multiprocessing.util"] = self._note_ends
+        wrapping.wrap(os, "_exit", lambda frame, arguments: self._exits())
         choice.note_overseers(self.record.on_import)
         self.tell("hello", argv=_argv(), forked=False)
 
@@ -159,6 +174,13 @@ class Agent(object):
         # type: (Any) -> None
         """A process of multiprocessing ends without ``atexit``."""
         wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._ends())
+
+    def _exits(self):
+        # type: () -> None
+        """A child of a fork often ends without ``atexit``. So does one that could not become another
+        program, or that has made a daemon: these have tried no HTTPS."""
+        if self._connected:
+            self._ends()
 
     def _forked(self):
         # type: () -> None
@@ -207,7 +229,7 @@ class Agent(object):
         # type: () -> None
         """The application's other connections wait for the end, so that they do not weigh on the probe."""
         current = choice.current()
-        if id(current) not in self._bystanders or current is choice.hub():
+        if current is choice.hub() or not any(each() is current for each in self._bystanders):
             return
         import gevent
 
@@ -236,7 +258,8 @@ class Agent(object):
         """Whether this process is not to be probed yet; the judge is told why."""
         why = choice.obstacle(frame) if self._fits() else _ANOTHER
         if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
-            why = ""  # a program whose work is done by an import
+            why = "" if choice.uses_gevent() else choice.UNUSED  # its work is done by an import
+        why = why or sampler.no_threads()
         if why:
             self.tell("later", why=why)
         return bool(why)
@@ -254,7 +277,15 @@ class Agent(object):
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
         why = choice.obstacle(None) if self._fits() else _ANOTHER
-        if why or (text and not self._connected):
+        if why or (text and not self._connected and not _in_ssl(value)):
+            raised = {}  # type: Dict[str, Any]
+            if value is not None:
+                seen, now = self.record.seen(), facts.collect()
+                raised = {"stack": probe._raised(value), "seen": seen, "facts": now}
+            self.tell("over", text=text, why=why, **raised)
+            return
+        why = sampler.no_threads()
+        if why:
             self.tell("over", text=text, why=why)
             return
         self.tell("ends")
@@ -265,6 +296,12 @@ class Agent(object):
             # The application is over, the probe is not: it may need threads to look up names.
             threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
         self._go(None)
+
+    def _main_ends(self, error):
+        # type: (Optional[BaseException]) -> None
+        """Where a probe at exit comes too late. An exception is told there."""
+        if error is None or isinstance(error, SystemExit) or self._connected or _in_ssl(error):
+            self._ends()
 
     def _may_probe(self):
         # type: () -> bool
@@ -281,17 +318,21 @@ class Agent(object):
     def _go(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
-        try:
-            found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
-            if found is None:
-                found = fetchers.general(options)
-        except fetchers.Unusable as error:
-            self.failed("set-up", str(error))
-            return
+        found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
-            self._bystanders = set(id(each) for each in gc.get_objects() if isinstance(each, greenlet))
-        self.measure(*found)
+            them = [each for each in gc.get_objects() if isinstance(each, greenlet)]
+            self._bystanders = [weakref.ref(each) for each in them]
+        self.measure(*(found or (None, "")))
+
+
+def _in_ssl(error):
+    # type: (Any) -> bool
+    """Return True for the recursion of a context that was imported before patching: a client that is made
+    while the program begins ends it, and what it would have fetched with fails in the same way."""
+    if "recursion" not in probe._text(error):
+        return False
+    return any(os.path.basename(spot[0]) == "ssl.py" for spot in probe._raised(error))
 
 
 def _argv():

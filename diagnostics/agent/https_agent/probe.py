@@ -4,6 +4,7 @@ import sys
 
 from . import frames, sampler
 from .fetchers import Unusable
+from .patience import Patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,34 +44,42 @@ class Probe(object):
         self._gap = 0.0
         self.greenlets = set()  # type: set[Any]
 
-    def run(self, told):
-        # type: (Callable[[Dict[str, Any]], None]) -> Dict[str, Any]
-        """Warm up, then measure; ``told`` gets what there is when the time is over."""
+    def run(self, told, longer):
+        # type: (Callable[[Dict[str, Any]], None], Callable[[], None]) -> Dict[str, Any]
+        """Warm up, then measure; ``told`` gets what there is when the time is over.
+
+        ``longer`` is called when it takes more than that for want of a CPU.
+        """
         gevent, spec = self._gevent, self._spec
         watch = sampler.Sampler(gevent.get_hub())
         self._thread = sampler.Spent()
         self._began = sampler.clock()
         rounds = []  # type: List[Dict[str, Any]]
         result = {"rounds": rounds, "name": spec.get("name")}  # type: Dict[str, Any]
-        ends = self._ends = sampler.clock() + spec["limit"]
         # A serial process holds the hub for one request at a time, and not for longer than all of them.
         stuck = 2 * spec["requests"] * spec["delay"] + _STUCK
+        patience = self._patience = Patience(spec["limit"], stuck, sampler.clock())
+        asked = []  # type: List[float]
 
         def tick():
             # type: () -> None
             now = sampler.clock()
-            if watch.over or (now < ends and now - watch.stamp < stuck):
+            if watch.over:
                 return
-            watch.over = True
-            after = min(spec["limit"], stuck) if now < ends else spec["limit"]
-            told(self._complete(result, watch, "nothing more came within %g s" % after))
+            after = patience.exhausted(now, watch.starved, watch.stamp, watch.starved_then)
+            if after is not None:
+                watch.over = True
+                told(self._complete(result, watch, "nothing more came within %.0f s" % after))
+            elif not asked and patience.needs_more(now, watch.starved):
+                asked.append(now)
+                longer()
 
         watch.on_tick = tick
         watch.start()
         looking = gevent.spawn(self._look)
         try:
             for number, (count, delay) in enumerate(self._plan(rounds)):
-                if sampler.clock() > ends:
+                if patience.is_over(sampler.clock(), watch.starved):
                     break
                 rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay))
         finally:
@@ -95,7 +104,7 @@ class Probe(object):
             grown = last["wall"] - (0.0 if self._spec["fixed"] else rounds[-2]["wall"])
             single = min([each["wall"] for each in rounds[1:3]]) if self._spec["fixed"] else delay
             slope = grown / max(single, 1e-6)
-            if sampler.clock() + sum(each["wall"] for each in rounds[-2:]) > self._ends:
+            if sampler.clock() + sum(each["wall"] for each in rounds[-2:]) > self._patience.ends:
                 break  # no time is left for another pair
             # A rate, or a busy machine: once more shows which.
             far = last["wall"] - last["cpu"] - last["ready"] > (1 + (count - 1) / 3.0) * single

@@ -26,6 +26,7 @@ _FIRST = (
     "truststore",
 )
 _ENDINGS = (".urllib3", ".requests", ".contrib.pyopenssl", ".ssl_")
+_PATCHERS = ("gevent_openssl", "eventlet.patcher")
 _MOST = 50  # of one kind of event
 
 
@@ -46,6 +47,7 @@ class Record(object):
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
         self.on_connection = None  # type: Optional[Callable[[FrameType], None]]
+        self.tried = False  # an HTTPS connection of http.client, urllib3, pyOpenSSL
         self.reached = None  # type: Any  # the line of a module that leads to the first request
         self.probing = False
         self.instead = {}  # type: Dict[str, Callable[[Any], Any]]  # a remedy's version of an injection
@@ -197,7 +199,7 @@ def _change(name):
     if name == "OpenSSL.SSL":
         return _note_pyopenssl
     last = name.rpartition(".")[2].lower()
-    if "pyopenssl" in last or "truststore" in name or name.startswith("gevent_openssl"):
+    if "pyopenssl" in last or "truststore" in name or name.startswith(_PATCHERS):
         return _note_injecting
     return None
 
@@ -276,8 +278,7 @@ def _note_connecting(module):
 
             def before(frame, arguments):
                 # type: (FrameType, Any) -> None
-                if record.on_connection is not None:
-                    record.on_connection(frame)
+                _trying(frame)
 
             wrapping.wrap(kind, "connect", before)
 
@@ -312,6 +313,12 @@ def _connecting(frame, module, arguments):
         name = "gevent.ssl.SSLSocket"
     if len(record.connections) < _MOST:
         record.connections.append(frames.event(frame, at=record.next(), cls=name))
+    _trying(frame)
+
+
+def _trying(frame):
+    # type: (FrameType) -> None
+    record.tried = True
     if record.on_connection is not None:
         record.on_connection(frame)
 

@@ -44,11 +44,24 @@ def before_pth_files(site):
 
         def before(frame, arguments, remedy=remedy):
             # type: (FrameType, Dict[str, Any], Remedy) -> None
-            here = _same(arguments["sitedir"], remedy["file"])
-            if here and arguments["name"] > remedy["name"] and remedy["code"] not in applied:
+            if precedes(remedy, arguments):
                 _run(remedy, {})
 
         wrapping.wrap(site, "addpackage", before)
+
+
+def precedes(remedy, arguments):
+    # type: (Remedy, Dict[str, Any]) -> bool
+    """Return whether it is a ``.pth`` file in front of the one that ``site.addpackage`` is called for, and
+    was not carried out."""
+    here = remedy["place"] == "pth" and _same(arguments["sitedir"], remedy["file"])
+    return bool(here and arguments["name"] > remedy["name"] and remedy["code"] not in applied)
+
+
+def run_early(remedy):
+    # type: (Remedy) -> None
+    """Carry it out now."""
+    _run(remedy, {})
 
 
 def _run(remedy, names):

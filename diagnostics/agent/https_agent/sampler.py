@@ -1,8 +1,7 @@
 """Watches the hub from a real thread: which frame holds it while it does not run, and for how long.
 
-The functions of the standard library are taken when this is imported, before anything is patched. A
-timer of the hub sets a stamp; while the stamp is old, the hub does not run, and what the thread shows
-is what holds it.
+The functions of the standard library are taken as they were before anything is patched. A timer of the
+hub sets a stamp; while the stamp is old, the hub does not run, and what the thread shows is what holds it.
 """
 
 import os
@@ -11,11 +10,6 @@ import time
 
 from . import frames
 
-try:
-    from _thread import get_ident, start_new_thread
-except ImportError:  # Python 2
-    from thread import get_ident, start_new_thread  # type: ignore[import-not-found,no-redef]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,7 +17,18 @@ if TYPE_CHECKING:
 
     Stack = Tuple[frames.Spot, ...]
 
-_sleep = time.sleep
+
+def original(module, name):
+    # type: (str, str) -> Any
+    """Return the function that is not gevent's, also when a ``.pth`` file has patched already."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
+
+
+THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
+get_ident = original(THREAD, "get_ident")
+start_new_thread = original(THREAD, "start_new_thread")
+_sleep = original("time", "sleep")
 clock = getattr(time, "monotonic", time.time)
 TICK = 0.005
 HELD = 0.03  # seconds without a sign from the hub
@@ -43,6 +48,22 @@ def waits_in_loop(frame):
     """Whether ``frame`` is the hub's own loop: it waits for events, or the machine is slow."""
     name = frame.f_code.co_filename.replace("\\", "/")
     return name.endswith(_IDLE) and frame.f_code.co_name in ("run", "run_callback")
+
+
+def no_threads():
+    # type: () -> str
+    """Return why no thread can be started now, which a probe needs; "" if one can."""
+    try:
+        start_new_thread(_nothing, ())
+    except RuntimeError:
+        version = ".".join(map(str, sys.version_info[:2]))
+        return "Python %s starts no threads when a program ends: let it run on, or use another" % version
+    return ""
+
+
+def _nothing():
+    # type: () -> None
+    pass
 
 
 class Spent(object):
@@ -91,12 +112,14 @@ class Spent(object):
 class Sampler(object):
     """One thread for as long as a measurement takes. ``held``: by stack, the seconds of wall time, of CPU,
     of readiness without a CPU, and the samples; ``gap``: the longest time without the hub, in seconds;
-    ``stamp``: its last sign."""
+    ``stamp``: its last sign; ``starved``: seconds in which its thread was ready and had no CPU,
+    ``starved_then``: as it was at the last sign."""
 
     def __init__(self, hub, tick=TICK, least=HELD):
         # type: (Any, float, float) -> None
         self.held = {}  # type: Dict[Stack, list[float]]
         self.gap = 0.0
+        self.starved = self.starved_then = 0.0
         self.over = False
         self._spent = Spent()  # of the thread that makes it, which is the hub's
         self._tick = tick
@@ -123,6 +146,7 @@ class Sampler(object):
         now = clock()
         self.gap = max(self.gap, now - self.stamp)
         self.stamp = now
+        self.starved_then = self.starved
 
     def _watch(self):
         # type: () -> None
@@ -131,6 +155,7 @@ class Sampler(object):
         while not self.over:
             _sleep(self._tick)
             now, (used, ready) = clock(), self._spent.since()
+            self.starved += ready
             if now - self.stamp > self._least:
                 frame = sys._current_frames().get(self._ident)
                 if frame is not None and not waits_in_loop(frame):

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from . import holds, hubs, recorder
+from . import holds, hubs, recorder, sampler
 from .sampler import clock
 
 TYPE_CHECKING = False
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 
-_allocate_lock = hubs.original(hubs.THREAD, "allocate_lock")
-_start_new_thread = hubs.original(hubs.THREAD, "start_new_thread")
-_sleep = hubs.original("time", "sleep")
+_allocate_lock = sampler.original(sampler.THREAD, "allocate_lock")
+_start_new_thread = sampler.original(sampler.THREAD, "start_new_thread")
+_sleep = sampler.original("time", "sleep")
 _MOST = 50  # stacks that are told apart
 _IDLE = 0.0005  # seconds of CPU that one who waits may use
 _SEND = 0.25  # seconds between two reports at least
@@ -322,7 +322,7 @@ def begin(spec):
             if known is not None:
                 entry, timer = known
                 entry.over = True
-                if entry.ident == hubs.get_ident():
+                if entry.ident == sampler.get_ident():
                     timer.stop()
             return original_destroy(self, *args, **kwargs)
 

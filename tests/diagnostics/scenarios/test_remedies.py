@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from carried_out import carry_out
+from harness import environment
 
-from diagnostics import causes, environments, remedy
-from diagnostics.examine import examine
-from diagnostics.model import Question, Target
+from diagnostics import causes, remedy
 from diagnostics.scenario import chosen
+from diagnostics.scenarios_run import Skipped, interpreter, server
 
-HANG = {"lock_put_back", "real_lock_of_grequests", "stuck_lookups"}
 # One for each kind of place.
-QUICK = {"grequests_injected", "imported_at_startup", "pool_of_one", "sockets_put_back", "truststore_first"}
-SCENARIOS = [
-    each
-    for each in chosen()
-    if each.expected.cause
-    and not each.server
-    and each.name not in HANG
-    and not each.pythons
-    and environments.satisfies(sys.executable, each.packages)
-]
+QUICK = {"grequests_injected", "imported_at_startup", "pool_of_one", "sockets_put_back"}
+WITH_REMEDIES = {entry.code for entry in causes.TABLE if entry.remedies}
+SCENARIOS = [each for each in chosen() if each.expected.cause in WITH_REMEDIES]
 
 
 def test_every_remedy_of_a_cause_is_in_the_table():
@@ -34,33 +27,62 @@ def test_every_remedy_of_a_cause_is_in_the_table():
     assert wanted == set(remedy.KNOWN)
 
 
-def examined(scenario, fix):
-    return examine(Question(Target(app=scenario.app)), fix=fix)
+def test_the_quick_ones_are_scenarios():
+    assert {each.name for each in SCENARIOS} >= QUICK
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "scenario",
     [pytest.param(each, marks=() if each.name in QUICK else pytest.mark.slow) for each in SCENARIOS],
     ids=[each.name for each in SCENARIOS],
 )
-def test_each_remedy_is_carried_out_as_printed(tmp_path, monkeypatch, scenario):
-    def begin(name):
+def test_each_remedy_is_carried_out_as_printed(tmp_path, scenario):
+    try:
+        python = interpreter(scenario, sys.executable, scenario.name in QUICK, lambda text: None)
+    except Skipped as skipped:
+        pytest.skip(str(skipped))
+
+    def copied(name):
         folder = tmp_path / name
         shutil.copytree(scenario.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        monkeypatch.chdir(folder)
-        if scenario.path:
-            monkeypatch.setenv("PYTHONPATH", os.fspath(folder / scenario.path))
         return folder
 
-    begin("as it is")
-    found = examined(scenario, fix=True)
-    assert (found.verdict, found.causes[0].code) == (scenario.expected.verdict, scenario.expected.cause)
-    for number, each in enumerate(found.remedies):
-        folder = begin(str(number))
-        carry_out(folder, each.line, each.where)
-        after = examined(scenario, fix=False)
-        assert after.verdict == "concurrent", (each, after.causes, after.error)
-    for each in found.tried:
-        assert each.why, each
-    assert Path.cwd().parent == tmp_path
+    def examined(folder, *options, start=()):
+        with server(scenario) as (url, cacert):
+            at = ["--url", url, "--cacert", cacert] if url else []
+            argv = [
+                sys.executable,
+                "-m",
+                "diagnostics",
+                "--json",
+                "--app",
+                scenario.app,
+                "--python",
+                python,
+            ]
+            path = os.fspath(folder / scenario.path) if scenario.path else ""
+            done = subprocess.run(
+                [*start, *argv, *at, *options],
+                cwd=folder,
+                env=environment(PYTHONPATH=path, TMPDIR=os.fspath(tmp_path)),
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+        assert done.returncode in (0, 1, 3), done.stderr
+        return json.loads(done.stdout)
+
+    found = examined(copied("as it is"), "--fix")
+    told = found["verdict"], found["causes"][0]["code"]
+    assert told == (scenario.expected.verdict, scenario.expected.cause)
+    for number, each in enumerate([*found["remedies"], *found["tried"]]):
+        folder = copied(str(number))
+        start = carry_out(folder, each["line"], each["where"])
+        after = examined(folder, start=start)
+        assert after["verdict"] == each["verdict"], (each, after["causes"], after["error"])
+    assert all(each["verdict"] == "concurrent" for each in found["remedies"])
+    for each in found["tried"]:
+        assert each["verdict"] != "concurrent", each
+        assert each["why"], each

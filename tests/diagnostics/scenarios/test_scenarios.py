@@ -1,6 +1,8 @@
 """Every known trap, each in a fresh process: verdict, cause and place are what its file says.
 
-Those that need other versions of packages, and those that hang until the probe is given up, are slow.
+Those that need other versions of packages, and those that hang until the probe is given up, are slow. So
+are, of a cause that has another one here, those whose rounds are repeated (15 s each) and those that differ
+little.
 """
 
 from __future__ import annotations
@@ -14,6 +16,36 @@ from diagnostics.scenario import Scenario, chosen
 from diagnostics.scenarios_run import run
 
 HANG = {"lock_put_back", "real_lock_of_grequests", "stuck_lookups"}
+# By cause, with the one that stays.
+COVERED = {
+    "blocking-call": {  # sleep_from_before
+        "blocking_callback",
+        "lookups_left_out",
+        "session_database_waits",
+        "session_logging_waits",
+        "session_sleep_from_before",
+    },
+    "context-before-patching": {"adapter_before_patching"},  # context_before_patching
+    "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
+    "not-patched": {"not_patched_injected"},  # not_patched
+    "original-restored": {"several_put_back"},  # select_put_back
+    "own-lock": {  # own_lock
+        "burst_then_lock",
+        "chain_then_lock",
+        "lock_around_other_work",
+        "lock_around_reading",
+        "login_under_lock",
+    },
+    "patched-too-late": {"pool_before_patching", "ssl_imported_earlier"},  # requests_then_patched
+    "pool-of-one": {"pool_of_one_urllib3"},  # pool_of_one
+    "pyopenssl-unpatched-select": {  # grequests_injected
+        "impatient_server",
+        "select_left_out",
+        "sockets_and_ssl_only_injected",
+    },
+    "pyopenssl-vendored-copy": {"copy_in_the_project"},  # vendored_copy
+    "small-pool": {"pool_of_four"},  # semaphore_of_four
+}
 OFFLINE = [
     each
     for each in chosen()
@@ -23,11 +55,29 @@ SLOW = [each for each in chosen() if each not in OFFLINE]
 DELAY = 0.2
 
 
+def offline(scenario: Scenario) -> object:
+    """The scenario as a parameter: slow where another one of its cause is not."""
+    covered = COVERED.get(scenario.expected.cause, ())
+    return pytest.param(
+        scenario, marks=pytest.mark.slow if scenario.name in covered else (), id=scenario.name
+    )
+
+
 def told(text: str) -> None:
     """Nobody listens."""
 
 
-@pytest.mark.parametrize("scenario", OFFLINE, ids=lambda each: each.name)
+def test_each_cause_has_a_scenario_that_is_not_slow() -> None:
+    causes = {each.name: each.expected.cause for each in chosen()}
+    for cause, covered in COVERED.items():
+        assert {causes.get(name) for name in covered} == {cause}
+    quick = {
+        each.expected.cause for each in OFFLINE if each.name not in COVERED.get(each.expected.cause, ())
+    }
+    assert quick == {each.expected.cause for each in OFFLINE}
+
+
+@pytest.mark.parametrize("scenario", [offline(each) for each in OFFLINE])
 def test_trap(scenario: Scenario) -> None:
     row = run(scenario, sys.executable, True, told, DELAY)
     assert row.outcome == "as expected", row

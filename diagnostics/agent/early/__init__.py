@@ -1,0 +1,1 @@
+"""Carries out a remedy in front of a command's ``.pth`` files, which run before ``sitecustomize``."""

@@ -1,0 +1,122 @@
+"""Clients that gevent makes concurrent and that are not urllib3's: httpx.Client, geventhttpclient.
+
+The probe has a client of its own, like the application's: with its limits, hooks and TLS context. The
+connection at which it begins keeps a place in the application's pool, which may have only one.
+"""
+
+import copy
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    Fetch = Callable[[str], Any]
+
+_MANY = 1000
+
+
+class BadRequest(Exception):
+    """An answer that is not the expected one."""
+
+
+def knows(own):
+    # type: (Any) -> bool
+    """Return True for a client that ``like`` can be given."""
+    return _kind(own) != ""
+
+
+def _kind(own):
+    # type: (Any) -> str
+    for name, attribute in (("httpx", "Client"), ("geventhttpclient", "HTTPClient")):
+        client = getattr(sys.modules.get(name), attribute, None)
+        if any(each is client for each in type(own).__mro__):
+            return name
+    return ""
+
+
+def like(own, options):
+    # type: (Any, Dict[str, Any]) -> Tuple[Fetch, str]
+    """Return what fetches as the client ``own`` does, and how that is called."""
+    if _kind(own) == "httpx":
+        return _as_httpx(_httpx_like(own, options), options), "httpx.Client"
+    pool = own._connection_pool
+    context = _trusting(getattr(pool, "ssl_context", None), options)
+    return _as_geventhttpclient(pool.size, context, options), "geventhttpclient.HTTPClient"
+
+
+def imported(options):
+    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    """Return the same for a client that is imported and was not seen to be used; None without one."""
+    ssl = sys.modules.get("ssl")
+    if "httpx" in sys.modules and ssl is not None:
+        context = _trusting(ssl.create_default_context(), options)
+        client = sys.modules["httpx"].Client(verify=context)
+        return _as_httpx(client, options), "httpx.Client"
+    if "geventhttpclient" in sys.modules:
+        context = _trusting(sys.modules["gevent.ssl"].create_default_context(), options)
+        return _as_geventhttpclient(_MANY, context, options), "geventhttpclient.HTTPClient"
+    return None
+
+
+def _trusting(context, options):
+    # type: (Any, Dict[str, Any]) -> Any
+    """Have ``context``, which may be the application's, trust the server of the probe."""
+    if context is not None and options["verify"] is False:
+        context.check_hostname = False
+        context.verify_mode = 0
+    elif context is not None and options["verify"] is not None:
+        context.load_verify_locations(options["verify"])
+    return context
+
+
+def _httpx_like(own, options):
+    # type: (Any, Dict[str, Any]) -> Any
+    httpx = sys.modules["httpx"]  # type: Any
+    client = copy.copy(own)
+    pool = getattr(own._transport, "_pool", None)  # type: Any
+    if type(own._transport) is httpx.HTTPTransport and hasattr(pool, "_ssl_context"):
+        limits = httpx.Limits(
+            max_connections=pool._max_connections,
+            max_keepalive_connections=pool._max_keepalive_connections,
+        )
+        context = _trusting(pool._ssl_context, options)
+        client._transport = httpx.HTTPTransport(verify=context, limits=limits)
+        client._mounts = {}
+    return client
+
+
+def _as_httpx(client, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    def fetch(url):
+        # type: (str) -> None
+        answer = client.get(url, timeout=options["limit"])
+        if answer.status_code >= 400:
+            raise BadRequest("HTTP status %d" % answer.status_code)
+
+    return fetch
+
+
+def _as_geventhttpclient(size, context, options):
+    # type: (int, Any, Dict[str, Any]) -> Fetch
+    """One client, which is made for a host."""
+    clients = []  # type: List[Any]
+    keywords = {
+        "concurrency": size,
+        "connection_timeout": options["limit"],
+        "network_timeout": options["limit"],
+        "insecure": options["verify"] is False,
+    }
+    if context is not None:
+        keywords["ssl_context_factory"] = lambda cafile=None: context
+
+    def fetch(url):
+        # type: (str) -> None
+        if not clients:
+            clients.append(sys.modules["geventhttpclient"].HTTPClient.from_url(url, **keywords))
+        answer = clients[0].get(url)
+        answer.read()
+        if answer.status_code >= 400:
+            raise BadRequest("HTTP status %d" % answer.status_code)
+
+    return fetch

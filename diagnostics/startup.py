@@ -1,0 +1,70 @@
+"""What an interpreter does before the agent is in it: the ``.pth`` files of a command's processes.
+
+With ``-- COMMAND`` the agent begins as ``sitecustomize``, behind them. The same interpreter is started once
+more for them alone, with the agent in front.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from diagnostics.agent.https_agent.life import VARIABLE
+from diagnostics.launch import AGENT, new_outbox, write_spec
+from diagnostics.model import Observation
+
+__all__ = ["with_startup"]
+
+_PATIENCE = 60.0
+_LISTS = ("patches", "injections", "contexts")
+
+
+def with_startup(found: Observation) -> Observation:
+    """Return ``found``, of a command, with what its interpreter did before the agent began, if anything."""
+    if not found.seen["early"]:
+        return found
+    before = _recorded(found.facts["executable"])
+    if before is None:
+        return found
+    seen = dict(found.seen)
+    # Events are numbered from 1 on: these come before.
+    events = [*before["imports"].values(), *(each for name in _LISTS for each in before[name])]
+    first = max((event["at"] for event in events), default=0) + 1
+    for event in events:
+        event["at"] -= first
+    seen["imports"] = {**before["imports"], **seen["imports"]}
+    for name in _LISTS:
+        seen[name] = before[name] + seen[name]
+    seen["early"] = [name for name in seen["early"] if name not in seen["imports"]]
+    return msgspec.structs.replace(found, seen=seen)
+
+
+def _recorded(python: str) -> dict[str, Any] | None:
+    """Return what the agent sees while ``python`` starts; None where it does not come so far."""
+    with tempfile.TemporaryDirectory(prefix="diagnostics-") as name:
+        folder = Path(name)
+        outbox = new_outbox(folder)
+        spec = {"mode": "check", "outbox": str(outbox), "target": {"startup": True}, "remedies": []}
+        told = {"verify": None, "limit": 0.0, "chosen": None}
+        env = {**os.environ, VARIABLE: str(write_spec(folder, {**spec, **told}))}
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                [python, "-S", str(AGENT / "boot.py")],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        for path in outbox.glob("*-recorded-*.json"):
+            seen: dict[str, Any] = json.loads(path.read_bytes())["seen"]
+            return seen
+    return None

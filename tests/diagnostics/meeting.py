@@ -1,0 +1,169 @@
+"""Tells whether a program is concurrent without asking ``diagnostics``: a server where requests meet.
+
+It answers a request once as many as are expected are there, or after a while without more of them. So a
+program that is concurrent has all of its requests there at once, however slow the machine is, and one that
+is serial never has more than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import os
+import signal
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import trustme
+from harness import environment
+
+# What programs begin with, and what makes them serial: at its fourth line.
+PATCH = "from gevent import monkey; monkey.patch_all()\n"
+INJECT = """\
+import grequests
+import urllib3.contrib.pyopenssl
+
+urllib3.contrib.pyopenssl.inject_into_urllib3()
+"""
+_ALONE = 3.0  # seconds after which no more requests come, on a busy machine too
+_PATIENCE = 60.0
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Meeting:
+    """``url`` and ``ca`` of the server; ``most``: requests that were there at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.ca = str(folder / "meeting.pem")
+        self.most = 0
+        self.over = threading.Event()
+        self._now = 0
+        self._writers: list[asyncio.StreamWriter] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def open(self) -> None:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.ca)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+        self._thread.start()
+        serving = asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(_PATIENCE)
+        self.url = f"https://localhost:{self._server.sockets[0].getsockname()[1]}/"
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(_PATIENCE)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    def of(self, requests: int, argv: Sequence[object], cwd: Path, port: int = 0, **env: str) -> int:
+        """Run a program that makes ``requests``; returns how many of them were there at once.
+
+        A program that is a server makes them when as many visitors come to its ``port``.
+        """
+        self.most, self._now, self._expected = 0, 0, requests
+        self.over.clear()
+        told = {"URL": self.url, "REQUESTS": str(requests), **env}
+        told |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), self.ca)
+        with open(self._folder / "program.log", "wb") as log:
+            process = subprocess.Popen(
+                list(map(str, argv)),
+                cwd=cwd,
+                env=environment(**told),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        waiting = threading.Thread(target=self._wait_for, args=(process,))
+        waiting.start()
+        visitors = [
+            threading.Thread(target=self._visit, args=(port,)) for _ in range(requests if port else 0)
+        ]
+        for visitor in visitors:
+            visitor.start()
+        try:
+            assert self.over.wait(_PATIENCE), (self._folder / "program.log").read_text()[-2000:]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            for thread in (waiting, *visitors):
+                thread.join()
+        return self.most
+
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self.over.set()
+
+    def _visit(self, port: int) -> None:
+        while not self.over.wait(0.02):
+            with (
+                contextlib.suppress(OSError, http.client.HTTPException),  # not there yet, or ended by us
+                contextlib.closing(
+                    http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+                ) as connection,
+            ):
+                connection.request("GET", "/")
+                connection.getresponse().read()
+                return
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                self._now += 1
+                self.most = max(self.most, self._now)
+                alone = self._loop.time() + _ALONE
+                while self.most < self._expected and self._loop.time() < alone:
+                    await asyncio.sleep(0.01)
+                self.over.set()
+                self._now -= 1
+                writer.write(_ANSWER)
+        writer.close()
+
+
+@pytest.fixture
+def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
+    """A server where requests meet."""
+    made = Meeting(tmp_path_factory.mktemp("meeting"))
+    made.open()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def said(run, meeting, tmp_path):
+    """Measure a program that makes three requests, then ask the diagnostics about it.
+
+    ``most``: the requests that must have been there at once.
+    """
+
+    def ask(argv, most, *options, port=0, verdict=""):
+        if most is not None:
+            assert meeting.of(3, argv, tmp_path, port, PORT=str(port)) == most
+        env = {"URL": meeting.url, "REQUESTS": "3", "PORT": str(port)}
+        answer = run("--json", *options, "--", *argv, env=env)
+        verdict = verdict or {3: "concurrent", 1: "serialized", 0: "error"}[most]
+        code = {"concurrent": 0, "serialized": 1, "error": 3}[verdict]
+        assert (answer.code, answer.json["verdict"]) == (code, verdict), answer
+        return answer
+
+    return ask

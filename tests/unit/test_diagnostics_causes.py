@@ -1,0 +1,89 @@
+"""The cause from an observation alone."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+
+from diagnostics.case import Case
+from diagnostics.causes import explain
+from diagnostics.examine import diagnose
+from diagnostics.model import Diagnosis, Observation, Question, Target
+from diagnostics.report import show
+from diagnostics.verdict import judge
+
+ASK = Question(Target(app="app:fetch"), requests=10, delay=0.2)
+PATCHED = dict.fromkeys(("socket", "ssl", "select", "time", "thread", "dns"), True)
+FACTS: dict[str, Any] = {
+    "cwd": "/proj",
+    "path": [],
+    "library": "/py/lib/python3.11",
+    "executable": "/py/bin/python",
+    "patched": PATCHED,
+    "injected_copies": [],
+    "gevent_openssl": [],
+    "threadpool": 10,
+}
+SEEN: dict[str, Any] = {
+    "imports": {},
+    "patches": [],
+    "injections": [],
+    "contexts": [],
+    "connections": [],
+    "early": [],
+    "replaced": [],
+    "keepers": [],
+}
+
+
+def observation(result: dict[str, Any], **facts: Any) -> Observation:
+    """What came of a probe with ``result``."""
+    plain = {"rounds": [], "held": [], "parked": [], "looked": 9.0, "scheduler": True, "seconds": 9.0}
+    return Observation({**plain, "problem": None, "gap": 0.0, **result}, SEEN, {**FACTS, **facts}, {})
+
+
+def explained(result: dict[str, Any], **facts: Any) -> list[str]:
+    """The codes of the causes of a probe with ``result``."""
+    found = observation(result, **facts)
+    return [cause.code for cause, _ in explain(Case(ASK, found, judge(ASK, found)))]
+
+
+def held(path: str, line: int, seconds: float) -> dict[str, Any]:
+    """What held the hub without computing."""
+    return {"stack": [[path, line, "fetch"]], "seconds": seconds, "cpu": 0.0, "ready": 0.0}
+
+
+def test_a_moment_in_which_the_hub_was_held_is_not_what_stops_all(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
+    looking = ["/py/lib/python3.11/site-packages/gevent/_socketcommon.py", 247, "getaddrinfo"]
+    parked = {"stack": [looking, [str(app), 4, "fetch"]], "seconds": 8.0, "during": 8.0, "most": 1}
+    stuck = {"problem": "nothing more came within 9 s", "parked": [parked]}
+    assert explained({**stuck, "held": [held(str(app), 4, 0.6)]}) == ["dns-pool"]
+    # A real lock holds it for good.
+    assert explained({**stuck, "held": [held(str(app), 4, 8.8)]}) == ["own-lock"]
+
+
+def test_remedies_are_promised_only_where_there_are_some(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
+    stuck = {"problem": "nothing more came within 9 s", "held": [held(str(app), 4, 8.8)]}
+    facts = {"python": "3.11.0", "implementation": "cpython", "packages": {}, "pyopenssl_injected": False}
+    more = {"truststore_injected": False, "gevent": "26.9.0", "openssl": "", "roots": [str(app)]}
+    lock, unpatched = (
+        told(diagnose(ASK, observation(stuck, **facts, **more, patched=patched)))
+        for patched in (PATCHED, {})
+    )
+    assert "cause own-lock" in lock
+    assert "--fix" not in lock
+    assert "cause not-patched" in unpatched
+    assert "the same command with --fix measures the remedies" in unpatched
+
+
+def told(found: Diagnosis) -> str:
+    """The answer for a person."""
+    console = Console(record=True, width=200, file=StringIO())
+    show(ASK, found, console, fixed=False, profile=False)
+    return console.export_text()
