@@ -14,7 +14,7 @@ from harness import ROOT, environment
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from programs import Program, scenarios, written
+from drawn_programs import Program, scenarios, written
 from verdicts import Outcome, drawn, exit_code, keep, report
 
 SERIAL = Program("app locked", False, ".", ("--app", "proj"), "own-lock", "proj.py:9")

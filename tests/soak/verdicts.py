@@ -3,7 +3,7 @@
     python tests/soak/verdicts.py [--runs 300] [--delay 100ms] [--busy 2] [--parallel 3]
 
 `--runs` diagnoses of programs that are healthy and as many of serial ones, drawn from our scenarios and
-from small real programs (``programs``), beside busy loops. Every answer that is not as it must be is kept
+from small real programs (``drawn_programs``), beside busy loops. Every answer that is not as it must be is kept
 whole in `--out`. Exit code 0: no verdict was false, and every run had an answer.
 """
 
@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
+from drawn_programs import Program, scenarios, written  # noqa: E402
 from harness import environment  # noqa: E402
-from programs import Program, scenarios, written  # noqa: E402
 
 PATIENCE = 240.0
 FAULTS = ("false verdict", "no answer", "wrong cause", "wrong place")
