@@ -3,8 +3,8 @@
     python tests/soak/verdicts.py [--runs 300] [--delay 100ms] [--busy 2] [--parallel 3]
 
 `--runs` diagnoses of programs that are healthy and as many of serial ones, drawn from our scenarios and
-from small real programs (``drawn_programs``), beside busy loops. Every answer that is not as it must be is kept
-whole in `--out`. Exit code 0: no verdict was false, and every run had an answer.
+from small real programs (``drawn_programs``), beside busy loops. Every answer that is not as it must be is
+kept whole in `--out`. Exit code 0: no verdict was false, and every run had an answer.
 """
 
 from __future__ import annotations
