@@ -20,7 +20,7 @@ from benchmarks.main_job import SCENARIOS
 from benchmarks.results import Results
 from benchmarks.rounds import pending, run_cell
 from benchmarks.running import ROOT, compile_all, cores
-from downloader.descriptors import raise_limit
+from downloader.process.file_descriptors import raise_limit
 
 _BY_NAME: dict[str, Cell] = {cell.name: cell for cell in CELLS}
 _MAIN = _BY_NAME["http-100B"]

@@ -15,8 +15,8 @@ import time
 _SERVER = """
 import os, sys
 os.sched_setaffinity(0, {0})
-from downloader.devserver.server import serve
-from downloader.devserver.settings import Settings
+from downloader.testserver.server import serve
+from downloader.testserver.settings import Settings
 def say(line):
     sys.stdout.write(line + chr(10))
     sys.stdout.flush()

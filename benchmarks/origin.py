@@ -1,7 +1,7 @@
 """The server that all clients of a cell fetch from: nginx, or the dev server.
 
 Both serve the same: ``/get/file-0000000000`` … with the bytes of the dev server's recipe
-(``downloader/devserver/content.py``), and the listing by pages. nginx serves plain files, the pages of
+(``downloader/testserver/content.py``), and the listing by pages. nginx serves plain files, the pages of
 the listing too, as Debian's package does it: TLS up to 1.3, one worker process, sendfile, 1,000 requests a
 connection, the log turned off.
 """
@@ -25,7 +25,7 @@ from typing import Final
 import trustme
 
 from benchmarks.running import environment, pinned
-from downloader.devserver.content import blocks, name_of
+from downloader.testserver.content import blocks, name_of
 
 __all__ = ["Origin", "dev_server", "nginx", "nginx_installed", "wrong_files"]
 

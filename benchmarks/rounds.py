@@ -24,7 +24,7 @@ from benchmarks.origin import Origin, dev_server, nginx, nginx_installed, wrong_
 from benchmarks.results import Results, Run, now
 from benchmarks.running import Ended, cores, run
 from benchmarks.tables import figure
-from downloader.devserver.content import name_of
+from downloader.testserver.content import name_of
 
 __all__ = ["pending", "run_cell", "scratch"]
 

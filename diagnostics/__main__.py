@@ -9,7 +9,7 @@ import sys
 _PATH = list(sys.path)
 sys.path[:] = [__file__.rpartition("/diagnostics/")[0]]
 
-from downloader.isolation import guard  # noqa: E402
+from downloader.process.isolation import guard  # noqa: E402
 
 sys.path[:] = _PATH
 guard()

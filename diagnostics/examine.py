@@ -20,8 +20,8 @@ from diagnostics.remedy import is_known, measure_again
 from diagnostics.startup import with_startup
 from diagnostics.verdict import Judgement, judge, least_slope
 from diagnostics.waits import asleep
-from downloader import isolation
 from downloader.core.redact import redact
+from downloader.process import isolation
 
 __all__ = ["diagnose", "examine"]
 

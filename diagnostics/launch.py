@@ -26,8 +26,8 @@ from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
 from diagnostics.places import here, is_own, where
 from diagnostics.processes import Processes, end_all, is_alive
-from downloader import isolation
 from downloader.core.redact import redact
+from downloader.process import isolation
 
 __all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from diagnostics.errors import ProbeError
-from downloader import isolation
+from downloader.process import isolation
 
 __all__ = ["Origin", "main"]
 

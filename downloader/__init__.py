@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from downloader._version import VERSION as __version__
     from downloader.api import download
-    from downloader.config import Config
+    from downloader.config.config import Config
     from downloader.errors import (
         BootError,
         ConfigError,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         SourceError,
         UnsafeProcess,
     )
-    from downloader.model import Report
+    from downloader.messages import Report
 
 __all__ = [
     "BootError",
@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "Config": ("config", "Config"),
-    "Report": ("model", "Report"),
+    "Config": ("config.config", "Config"),
+    "Report": ("messages", "Report"),
     "__version__": ("_version", "VERSION"),
     "download": ("api", "download"),
 }

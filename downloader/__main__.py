@@ -10,12 +10,12 @@ interpreter ends, it need not look for garbage in what ends with it: 17 of 85 ms
 import gc
 import sys
 
-from downloader.isolation import guard
+from downloader.process.isolation import guard
 
 guard()
 gc.disable()
 
-from downloader import cli  # noqa: E402
+from downloader.cli import main as cli  # noqa: E402
 
 gc.enable()
 

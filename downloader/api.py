@@ -16,10 +16,11 @@ from typing import IO
 
 import msgspec
 
-from downloader import errors, isolation
-from downloader.config import Config
+from downloader import errors
+from downloader.config.config import Config
 from downloader.errors import BootError, ConfigError, DownloaderError
-from downloader.model import Report
+from downloader.messages import Report
+from downloader.process import isolation
 
 __all__ = ["Answer", "download", "serve_download"]
 
@@ -90,7 +91,7 @@ def _close(pipe: IO[bytes]) -> None:
 
 def serve_download() -> None:
     """The fresh process: Config in, Answer out."""
-    from downloader.run import run_job
+    from downloader.engine.job import run_job
 
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
     config = msgspec.convert(json.loads(sys.stdin.buffer.read(size)), Config)

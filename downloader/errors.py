@@ -131,7 +131,7 @@ FAILURES: Final[dict[str, Kind]] = {
     "name-taken": Kind(False, False, "another file of this job has this name; see --layout mirror"),
     "file-exists": Kind(False, False, "a file of this name was there before; see --existing"),
     "reserved": Kind(False, False, "a file that this run itself reads or writes has this name"),
-    "poison": Kind(False, False, "killed three workers that took it; set aside"),
+    "poison": Kind(False, False, "killed every worker that took it; set aside"),
     "damaged": Kind(True, False, "`verify` found the stored file changed or missing"),
     "internal": Kind(False, False, "a defect in the downloader; please report it"),
 }

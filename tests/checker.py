@@ -1,7 +1,7 @@
 """An independent checker: what the dev server serves, what is on the disk, what the journal says.
 
 It imports nothing of ``downloader``. It knows the recipe of the dev server's files (the docstring of
-``downloader/devserver/content.py``) and the journal's tables (that of ``downloader/journal.py``) in
+``downloader/testserver/content.py``) and the journal's tables (``downloader/storage/journal.py``) in
 code of its own, and raises ``Wrong`` with all that disagrees.
 
     python tests/checker.py DEST --files 1000 --size 100-5000 [--interrupted]
@@ -77,14 +77,14 @@ class Stored(NamedTuple):
 
 
 @dataclass
-class Marks:
+class ItemStates:
     """By index in the batch: what is published; and what is in flight."""
 
     published: dict[int, Stored] = field(default_factory=dict)
     in_flight: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, raw: bytes, count: int) -> Marks:
+    def of(cls, raw: bytes, count: int) -> ItemStates:
         """``count`` states (i64), then as many checksums (u32), little-endian."""
         states = struct.unpack_from(f"<{count}q", raw)
         crcs = struct.unpack_from(f"<{count}I", raw, 8 * count)
@@ -103,7 +103,7 @@ class Checked(NamedTuple):
     open_batches: int
 
 
-def ledgers(dest: Path) -> Iterator[tuple[int, Marks]]:
+def ledgers(dest: Path) -> Iterator[tuple[int, ItemStates]]:
     """Batch and marks of every slot of every ledger that a killed run has left behind."""
     length = 16 + 12 * SLOT_ITEMS
     for path in sorted((dest / HOME).glob("ledger-*")):
@@ -111,7 +111,7 @@ def ledgers(dest: Path) -> Iterator[tuple[int, Marks]]:
         for start in range(0, len(content) - length + 1, length):
             owner, count = struct.unpack_from("<QQ", content, start)
             if owner:
-                yield owner - 1, Marks.of(content[start + 16 : start + 16 + 12 * count], count)
+                yield owner - 1, ItemStates.of(content[start + 16 : start + 16 + 12 * count], count)
 
 
 def in_flight(dest: Path) -> int:
@@ -237,7 +237,7 @@ def _contents(row: Any) -> tuple[list[str], dict[int, Stored]]:
     """A batch's names, and what is published of it by index."""
     names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
     raw = zlib.decompress(row["marks"]) if row["marks"] else b""
-    return names, Marks.of(raw, row["count"]).published if raw else {}
+    return names, ItemStates.of(raw, row["count"]).published if raw else {}
 
 
 def _place(name: str, layout: str) -> str:

@@ -80,10 +80,3 @@ class Unpacker:
                 frames.append(bytes(view[start + _HEADER : stop]))
                 start = stop
         return frames, start
-
-    def close(self) -> None:
-        """The stream has ended. Raises FrameError if it ended inside a frame."""
-        if self._broken:
-            raise FrameError(self._broken)
-        if self._buffer:
-            raise FrameError(f"the stream ended inside a frame, {len(self._buffer)} bytes into it")

@@ -2,7 +2,7 @@
 
 A file server is where its listing and its files are asked for, however that is written, and with
 whatever credentials. A list of URLs is its content, not its path: here all lists are alike, and the
-CRC-32 that each cursor has (``sources.urls``) tells whether a list is the one that was read.
+CRC-32 that each cursor has (``sources.url_list``) tells whether a list is the one that was read.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ bounded by the credit that it hands out, never by the number of files.
 An item that kills workers is found like this: when a worker dies, its ledger names the items that
 were in flight. One death says little of each of them (and one at a time, thousands would take long).
 Those that were in flight at two are *suspects*: the next owner of the batch fetches them one at a
-time, with nothing else in flight, so that the next death has exactly one item to blame. Three deaths
-make an item *poison*.
+time, with nothing else in flight, so that the next death has exactly one item to blame. After
+``DEATHS_TO_POISON`` deaths an item is *poison*.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from downloader.model import Lease
+from downloader.messages import Lease
 
 __all__ = ["DEATHS_TO_POISON", "DEATHS_TO_SUSPECT", "LeaseBook"]
 
@@ -37,11 +37,6 @@ class LeaseBook:
         self._waiting: deque[Lease] = deque()
         self._holders: dict[int, _Holder] = {}
         self._deaths: dict[int, dict[int, int]] = {}  # of batches that are open: by item
-
-    @property
-    def waiting(self) -> int:
-        """Batches that no worker holds."""
-        return len(self._waiting)
 
     @property
     def open(self) -> int:

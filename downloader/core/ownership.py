@@ -1,7 +1,7 @@
 """What to do with a file that has the name of an item already, and other bytes.
 
 An item is refused as ``name-taken`` only when another item of the job is known to own the name. What an
-item owns itself is known from its marks (``core.marks``); ``rule`` decides the rest.
+item owns itself is known from its marks (``core.item_states``); ``rule`` decides the rest.
 
 ==========  =================================  =========================================================
 claim       the file was changed last          decision
@@ -25,7 +25,7 @@ from typing import Literal
 
 import msgspec
 
-from downloader.core.marks import OWNED, UNOWNED
+from downloader.core.item_states import OWNED, UNOWNED
 
 __all__ = ["Decision", "Existing", "Rules", "rule"]
 

@@ -20,7 +20,7 @@ import gevent
 import msgspec
 
 from downloader.errors import SourceError
-from downloader.sources.pipe import Pipe
+from downloader.sources.stdin import Pipe
 
 __all__ = ["LONGEST_LINE", "Lines", "Part", "Place"]
 

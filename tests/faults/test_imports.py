@@ -209,7 +209,7 @@ def test_the_directory_of_pip_install_target_is_the_current_directory(
     copy_packages(folder)
     (folder / "mass_downloader-1.0.dist-info").mkdir()
     (folder / "beside_us.py").write_text("")
-    with (folder / "downloader" / "cli.py").open("a") as file:
+    with (folder / "downloader" / "cli" / "main.py").open("a") as file:
         file.write("\nimport beside_us\n")
     trap_for_m.run(*command(server.url, "-o", "../elsewhere", "--preflight", "probe"), path="")
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from checker import HOME, Marks, Truth, check
+from checker import HOME, ItemStates, Truth, check
 from harness import ROOT, DevServer, Job, command, environment, serving
 
 CUTS = int(os.environ.get("POWERCUTS", "2"))
@@ -137,7 +137,7 @@ def _counted(path: Path) -> set[str]:
             ).fetchall()
             for count, packed, marks in rows:
                 listed = msgspec.msgpack.decode(zlib.decompress(packed), type=list[str])
-                names |= {listed[index] for index in Marks.of(zlib.decompress(marks), count).published}
+                names |= {listed[index] for index in ItemStates.of(zlib.decompress(marks), count).published}
     finally:
         database.close()
     return names

@@ -115,12 +115,12 @@ def test_a_signal_while_nothing_is_listed_yet(dev_server: Serve, start: Start, t
 
 SLOW_DISK = """
     import time
-    from downloader import patching
+    from downloader.process import patching
     patching.apply()
     import gevent
-    from downloader.core.marks import Marks
-    from downloader.model import Item, Lease
-    from downloader.openbatch import OpenBatch, reconcile
+    from downloader.core.item_states import ItemStates
+    from downloader.messages import Item, Lease
+    from downloader.worker.active_batch import ActiveBatch, reconcile
     from downloader.sinks.null import NullSink
 
     class Slow(NullSink):
@@ -131,9 +131,9 @@ SLOW_DISK = """
             return True
 
     class Slot:
-        marks = Marks(50)
+        marks = ItemStates(50)
 
-    done = Marks(50)
+    done = ItemStates(50)
     for index in range(50):
         done.publish(index, 1, 1)
     longest, last = 0.0, time.monotonic()
@@ -145,7 +145,7 @@ SLOW_DISK = """
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
 
     gevent.spawn(beat)
-    batch = OpenBatch(Lease(0, 50, b"", done=done.packed()), Slot())
+    batch = ActiveBatch(Lease(0, 50, b"", done=done.packed()), Slot())
     found = reconcile(batch, [Item("n")] * 50, Slow())
     print(len(found), max(longest, time.monotonic() - last) < 0.7)
 """
@@ -241,7 +241,7 @@ def test_a_supervisor_that_was_stopped_blames_nobody(
 POISON = (
     AFTER_IMPORT
     + """
-    MODULE = "downloader.sinks.files"
+    MODULE = "downloader.sinks.directory"
 
     def change(files):
         # `put` is how the wire lane stores a small file, `open` how all others are stored.
@@ -348,7 +348,7 @@ def test_what_cannot_be_made_safe_ends_with_3(
 
 DEFECTS = {
     "worker": """
-    MODULE = "downloader.worker"
+    MODULE = "downloader.worker.main"
 
     def change(worker):
         worker._Worker.finished = broken
@@ -357,7 +357,7 @@ DEFECTS = {
         raise RuntimeError("odd")
     """,
     "feeder": """
-    MODULE = "downloader.feeder"
+    MODULE = "downloader.feeder.main"
 
     def change(feeder):
         batch = feeder._batch
@@ -388,7 +388,7 @@ def test_workers_that_die_without_a_file_to_blame_end_the_run(
     hook = (
         AFTER_IMPORT
         + """
-    MODULE = "downloader.worker"
+    MODULE = "downloader.worker.main"
 
     def change(worker):
         worker._Worker.take_lease = lambda self, lease: os.kill(os.getpid(), 9)

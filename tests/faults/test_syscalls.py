@@ -240,11 +240,11 @@ def test_a_worker_without_memory(
 REALTIME = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime", "clock_gettime"}
 # Where the time of day is asked for, and why: the date in a Retry-After.
 MAY_ASK = {
-    "downloader/destination.py": {
+    "downloader/storage/destination.py": {
         "now"
     },  # since when a job is complete: for a person, nothing depends on it
-    "downloader/lanes/fetch.py": {"time"},
-    "downloader/lanes/reading.py": {"time"},
+    "downloader/http/requests_client.py": {"time"},
+    "downloader/http/pipelined/parser.py": {"time"},
 }
 
 

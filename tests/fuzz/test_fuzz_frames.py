@@ -11,9 +11,8 @@ from harm import cut_up, harmed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downloader.channel import Link
 from downloader.core.frames import MAX_FRAME, FrameError, Unpacker, pack
-from downloader.model import (
+from downloader.messages import (
     Batch,
     BatchDone,
     Credit,
@@ -28,6 +27,7 @@ from downloader.model import (
     Stop,
     Tally,
 )
+from downloader.process.channel import Link
 
 TALLY = Tally(3, 1, 1, 300, 0)
 OUTCOME = (7, TALLY, 5, 4, 1, {"reset": 1}, {3: 4}, b"marks")

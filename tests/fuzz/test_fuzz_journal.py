@@ -19,13 +19,13 @@ from budget import bounded, rounds
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from downloader.core.marks import Mark, Marks, published
+from downloader.core.item_states import ItemState, ItemStates, published
+from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
-from downloader.journal import BatchRow, Job, Journal
-from downloader.model import Batch, BatchDone, Failure, Tally
-from downloader.schema import decode_names, encode_names
+from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.storage.journal import BatchRow, JobSpec, Journal
 
-JOB = Job("digest" * 10, "http://h", "server", "files", "flat", 1234567890)
+JOB = JobSpec("digest" * 10, "http://h", "server", "files", "flat", 1234567890)
 BATCHES = 24
 COUNT = 40
 
@@ -41,7 +41,7 @@ def write(home: Path) -> None:
     for seq in range(BATCHES):
         cursor = b"the cursor behind %d" % seq
         journal.open_batch(Batch(seq, COUNT, cursor, encode_names(names(seq)), b"origin", b""))
-        marks = Marks(COUNT)
+        marks = ItemStates(COUNT)
         kind = seq % 3
         for index in range(COUNT - 2 * (kind == 1) - 20 * (kind == 2)):
             marks.publish(index, 100 + index, seq * 1000 + index)
@@ -60,11 +60,11 @@ def write(home: Path) -> None:
 class Said:
     """All that a journal says."""
 
-    job: Job | None
+    job: JobSpec | None
     ended: bool
     position: tuple[bytes, int, int]
     tally: Tally
-    batches: dict[int, tuple[int, list[str], bytes, bool, tuple[Mark, ...]]]
+    batches: dict[int, tuple[int, list[str], bytes, bool, tuple[ItemState, ...]]]
     unfinished: tuple[int, ...]
     failed: tuple[int, ...]
     open_count: int

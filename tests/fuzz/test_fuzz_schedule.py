@@ -22,10 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from downloader.core.item_states import UNTOUCHED, ItemStates, published
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
-from downloader.core.marks import UNTOUCHED, Marks, published
-from downloader.core.schedule import Host, Schedule
-from downloader.model import Lease
+from downloader.core.scheduler import Host, Scheduler
+from downloader.messages import Lease
 
 COUNT = 5
 HOSTS = 3
@@ -47,10 +47,10 @@ class Job:
 class Worker:
     """A schedule, what is in flight in it, and the batches it holds."""
 
-    schedule: Schedule[Job]
+    schedule: Scheduler[Job]
     flying: list[Job] = field(default_factory=list)
     left: dict[int, int] = field(default_factory=dict)
-    marks: dict[int, Marks] = field(default_factory=dict)
+    marks: dict[int, ItemStates] = field(default_factory=dict)
 
 
 class World(RuleBasedStateMachine):
@@ -79,7 +79,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: len(self.workers) < 4)
     @rule()
     def a_worker_is_hired(self) -> None:
-        schedule: Schedule[Job] = Schedule(self.most, self.per_host)
+        schedule: Scheduler[Job] = Scheduler(self.most, self.per_host)
         schedule.interval = self.interval
         self.workers[self.number] = Worker(schedule)
         self.book.hired(self.number)
@@ -93,7 +93,7 @@ class World(RuleBasedStateMachine):
 
     def assign(self) -> None:
         for number, lease in self.book.assign():
-            worker, marks = self.workers[number], Marks(COUNT)
+            worker, marks = self.workers[number], ItemStates(COUNT)
             for mark in published(lease.done):
                 marks.publish(mark.index, mark.size, mark.crc)
                 assert (lease.seq, mark.index) in self.published
@@ -214,7 +214,8 @@ class World(RuleBasedStateMachine):
         held = [seq for number in self.workers for seq in self.book.held_by(number)]
         assert len(held) == len(set(held))
         assert not set(held) & self.settled
-        assert self.book.waiting + len(held) == self.book.open == self.added - len(self.settled)
+        waiting = len(self.book._waiting)
+        assert waiting + len(held) == self.book.open == self.added - len(self.settled)
 
     @invariant()
     def limits_hold(self) -> None:

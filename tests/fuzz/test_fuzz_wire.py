@@ -12,7 +12,7 @@ from harness import environment
 
 HERE = Path(__file__).parent
 RUN = """
-from downloader import patching
+from downloader.process import patching
 patching.apply()
 import sys, pytest
 sys.exit(pytest.main(sys.argv[1:]))

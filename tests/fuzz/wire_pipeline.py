@@ -21,17 +21,18 @@ from gevent.server import StreamServer
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from downloader.config import Config
-from downloader.core.depth import DEEPEST, STEP, Depth
-from downloader.core.schedule import Host
+from downloader.config.config import Config
+from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
+from downloader.core.scheduler import Host
 from downloader.errors import FetchError
-from downloader.lanes.route import Route, Stored
-from downloader.lanes.session import LaneSession, Origin
-from downloader.lanes.wire import WireLane
-from downloader.ledger import Ledger
-from downloader.model import Item, Lease
-from downloader.openbatch import Job, OpenBatch
-from downloader.sinks import open_sink
+from downloader.http.pipelined.client import PipelinedClient
+from downloader.http.pipelined.origin_state import OriginState, StorageCost
+from downloader.http.session import HttpSession, Origin
+from downloader.http.task import FetchTask
+from downloader.messages import Item, Lease
+from downloader.sinks.registry import open_sink
+from downloader.storage.ledger import Ledger
+from downloader.worker.active_batch import ActiveBatch
 
 COUNT = 40
 ATTEMPTS = 60
@@ -107,7 +108,7 @@ class Script:
     opened: int = 0
     patience: float = IDLE
     large: frozenset[int] = NONE
-    gate: Event | None = None  # the second connection answers once it is set
+    gate: Event | None = None  # the second connection responses once it is set
 
     def __call__(self, sock: Any, _: object) -> None:
         number, self.opened = self.opened, self.opened + 1
@@ -205,13 +206,13 @@ def cut(data: bytes, size: int) -> Iterator[bytes]:
 class Owner:
     """A worker reduced to what the lane asks of it: jobs, slots, and what became of each job."""
 
-    def __init__(self, jobs: list[Job], most: int) -> None:
+    def __init__(self, jobs: list[FetchTask], most: int) -> None:
         self.queue = deque(jobs)
         self.most = most
         self.active = 0
-        self.failures: list[tuple[Job, FetchError]] = []
+        self.failures: list[tuple[FetchTask, FetchError]] = []
         self.attempts: list[str] = []
-        self.handed: list[Job] = []
+        self.handed: list[FetchTask] = []
         self.defect: BaseException | None = None
         self.lane: Any = None
         self.over = Event()
@@ -219,31 +220,31 @@ class Owner:
     def dispatch(self) -> None:
         while self.queue and self.active < self.most:
             self.active += 1
-            self.lane.begin(self.queue.popleft())
+            self.lane.fetch(self.queue.popleft())
         if not self.queue and not self.active:
             self.over.set()
 
     def soon(self) -> None:
         gevent.get_hub().loop.run_callback(self.dispatch)
 
-    def more(self, host: Host, origin: Origin, most: int) -> list[Job]:
+    def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
-    def finished(self, batch: OpenBatch) -> None:
+    def batch_finished(self, batch: ActiveBatch) -> None:
         assert not batch.left
 
-    def failed(self, job: Job, error: FetchError, began: float) -> None:
+    def attempt_failed(self, job: FetchTask, error: FetchError, began: float) -> None:
         job.attempts += 1
         self.attempts.append(f"{job.name}: {error.code}")
         if job.attempts < ATTEMPTS and error.code != "http-404":
-            self.again([job])
+            self.requeue([job])
         else:
             self.failures.append((job, error))
 
-    def hand_over(self, job: Job) -> None:
+    def fall_back(self, job: FetchTask) -> None:
         self.handed.append(job)
 
-    def again(self, jobs: list[Job]) -> None:
+    def requeue(self, jobs: list[FetchTask]) -> None:
         self.queue.extendleft(reversed(jobs))
         self.soon()
 
@@ -252,10 +253,10 @@ class Owner:
         assert self.active >= 0
         self.soon()
 
-    def answered(self, host: Host) -> None:
+    def host_succeeded(self, host: Host) -> None:
         pass
 
-    def lost(self, error: Exception) -> None:
+    def fatal(self, error: Exception) -> None:
         self.defect = self.defect or error
         self.over.set()
 
@@ -280,17 +281,19 @@ def run(
         config = Config(
             source=url, output=str(output), connections=connections, pipeline=depth, read_timeout=5.0
         )
-        session, sink = LaneSession(config), open_sink(config, 0)
+        session, sink = HttpSession(config), open_sink(config, 0)
         slot = Ledger(ledger, 1).open(0, COUNT)
-        batch = OpenBatch(Lease(0, COUNT, b""), slot)
+        batch = ActiveBatch(Lease(0, COUNT, b""), slot)
         origin = session.origin(url)
         host = Host(origin.key, connections, connections)
         jobs = [
-            Job(batch, n, Item(each), each, -1, "", b"/get/" + each.encode(), origin, host, False, origin)
+            FetchTask(
+                batch, n, Item(each), each, -1, "", b"/get/" + each.encode(), origin, host, False, origin
+            )
             for n, each in enumerate(map(name, range(COUNT)))
         ]
         owner = make(jobs, connections)
-        owner.lane = lane = WireLane(config, session, sink, owner)
+        owner.lane = lane = PipelinedClient(config, session, sink, owner)
         sweeper = gevent.spawn(lane.sweep)
         try:
             owner.dispatch()
@@ -302,10 +305,10 @@ def run(
                 assert owner.over.wait(LONGEST)
         finally:
             sweeper.kill()
-            lane.abandon()
-            for route in lane._routes.values():
-                for pipe in list(route.idle):
-                    pipe.close()
+            lane.requeue_outstanding()
+            for connections_idle in list(lane._idle.values()):
+                for connection in list(connections_idle):
+                    connection.close()
             sink.close()
         assert session.census.open == 0, "a connection was not closed"
         settle(owner, batch, jobs)
@@ -314,7 +317,7 @@ def run(
     return owner, files
 
 
-def settle(owner: Owner, batch: OpenBatch, jobs: list[Job]) -> None:
+def settle(owner: Owner, batch: ActiveBatch, jobs: list[FetchTask]) -> None:
     """Each job has come to one end."""
     assert owner.defect is None, repr(owner.defect)
     stored = [index for index, state in enumerate(batch.states) if state >= 2]
@@ -378,15 +381,15 @@ def test_a_further_connection_begins_with_many() -> None:
 
 
 def test_who_shows_where_the_limit_is_has_not_failed() -> None:
-    """Each connection is cut off after two answers. The first leaves 3 unanswered; the second, which has
-    been answered once, asks for 2, 3 and more, since nobody can know yet that two are all it answers."""
+    """Each connection is cut off after two responses. The first leaves 3 unanswered; the second, which has
+    been answered once, asks for 2, 3 and more, since nobody can know yet that two are all it responses."""
     gate = Event()
 
     class OneLess(Owner):
         """After the first connection that was cut off there is one less, and the second is answered."""
 
-        def again(self, jobs: list[Job]) -> None:
-            super().again(jobs)
+        def requeue(self, jobs: list[FetchTask]) -> None:
+            super().requeue(jobs)
             self.most = 1
             gate.set()
 
@@ -402,14 +405,14 @@ def test_who_shows_where_the_limit_is_has_not_failed() -> None:
 def test_an_answer_is_charged_with_storing_it(stored: int, depth: int) -> None:
     """To store one takes a millisecond: eight times as many answers in the same time are no gain as long as
     they are not stored."""
-    so_far, now = Stored(), 1000.0
+    so_far, now = StorageCost(), 1000.0
     url = "http://127.0.0.1:1"
-    origin = LaneSession(Config(source=url, output="d")).origin(url)
-    route = Route(origin, (b"", b""), Depth(), so_far)
-    route.answered(now, 1, 0.001)  # a measurement begins
+    origin = HttpSession(Config(source=url, output="d")).origin(url)
+    route = OriginState(origin, (b"", b""), Depth(), so_far)
+    route.record_responses(now, 1, 0.001)  # a measurement begins
     for answered, files in ((500, 500), (4000, stored)):
         so_far.files += files
         so_far.seconds += files / 1000
         now += 0.5
-        route.answered(now, answered, 0.001)
+        route.record_responses(now, answered, 0.001)
     assert route.depth.now == depth

@@ -16,7 +16,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from downloader.errors import DestinationError, FetchError
-from downloader.lanes.reading import LONGEST_HEAD, HandOver, Reader
+from downloader.http.pipelined.parser import MAX_HEAD, NeedsRequestsClient, ResponseParser
 from downloader.sinks.null import NullWriter
 
 JOBS = 6
@@ -36,7 +36,7 @@ class Kept(NullWriter):
 
 
 class Connection:
-    """What a reader asks of its connection."""
+    """What a parser asks of its connection."""
 
     def __init__(self, max_size: int = 0) -> None:
         self.max_size = max_size
@@ -60,29 +60,29 @@ def end(body: Any) -> End:
         return End("file", bytes(body))
     if isinstance(body, Kept):
         return End("file", bytes(body.content))
-    assert isinstance(body, (FetchError, HandOver, DestinationError)), body
+    assert isinstance(body, (FetchError, NeedsRequestsClient, DestinationError)), body
     return End(body.code if isinstance(body, FetchError) else type(body).__name__)
 
 
 def drive(pieces: list[bytes], max_size: int = 0) -> list[End]:
     """As a pipeline does it: fed while something is awaited and nothing is wrong."""
-    reader = Reader(Connection(max_size), {})
+    parser = ResponseParser(Connection(max_size), {})
     jobs: list[Any] = list(range(JOBS))
-    reader.outstanding.extend(jobs)
+    parser.outstanding.extend(jobs)
     for piece in pieces:
         if not piece:
             continue
-        if not reader.outstanding or reader.problem or reader.surplus or reader.closing:
+        if not parser.outstanding or parser.problem or parser.surplus or parser.closing:
             break
-        reader.feed(memoryview(piece))
-        assert reader.progress >= 0
-    held = list(reader.held)
+        parser.feed(memoryview(piece))
+        assert parser.progress >= 0
+    held = list(parser.completed)
     assert [job for job, _ in held] == jobs[: len(held)]
-    assert len(held) + len(reader.outstanding) == JOBS
-    if reader.problem is not None:
-        assert isinstance(reader.problem, (FetchError, HandOver))
-    assert isinstance(reader.cut(), FetchError)
-    reader.discard()
+    assert len(held) + len(parser.outstanding) == JOBS
+    if parser.problem is not None:
+        assert isinstance(parser.problem, (FetchError, NeedsRequestsClient))
+    assert isinstance(parser.cut_error(), FetchError)
+    parser.discard()
     return [end(body) for _, body in held]
 
 
@@ -315,23 +315,23 @@ def any_flood(start: bytes, unit: bytes, piece: int) -> None:
 
 def flooded(start: bytes, unit: bytes, piece: int) -> None:
     flood = start + unit * max(1_000_000 // len(unit), 1)
-    reader = Reader(Connection(), {})
+    parser = ResponseParser(Connection(), {})
     jobs: list[Any] = list(range(10**6))
-    reader.outstanding.extend(jobs)
+    parser.outstanding.extend(jobs)
     tracemalloc.start()
     try:
         view = memoryview(flood)
         for at in range(0, len(flood), piece):
-            reader.feed(view[at : at + piece])
-            if reader.problem or reader.surplus or reader.closing:
+            parser.feed(view[at : at + piece])
+            if parser.problem or parser.surplus or parser.closing:
                 break
-            for _, body in reader.held:
+            for _, body in parser.completed:
                 end(body)
-            reader.held.clear()
+            parser.completed.clear()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 10 * LONGEST_HEAD + 4 * piece
+    assert peak < 10 * MAX_HEAD + 4 * piece
 
 
 def test_any_flood() -> None:
@@ -348,15 +348,15 @@ def test_trailers_without_end(unit: bytes) -> None:
 @pytest.mark.parametrize("first", [1000, 4096, 12_000])
 def test_bodies_in_chunks_that_come_alike_are_not_one_without_end(first: int) -> None:
     """Each in two pieces, the first always as long: as a server flushes them."""
-    reader = Reader(Connection(), {})
+    parser = ResponseParser(Connection(), {})
     jobs: list[Any] = list(range(100))
-    reader.outstanding.extend(jobs)
+    parser.outstanding.extend(jobs)
     for _ in jobs:
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        reader.feed(memoryview(head + b"%x\r\n%b\r\n" % (first, b"a" * first)))
-        reader.feed(memoryview(b"3\r\nabc\r\n0\r\n\r\n"))
-        assert reader.problem is None
-    assert [end(body) for _, body in reader.held] == [End("file", b"a" * first + b"abc")] * len(jobs)
+        parser.feed(memoryview(head + b"%x\r\n%b\r\n" % (first, b"a" * first)))
+        parser.feed(memoryview(b"3\r\nabc\r\n0\r\n\r\n"))
+        assert parser.problem is None
+    assert [end(body) for _, body in parser.completed] == [End("file", b"a" * first + b"abc")] * len(jobs)
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))

@@ -18,7 +18,7 @@ from checker import left_in
 from harness import Job, command, environment
 from servers import CLOSE, RESET, Certificates, Request, Server, Step, Tls, listing, ok, status
 
-from downloader.console import Console
+from downloader.reporting.console import Console
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 NOW = ("--retries", "0", "--workers", "1")
@@ -47,7 +47,7 @@ def test_help_loads_nothing_heavy(run_downloader: Run) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     heavy = {"gevent", "requests", "ssl", "urllib3", "asyncio", "sqlite3", "rich", "msgspec", "socket"}
     assert not loaded & heavy
-    assert "downloader.cli" in loaded
+    assert "downloader.cli.main" in loaded
     assert run_downloader("-h").stdout == run_downloader().stdout == done.stdout
 
 
@@ -64,7 +64,7 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
     ):
         assert word in text
     assert "--manifest" not in text  # not built yet
-    documented = (Path(__file__).parents[2] / "downloader" / "cli.py").read_text()
+    documented = (Path(__file__).parents[2] / "downloader" / "cli" / "main.py").read_text()
     for option in re.findall(r'option\(\s*"(?:-o", ")?(--?[a-zA-Z-]+)', documented.split("def status")[0]):
         assert option in text
 

@@ -27,8 +27,8 @@ import pytest
 from checker import Truth, check
 from harness import DevServer, slow_but
 
-from downloader.devserver.settings import Settings
 from downloader.errors import ConfigError
+from downloader.testserver.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -36,8 +36,8 @@ TCP_CLOSE = 7  # the state of a socket, of linux/tcp_states.h
 
 SCRIPT = """
 import sys
-from downloader.devserver import server
-from downloader.devserver.settings import Settings
+from downloader.testserver import server
+from downloader.testserver.settings import Settings
 def announce(line):
     sys.stdout.write(line + chr(10))
     sys.stdout.flush()
@@ -339,7 +339,7 @@ def test_pipelined_answers_come_in_order(plain: Server) -> None:
 
 def test_many_requests_take_few_writes() -> None:
     count = (
-        "from downloader.devserver import protocol\n"
+        "from downloader.testserver import protocol\n"
         "import atexit, asyncio.selector_events as events\n"
         "writes = []\n"
         "write = events._SelectorSocketTransport.write\n"
@@ -1039,7 +1039,7 @@ def test_settings_that_make_no_sense(wrong: dict[str, object]) -> None:
 @pytest.mark.parametrize("module", ["", ".settings", ".content", ".drops"])
 def test_importing_it_imports_no_ssl(module: str) -> None:
     script = (
-        f"import sys, downloader.devserver{module}\n"
+        f"import sys, downloader.testserver{module}\n"
         "found = {'ssl', 'asyncio', 'gevent', 'httptools', 'trustme'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(found)) or 0)"
     )

@@ -122,9 +122,9 @@ def test_as_another_user(what: str, stored: Path) -> None:
         path.chmod(0o755)
     # Everything is imported before: another user may not be permitted to read this interpreter's files.
     script = (
-        "import os, sys, downloader.cli, downloader.inspection, downloader.core.naming, traceback;"
+        "import os, sys, downloader.cli.main, downloader.storage.verify, downloader.core.naming, traceback;"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY});"
-        "sys.exit(downloader.cli.main(sys.argv[1:]))"
+        "sys.exit(downloader.cli.main.main(sys.argv[1:]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, what, stored, "-vv"],

@@ -12,18 +12,18 @@ from harness import AFTER_IMPORT, serving
 BLOCKS = (
     AFTER_IMPORT
     + """
-    MODULE = "downloader.lanes.fetch"
+    MODULE = "downloader.http.requests_client"
 
     def change(module):
         from gevent.monkey import get_original
 
-        sleep, read = get_original("time", "sleep"), module.RequestsLane.read
+        sleep, read = get_original("time", "sleep"), module.RequestsClient.read
 
         def blocking(self, *args):
             sleep(0.2)
             return read(self, *args)
 
-        module.RequestsLane.read = blocking
+        module.RequestsClient.read = blocking
 """
 )
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from servers import Request, Server, listing, ok, status
 
-from downloader.schema import row_sum
+from downloader.storage.schema import row_sum
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ONE = ("--workers", "1", "--retries", "0", "--json")

@@ -8,7 +8,7 @@ import pytest
 
 INJECTOR = "import urllib3.contrib.pyopenssl\n\nurllib3.contrib.pyopenssl.inject_into_urllib3()\n"
 APPLY = """
-from downloader import patching
+from downloader.process import patching
 tell(refused=refusal(patching.apply))
 """
 STANDARD = """
@@ -188,7 +188,7 @@ import plain.contrib.pyopenssl
 tell(plain=plain.contrib.pyopenssl.VALUE,
      loader=type(plain.contrib.pyopenssl.__spec__.loader).__name__,
      absent=importlib.util.find_spec("truststore") is None, guards=len(
-     [f for f in sys.meta_path if type(f).__module__ == "downloader.patching"]))
+     [f for f in sys.meta_path if type(f).__module__ == "downloader.process.patching"]))
 """,
         {"plain/contrib/pyopenssl.py": "VALUE = 7\n"},
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from downloader import patching
+from downloader.process import patching
 
 APPLY = """
-from downloader import patching
+from downloader.process import patching
 tell(refused=refusal(patching.apply), requests="requests" in sys.modules)
 """
 
@@ -17,7 +17,7 @@ tell(refused=refusal(patching.apply), requests="requests" in sys.modules)
 def test_a_clean_process_is_patched_and_https_is_concurrent(run: Any, tls: Any) -> None:
     facts = run(
         """
-from downloader import patching
+from downloader.process import patching
 patched = patching.apply()
 tell(early=[n for n in ("requests", "urllib3", "OpenSSL") if n in sys.modules])
 import requests, queue, gevent.queue, urllib3.connectionpool as pools
@@ -187,7 +187,7 @@ def test_a_warning_of_gevent_is_a_refusal(run: Any) -> None:
     facts = run(
         """
 import threading, time
-from downloader import patching
+from downloader.process import patching
 def act():
     tell(refused=refusal(patching.apply), again=refusal(patching.apply))
     os._exit(0)
@@ -213,7 +213,7 @@ events.subscribers.append(cancel)
 
 
 FORK = """
-from downloader import patching
+from downloader.process import patching
 def child(act):
     sys.stdout.flush()
     pid = os.fork()
@@ -279,7 +279,7 @@ tell(parent=refusal(patching.require))
 
 
 def test_require_without_apply(run: Any) -> None:
-    facts = run("from downloader import patching\ntell(refused=refusal(patching.require))")
+    facts = run("from downloader.process import patching\ntell(refused=refusal(patching.require))")
     assert "apply() did not patch this process" in facts["refused"]
 
 
@@ -288,7 +288,7 @@ def test_require_notices_what_was_put_back(run: Any, name: str) -> None:
     module, attribute = name.split(".")
     facts = run(
         f"""
-from downloader import patching
+from downloader.process import patching
 patching.apply()
 from gevent import monkey
 import {module}

@@ -22,7 +22,7 @@ def test_importing_patching_patches_nothing(run: Any) -> None:
     facts = run(
         """
 finders = list(sys.meta_path)
-from downloader import patching
+from downloader.process import patching
 tell(loaded=[n for n in ("gevent", "ssl", "requests", "urllib3", "OpenSSL") if n in sys.modules],
      same=finders == sys.meta_path)
 """

@@ -7,30 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from downloader import destination as destinations
-from downloader.checkpoint import Checkpoint
-from downloader.config import Config
+from downloader.config.config import Config
+from downloader.core.item_states import ItemStates
 from downloader.core.leases import LeaseBook
-from downloader.core.marks import Marks
-from downloader.destination import Destination
+from downloader.core.name_list import encode_names
+from downloader.engine.checkpoint import Checkpoint
 from downloader.errors import DestinationError
-from downloader.model import Batch, BatchDone, Lease, Tally
-from downloader.outcome import Run
-from downloader.schema import encode_names
+from downloader.messages import Batch, BatchDone, Lease, Tally
+from downloader.reporting.stats import RunStats
+from downloader.storage import destination as destinations
+from downloader.storage.destination import Destination
 
 
 def test_nothing_is_counted_that_could_not_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     destination = Destination(Config(source="http://h", output=str(tmp_path), fsync=True))
-    book, run = LeaseBook(), Run()
+    book, run = LeaseBook(), RunStats()
     try:
         destination.journal.open_batch(Batch(0, 1, b"cursor", encode_names(["a"]), b"", b""))
         book.add(Lease(0, 1, b""))
         book.hired(0)
         book.grant(0, 1)
         assert [lease.seq for _, lease in book.assign()] == [0]
-        marks = Marks(1)
+        marks = ItemStates(1)
         marks.publish(0, 100, 1)
         checkpoint = Checkpoint(destination, book, run)
         checkpoint.add(0, BatchDone(0, Tally(1, 0, 0, 100, 0), 1, 1, 0, {}, {}, marks.packed(), []))

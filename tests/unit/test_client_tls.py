@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.client_tls import as_file
+from downloader.http.client_tls import as_file
 
 
 @pytest.mark.parametrize("has", ["memory", "temporary files"])

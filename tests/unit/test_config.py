@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from downloader import credentials
-from downloader.config import Config, usable_cpus
+from downloader.cli import credentials
+from downloader.config.config import Config, usable_cpus
 from downloader.errors import ConfigError
 
 

@@ -23,7 +23,6 @@ def test_any_chunking(payloads: list[bytes], cuts: list[int], kind: type) -> Non
     for start, stop in pairwise(edges):
         out += unpacker.feed(kind(stream[start:stop]))
     assert out == payloads
-    unpacker.close()
 
 
 @pytest.mark.parametrize("size", range(1, 60))
@@ -35,7 +34,6 @@ def test_pieces_of_one_size(size: int) -> None:
     for start in range(0, len(stream), size):
         out += unpacker.feed(stream[start : start + size])
     assert out == payloads
-    unpacker.close()
 
 
 @given(PAYLOADS)
@@ -45,7 +43,6 @@ def test_byte_by_byte(payloads: list[bytes]) -> None:
     for byte in b"".join(map(pack, payloads)):
         out += unpacker.feed(bytes([byte]))
     assert out == payloads
-    unpacker.close()
 
 
 def test_what_comes_out_shares_no_memory() -> None:
@@ -56,14 +53,6 @@ def test_what_comes_out_shares_no_memory() -> None:
     assert out == [b"abc"]
     assert unpacker.feed(b"efg") == [b"defg"]
     assert all(type(payload) is bytes for payload in out)
-
-
-@pytest.mark.parametrize("cut", range(1, 7))
-def test_ends_inside_a_frame(cut: int) -> None:
-    unpacker = Unpacker()
-    unpacker.feed(pack(b"whole") + pack(b"abc")[:cut])
-    with pytest.raises(FrameError, match="ended inside a frame"):
-        unpacker.close()
 
 
 def test_too_long_is_refused_at_once_and_for_ever() -> None:
@@ -78,8 +67,6 @@ def test_too_long_is_refused_at_once_and_for_ever() -> None:
             unpacker.feed(last)
         with pytest.raises(FrameError):
             unpacker.feed(pack(b"fine"))
-        with pytest.raises(FrameError):
-            unpacker.close()
 
 
 def test_the_longest() -> None:

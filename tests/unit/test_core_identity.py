@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from downloader.config import Config
+from downloader.config.config import Config
 from downloader.core.identity import Identity
-from downloader.sources import identify
+from downloader.sources.registry import identify
 
 
 def server(source: str, list_path: str = "list", get_path: str = "get") -> Identity:

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from downloader.core.item_states import ItemStates
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
-from downloader.core.marks import Marks
-from downloader.model import Lease
+from downloader.messages import Lease
 
 
 def lease(seq: int, count: int = 10) -> Lease:
@@ -28,7 +28,7 @@ def test_what_waits_goes_to_whoever_has_credit_the_least_loaded_first() -> None:
     for seq in range(5):
         made.add(lease(seq))
     assert [(worker, each.seq) for worker, each in made.assign()] == [(0, 0), (1, 1), (0, 2)]
-    assert (made.waiting, made.open, made.appetite) == (2, 5, -2)
+    assert (len(made._waiting), made.open, made.appetite) == (2, 5, -2)
     made.grant(1, 1)
     assert [(worker, each.seq) for worker, each in made.assign()] == [(1, 3)]
     assert made.busy() == [0, 1]
@@ -59,7 +59,7 @@ def test_the_batches_of_a_dead_worker_wait_in_front_with_what_is_published() -> 
     for seq in range(3):
         made.add(lease(seq))
     list(made.assign())
-    marks = Marks(10)
+    marks = ItemStates(10)
     marks.publish(3, 100, 1)
     assert made.died(0, {1: (marks.packed(), [4, 5])}) == []
     made.grant(1, 3)
@@ -139,7 +139,7 @@ def test_a_drain_takes_back_what_waits() -> None:
         made.add(lease(seq))
     list(made.assign())
     assert [each.seq for each in made.forget_waiting()] == [1, 2]
-    assert (made.waiting, made.open) == (0, 1)
+    assert (len(made._waiting), made.open) == (0, 1)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -181,7 +181,7 @@ def test_no_batch_is_ever_lost_or_held_twice(seed: int) -> None:
         everywhere = [seq for seqs in held.values() for seq in seqs]
         assert len(everywhere) == len(set(everywhere))
         assert made.open == added - len(settled)
-        assert made.waiting == made.open - len(everywhere)
-        assert made.appetite == sum(credit.values()) - made.waiting
+        assert len(made._waiting) == made.open - len(everywhere)
+        assert made.appetite == sum(credit.values()) - len(made._waiting)
         assert min(credit.values(), default=0) >= 0
         assert all(set(made.held_by(worker)) == held[worker] for worker in workers)

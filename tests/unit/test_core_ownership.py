@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import get_args
 
-from downloader.core.marks import OWNED, UNOWNED, UNTOUCHED
+from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Decision, Existing, Rules, rule
 
 BEFORE, DURING, AFTER_CUT = 100, 200, 300

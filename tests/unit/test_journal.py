@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.marks import OWNED, UNOWNED, Mark, Marks, claims, published
+from downloader.core.item_states import OWNED, UNOWNED, ItemStates, claims, published
+from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
-from downloader.journal import Job, Journal, exists
-from downloader.model import Batch, BatchDone, Failure, Tally
-from downloader.schema import decode_names, encode_names
+from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.storage.journal import JobSpec, Journal, exists
 
-JOB = Job("digest", "http://x", "server", "files", "flat", 0)
+JOB = JobSpec("digest", "http://x", "server", "files", "flat", 0)
 COUNT = 5
 
 
@@ -31,7 +31,7 @@ def batch(seq: int, count: int = COUNT) -> Batch:
 
 
 def marks(*indices: int, size: int = 100) -> bytes:
-    made = Marks(COUNT)
+    made = ItemStates(COUNT)
     for index in indices:
         made.publish(index, size, index)
     return made.packed()
@@ -45,7 +45,7 @@ def failure(index: int, code: str = "http-404") -> Failure:
     return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
 
 
-def there(name: str, mark: Mark) -> bool:
+def there(name: str, size: int, crc: int) -> bool:
     """All files are as their marks say."""
     return True
 
@@ -146,11 +146,11 @@ def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(jour
     journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
     asked: list[tuple[str, int]] = []
 
-    def holds(name: str, mark: Mark) -> bool:
-        asked.append((name, mark.size))
+    def verify(name: str, size: int, crc: int) -> bool:
+        asked.append((name, size))
         return name == "0-3"
 
-    journal.keep_marks({0: marks(1, 2, 3, size=7)}, holds)
+    journal.keep_marks({0: marks(1, 2, 3, size=7)}, verify)
     assert asked == [("0-2", 7), ("0-3", 7)]
     assert [each.index for each in journal.failures(0)] == [2]
     assert journal.tally() == Tally(4, 0, 1, 307, 0)
@@ -183,7 +183,7 @@ def test_who_is_at_work(tmp_path: Path) -> None:
     first.close()
 
 
-@pytest.mark.parametrize("blob", [b"nonsense", Marks(COUNT + 3).packed()[:-1]])
+@pytest.mark.parametrize("blob", [b"nonsense", ItemStates(COUNT + 3).packed()[:-1]])
 def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob: bytes) -> None:
     journal.open_batch(batch(0))
     journal.open_batch(batch(1))

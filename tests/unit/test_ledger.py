@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.marks import Mark, published
+from downloader.core.item_states import ItemState, published
 from downloader.errors import DestinationError, JournalError
-from downloader.ledger import Ledger, read
+from downloader.storage.ledger import Ledger, read
 
 
-def contents(path: Path) -> dict[int, tuple[list[Mark], list[int]]]:
+def contents(path: Path) -> dict[int, tuple[list[ItemState], list[int]]]:
     return {seq: (list(published(marks.packed())), marks.in_flight()) for seq, marks in read(path)}
 
 
@@ -27,7 +27,7 @@ def test_a_killed_worker_leaves_what_it_did(tmp_path: Path) -> None:
         slot.marks.publish(1, 100, 5)
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert contents(path) == {7: ([Mark(1, 100, 5)], [0])}
+    assert contents(path) == {7: ([ItemState(1, 100, 5)], [0])}
 
 
 def test_slots(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest(tmp_path: 
     assert set(found) == {1, 2, 3}
     # Nothing of the earlier owner shines through.
     assert found[3] == ([], [])
-    assert found[2] == ([Mark(2, 100, 2)], [])
+    assert found[2] == ([ItemState(2, 100, 2)], [])
 
 
 def test_no_ledger(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from downloader.core.naming import BadName, SafeName, escape, mirror_path, unescape, url_name, url_path
 from downloader.core.ownership import Rules
 from downloader.errors import FetchError
-from downloader.sinks.files import FilesSink
+from downloader.sinks.directory import FilesSink
 from downloader.sinks.stored import place
 
 KEY = bytes(32)

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from downloader.config import Config
-from downloader.core.marks import OWNED, UNOWNED, UNTOUCHED
+from downloader.config.config import Config
+from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
-from downloader.sinks import NEW, REPLACED, SAME, files, open_sink
-from downloader.sinks.files import FilesSink
+from downloader.sinks import directory as files
+from downloader.sinks.directory import FilesSink
 from downloader.sinks.null import NullSink
+from downloader.sinks.registry import open_sink, verifier
+from downloader.sinks.sink import NEW, REPLACED, SAME
 from downloader.sinks.stored import file_matches, place
 
 Make = Callable[..., FilesSink]
@@ -321,3 +323,14 @@ def test_opened_by_name(tmp_path: Path) -> None:
     sink.close()
     assert names(tmp_path) == {place("a", "hashed")}
     assert place("a", "flat") == "a"
+
+
+@pytest.mark.parametrize("store", ["files", "null"])
+def test_what_is_verified_beside_a_sink_agrees_with_it(tmp_path: Path, store: str) -> None:
+    sink = open_sink(Config(source="http://h", output=str(tmp_path), store=store), Rules())
+    verify = verifier(store, tmp_path, "flat")
+    assert sink.put("a", b"abc")
+    crc_of_a = zlib.crc32(b"abc")
+    for name, size, crc in (("a", 3, crc_of_a), ("a", 3, 1), ("a", 4, crc_of_a), ("b", 0, 0)):
+        assert verify(name, size, crc) is sink.verify(name, size, crc)
+    sink.close()

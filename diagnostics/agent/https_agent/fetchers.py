@@ -131,18 +131,18 @@ def _as_downloader(options):
         if options["root"]:
             # Where our packages are, which may be the current directory: on the path for this import only.
             sys.path.insert(0, options["root"])
-            isolation = importlib.import_module("downloader.isolation")
+            isolation = importlib.import_module("downloader.process.isolation")
             sys.path.remove(options["root"])
             isolation.guard()
-        patching = importlib.import_module("downloader.patching")
+        patching = importlib.import_module("downloader.process.patching")
     except ImportError as error:
         raise Unusable(
             "the downloader is not installed in %s (%s): name another --style" % (sys.executable, error)
         )
     patching.apply()
-    from downloader.config import Config
-    from downloader.lanes.fetch import RequestsLane
-    from downloader.lanes.session import LaneSession
+    from downloader.config.config import Config
+    from downloader.http.requests_client import RequestsClient
+    from downloader.http.session import HttpSession
 
     verify = options["verify"]
     config = Config(
@@ -154,7 +154,7 @@ def _as_downloader(options):
         cacert=verify or "",
         deadline=options["limit"],
     )
-    lane = RequestsLane(config, LaneSession(config), lambda key: 0.0)
+    lane = RequestsClient(config, HttpSession(config), lambda key: 0.0)
     return lambda url: lane.read(url, 1 << 20)
 
 

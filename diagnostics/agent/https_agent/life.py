@@ -29,7 +29,7 @@ _ANOTHER = "it is not the process that was probed at first"
 
 
 class Agent(object):
-    """One for each process. ``spec`` is what the judge wants, see ``diagnostics.target``."""
+    """One for each process. ``spec`` is what the judge wants, see ``diagnostics.launch``."""
 
     def __init__(self, spec):
         # type: (Dict[str, Any]) -> None

@@ -81,11 +81,11 @@ KNOWN = (
     Mutant(
         "suspects not alone",
         "files are set aside as poison that only were in flight beside the one that kills",
-        "Schedule.take",
+        "Scheduler.take",
         "if self.active:\n    return None",
         "",
         (
-            "tests/unit/test_core_schedule.py::test_suspects_go_alone",
+            "tests/unit/test_core_scheduler.py::test_suspects_go_alone",
             f"{PROCESSES}test_those_that_were_in_flight_with_it_are_not_set_aside",
         ),
     ),
@@ -159,7 +159,7 @@ KNOWN = (
     Mutant(
         "redirect keeps credentials",
         "Authorization, Cookie and -H headers go to whatever host a redirect names",
-        "RequestsLane._open",
+        "RequestsClient._open",
         "session.origin(url, bare=True)",
         "session.origin(url)",
         ("tests/faults/test_hostile_tls.py::test_secrets_stay_with_the_origin_they_were_given_for",),
@@ -167,7 +167,7 @@ KNOWN = (
     Mutant(
         "secrets not redacted, URLs",
         "a token in a URL stands in the report and the failures",
-        "Addresses.shown",
+        "RequestBuilder.shown",
         "redact_url(item.url or self._base + item.name)",
         "item.url or self._base + item.name",
         ("tests/integration/test_cli.py::test_secrets_in_a_list",),
@@ -239,8 +239,8 @@ KNOWN = (
     Mutant(
         "what waits is left when the disk is full",
         "half a gigabyte of temporary names stays in the destination",
-        "WireLane._settle",
-        "for _, rest in islice(held, at, None):\n    let_go(rest)",
+        "PipelinedClient._store_completed",
+        "for _, rest in islice(completed, at, None):\n    discard_body(rest)",
         "",
         (
             "tests/integration/test_sinks_run.py::"
@@ -250,7 +250,7 @@ KNOWN = (
     Mutant(
         "waits for a large piece",
         "the end of a large file, which is a small piece, is never noticed",
-        "Stream.widen",
+        "Transport.widen",
         "(_WIDE, 1)",
         "(_WIDE,)",
         ("tests/faults/test_lanes.py::test_the_last_bytes_of_a_large_body_are_not_waited_for",),

@@ -1,0 +1,77 @@
+"""``demo``: a TLS file server on loopback, a download from it, every byte verified."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from downloader.config.config import Config
+from downloader.engine.job import run_job
+from downloader.errors import BootError
+from downloader.process import isolation
+from downloader.reporting.report import as_text
+from downloader.testserver import content
+
+__all__ = ["run_demo", "serving"]
+
+_SIZES = "100-2000"
+
+
+@contextlib.contextmanager
+def serving(*options: str) -> Iterator[list[str]]:
+    """The dev server in a process of its own; its URL, and with --tls the CA's file."""
+    argv, env = isolation.child("downloader.__main__:main", "serve", *options)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)]
+        words = [line.split() for line in lines]
+        if not all(len(pair) == 2 for pair in words):
+            raise BootError("the demo's file server did not start")
+        yield [pair[1] for pair in words]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.close()
+        process.wait()
+
+
+def run_demo(files: int, output: str) -> int:
+    """Download ``files`` files into ``output`` and compare each with what it must be."""
+    root = Path(output)
+    with serving("--tls", "--files", str(files), "--size", _SIZES) as (url, authority):
+        click.echo(f"A file server with {files:,} files listens at {url}; its CA is {authority}")
+        click.echo(f"$ downloader {url} -o {output} --cacert {authority}", err=True)
+        config = Config(source=url, output=output, cacert=authority, restart=True)
+        report, *_ = run_job(config)
+    click.echo(as_text(report))
+    if report.exit_code:
+        return report.exit_code
+    wrong = _wrong(root, files)
+    click.echo(
+        f"Every byte compared with what the server must have sent: {files - wrong:,} of {files:,} right"
+    )
+    click.echo(
+        f"Left behind: {output}/ (remove it when you have seen it). Next, try your own:\n"
+        "  downloader https://your.server/prefix -o files       a file server\n"
+        "  downloader urls.txt -o files --layout mirror         a list of URLs, one a line\n"
+        f"  downloader verify {output}              whether the files are still as they were"
+    )
+    return 1 if wrong else 0
+
+
+def _wrong(root: Path, files: int) -> int:
+    least, most = (int(part) for part in _SIZES.split("-"))
+    wrong = 0
+    for index in range(files):
+        name = content.name_of(index)
+        expected = b"".join(content.blocks(name.encode(), content.size_of(name.encode(), least, most)))
+        try:
+            wrong += (root / name).read_bytes() != expected
+        except OSError:
+            wrong += 1
+    return wrong

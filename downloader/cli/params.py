@@ -1,0 +1,227 @@
+"""What click is told besides its own: values our parsers read, words with their nearest spelling, options
+that are refused by name, and the pages of help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from downloader._version import VERSION
+from downloader.core.limits import DEEPEST_PIPELINE
+from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
+from downloader.reporting.console import say
+
+__all__ = [
+    "LIMIT",
+    "SIZE",
+    "TIME",
+    "Command",
+    "Fetch",
+    "Parsed",
+    "Root",
+    "Word",
+    "count",
+    "later",
+    "pipeline",
+    "rate",
+    "version_option",
+]
+
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[Any]
+    _Choice = click.Choice[str]
+else:  # not generic in click 8.1
+    _Type = click.ParamType
+    _Choice = click.Choice
+
+
+class Parsed(_Type):
+    """A value that one of our parsers reads; its ValueError is the message."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _limit(text: str) -> int:
+    if not (size := parse_size(text)):
+        raise ValueError(f"{text[:40]!r} would refuse every file; for no limit leave the option out")
+    return size
+
+
+SIZE = Parsed("size", parse_size)
+LIMIT = Parsed("size", _limit)
+TIME = Parsed("time", parse_time)
+
+
+def count(least: int, most: int) -> Parsed:
+    """A whole number from ``least`` to ``most``."""
+    return Parsed("n", lambda text: parse_count(text, least, most))
+
+
+def pipeline(text: str) -> int:
+    """``auto``, ``off`` or a depth; 0 stands for auto. Raises ValueError."""
+    try:
+        words = {"auto": 0, "off": 1}
+        return words[text] if text in words else parse_count(text, 1, DEEPEST_PIPELINE)
+    except ValueError as error:
+        raise ValueError(f"{error}; or auto, or off") from None
+
+
+def rate() -> Parsed:
+    """A number that is more than 0."""
+    return Parsed("n", parse_rate)
+
+
+class Word(_Choice):
+    """A choice that names the nearest right spelling; ``later``: words that this version has not."""
+
+    def __init__(self, words: Sequence[str], later: Sequence[str] = ()) -> None:
+        super().__init__(words)
+        self._later = later
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        word = str(value)
+        if word in self._later:
+            name = param.opts[0] if param else ""
+            raise click.UsageError(f"{name} {word} is not available in this version", ctx)
+        if word not in self.choices:
+            near = get_close_matches(word, self.choices, 1, 0.4)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.fail(f"{word[:40]!r} is not one of {', '.join(self.choices)}{hint}", param, ctx)
+        return word
+
+
+def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
+    """Options of the contract that this version does not have: refused by name, never ignored."""
+
+    def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            raise click.UsageError(f"{param.opts[0]} is not available in this version", ctx)
+
+    def add(function: Any) -> Any:
+        for name in names:
+            function = click.option(
+                name, is_flag=flag, hidden=True, expose_value=False, callback=refuse, default=None
+            )(function)
+        return function
+
+    return add
+
+
+class Command(click.Command):
+    """A command whose help is a result like others: an error where standard output cannot be written."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+
+def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        say(ctx.get_help())
+        ctx.exit()
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        say(f"downloader, version {VERSION}")
+        ctx.exit()
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="The version.",
+)
+
+
+class Root(click.Group):
+    """``downloader SOURCE …`` is ``downloader fetch SOURCE …``."""
+
+    command_class = Command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            args = ["--help"]
+        if args[0] not in self.commands and args[0] != "--version":
+            near = get_close_matches(args[0], [name for name in self.commands if name != "fetch"], 1, 0.75)
+            if near:
+                raise click.UsageError(f"{args[0]!r} is no SOURCE; did you mean {near[0]}?", ctx)
+            args = ["fetch", *args]
+        return super().parse_args(ctx, args)
+
+
+# The options of `fetch` as the help shows them.
+_SECTIONS = {
+    "Source and destination": "output source_type list_path get_path limit max_size store layout "
+    "resume retry_failed relist existing fsync dry_run",
+    "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
+    "max_retry_after connect_timeout read_timeout deadline min_speed",
+    "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
+    "allow_private_redirects preflight",
+    "What is shown": "progress report failures as_json verbose quiet log_json",
+}
+_LAST = "What is shown"
+
+
+class Fetch(Command):
+    """The command without a name: its help is that of the program."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage("downloader", "SOURCE -o DEST [options]")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {
+            param.name: record
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
+        }
+        for title, names in _SECTIONS.items():
+            shown = [records.pop(name) for name in names.split()]
+            if title == _LAST:
+                shown += records.values()  # --help, which each version of click calls something else
+            with formatter.section(title):
+                formatter.write_dl(shown, col_max=28)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write_text("Sizes take k, M, G; times take ms, s, m, h.")
+        with formatter.section("Other commands (each has --help)"):
+            formatter.write_dl(
+                [
+                    ("downloader demo", "A file server, a download from it, every byte verified."),
+                    ("downloader serve", "The file server alone."),
+                    ("downloader status DEST", "What the journal of DEST says."),
+                    ("downloader verify DEST", "Whether the files in DEST agree with it."),
+                ]
+            )
+        with formatter.section("Exit codes"):
+            formatter.write_dl(
+                [
+                    ("0", "Everything listed is stored, or was already."),
+                    ("1", "The source was read to its end, but some files failed."),
+                    ("2", "Usage or configuration; nothing was started."),
+                    ("3", "A process could not be made safe to run."),
+                    ("4", "Stopped early (source, destination or journal); the same command resumes."),
+                    ("130", "Interrupted; the same command resumes."),
+                ]
+            )

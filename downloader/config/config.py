@@ -1,0 +1,390 @@
+"""``Config``: everything that one run is told, frozen, validated once.
+
+Only the command line reads argv and the environment; here are values. A ``Config`` survives a trip
+through JSON (``api.download`` sends it to a fresh process).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+from collections import Counter
+from typing import Any, Literal, get_args, get_origin
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
+from downloader.config.source_kinds import KINDS, check_form, check_paths, source_kind
+from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
+from downloader.core.ownership import Existing
+from downloader.core.redact import redact_url
+from downloader.core.retry import RetryPolicy
+from downloader.errors import ConfigError
+
+__all__ = ["Config", "usable_cpus"]
+
+# Headers that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
+_ONCE = frozenset({"authorization", "content-length", "content-type", "date", "expect", "from", "host"}) | {
+    *("if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "proxy-authorization"),
+    *("range", "referer", "user-agent"),
+}
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. Sizes are bytes, times are seconds; see the command line for what each option means.
+
+    0 of ``workers``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size`` and ``limit`` stands
+    for an option that is not given. What is a path may be an os.PathLike, too.
+
+    Raises ConfigError when a value is of another type or out of range, when two contradict each other, and
+    when a file that it names cannot be used. Those files are read here, and never again.
+    """
+
+    source: str
+    output: str = ""
+    source_type: str = ""
+    list_path: str = "list"
+    get_path: str = "get"
+    store: Literal["files", "null"] = "files"
+    layout: Literal["flat", "hashed", "mirror"] = "flat"
+    workers: int = 0
+    connections: int = 32
+    per_host: int = 0
+    rate: float = 0.0
+    pipeline: int = 0  # 0: adaptive
+    lane: Literal["auto", "requests"] = "auto"
+    retries: int = 5
+    backoff: float = 0.5
+    max_retry_after: float = 120.0
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    deadline: float = 600.0
+    min_speed: int = 0
+    max_size: int = 0
+    limit: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    user_agent: str = ""
+    netrc: str = ""
+    auth: tuple[str, str] | None = None
+    proxies: dict[str, str] = {}
+    no_proxy: str = ""
+    cacert: str = ""
+    cert: str = ""
+    key: str = ""
+    key_password: str = ""
+    insecure: bool = False
+    compressed: bool = False
+    redirects: int = 5
+    allow_private_redirects: bool = False
+    restart: bool = False
+    retry_failed: bool = False
+    relist: bool = False
+    existing: Existing = "replace"
+    fsync: bool = False
+    dry_run: bool = False
+    progress: Literal["auto", "bar", "plain", "none"] = "auto"
+    report: str = ""
+    failures: str = ""
+    preflight: Literal["auto", "probe", "off"] = "auto"
+    verbose: int = 0
+    quiet: bool = False
+    log_json: bool = False
+    # Not options: how long a child may be silent before it counts as stuck, and how long a drain
+    # lets files in flight go on.
+    stall_timeout: float = 30.0
+    drain_grace: float = 3.0
+    # Not an option either: what the files that are named above had in them when the Config was made.
+    files: NamedFiles | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _validate(self)
+        paths = (self.source, *(getattr(self, name) for name in _PATHS))
+        # Read once: a copy of this Config, in another process or with another value, has the same.
+        if self.files is None or self.files.paths != paths:
+            _check_places(self)
+            msgspec.structs.force_setattr(self, "files", _read_files(self, paths))
+
+    def __repr__(self) -> str:
+        """Without what may be secret."""
+        return f"Config(source={self.shown_source!r}, output={self.output!r}, …)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("source", self.shown_source), ("output", self.output)]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the source: told, or seen from its form."""
+        return self.source_type or source_kind(self.source)
+
+    @property
+    def worker_count(self) -> int:
+        """Processes to fork; by default one for each CPU that this process may use."""
+        return self.workers or usable_cpus()
+
+    @property
+    def slots_per_host(self) -> int:
+        """Most connections of one worker to one host."""
+        return min(self.per_host or self.connections, self.connections)
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """The retry policy as a value of its own."""
+        return RetryPolicy(self.retries, self.backoff, self.max_retry_after)
+
+    @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        """What this run reads or writes besides the files of the source: what it is, and its path."""
+        is_list = self.kind == "urls" and self.source != "-"
+        named = (
+            ("the list of URLs", self.source if is_list else ""),
+            ("--report", self.report),
+            ("--failures", self.failures),
+            ("--cacert", self.cacert),
+            ("--cert", self.cert),
+            ("--key", self.key),
+            ("--netrc", self.netrc),
+        )
+        return tuple((what, path) for what, path in named if path)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Strings that must appear in no message: header values, passwords."""
+        files = self.files
+        found = [value for _, value in self.headers]
+        found += [value.split(None, 1)[1] for _, value in self.headers if len(value.split(None, 1)) > 1]
+        if self.auth:
+            found.append(self.auth[1])
+        for url in (self.source, *self.proxies.values()):
+            found += _credentials(url)
+        found += [password for _, password in (files.logins if files else {}).values() if password]
+        if self.key_password:
+            found.append(self.key_password)
+        return tuple(found)
+
+    @property
+    def key_is_encrypted(self) -> bool:
+        """Whether the key of the client certificate needs ``key_password``."""
+        return self.files is not None and is_encrypted(self.files.key or self.files.cert)
+
+    @property
+    def shown_source(self) -> str:
+        """The source without secrets, as text that can be encoded."""
+        source = redact_url(self.source) if "://" in self.source else self.source
+        return source.encode("utf-8", "backslashreplace").decode()
+
+
+def usable_cpus() -> int:
+    """CPUs this process may run on: its affinity, not what the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # pragma: no cover - not Linux
+        return os.cpu_count() or 1
+
+
+def _credentials(url: str) -> list[str]:
+    """The password in ``url``, or a user name that stands alone, which may be a token."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    secret = parts.password or parts.username or ""
+    return [secret, unquote(secret)] if secret else []
+
+
+# Whole numbers beyond this do not survive a trip through JSON.
+_MOST = 2**63 - 1
+_RANGES = {
+    "workers": (0, MOST_WORKERS),
+    "connections": (1, MOST_CONNECTIONS),
+    "per_host": (0, MOST_CONNECTIONS),
+    "pipeline": (0, DEEPEST_PIPELINE),
+    "rate": (0, _MOST),
+    "retries": (0, _MOST),
+    "min_speed": (0, _MOST),
+    "max_size": (0, _MOST),
+    "limit": (0, _MOST),
+    "redirects": (0, _MOST),
+    "backoff": (0, LONGEST_TIME),
+    "max_retry_after": (0, LONGEST_TIME),
+    "drain_grace": (0, LONGEST_TIME),
+}
+_PATHS = ("output", "cacert", "cert", "key", "netrc", "report", "failures")
+_TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
+
+
+def _validate(config: Config) -> None:
+    _check_source(config)
+    if not config.output and not config.dry_run:
+        raise ConfigError("-o DEST is missing (only --dry-run does without)")
+    for name, (least, most) in _RANGES.items():
+        if not least <= getattr(config, name) <= most:
+            wanted = f"at least {least}, and finite" if most == _MOST else f"{least} to {most:,.0f}"
+            raise ConfigError(f"{_option(name)} must be {wanted}")
+    for name in _TIMES:
+        if not 0 < getattr(config, name) <= LONGEST_TIME:
+            raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
+    _check_contradictions(config)
+    for name, value in config.headers:
+        if not _HEADER_NAME.match(name):
+            raise ConfigError("-H: what stands before the colon is not a header's name; -H 'Name: value'")
+        if re.search(r"[\r\n\0]", value):
+            raise ConfigError(f"-H: the value of {name} has a line break or NUL in it")
+        try:
+            value.encode("latin-1")
+        except UnicodeEncodeError:
+            raise ConfigError(f"-H: the value of {name} is not Latin-1, as headers are") from None
+    _check_repeated(config.headers)
+    if re.search(r"[^\x20-\x7e]", config.user_agent):
+        raise ConfigError("--user-agent is not printable ASCII")
+    _check_proxies(config.proxies)
+
+
+def _check_places(config: Config) -> None:
+    """What is looked up in the file system and not read."""
+    if config.kind == "urls" and config.source != "-":
+        _check_list(config.source)
+    for option, path in (("--report", config.report), ("--failures", config.failures)):
+        if path:
+            _check_writable(option, path, config.output)
+
+
+def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
+    return NamedFiles(
+        paths=paths,
+        cacert=read_pem("--cacert", config.cacert) if config.cacert else b"",
+        cert=read_pem("--cert", config.cert) if config.cert else b"",
+        key=read_pem("--key", config.key) if config.key else b"",
+        logins=read_netrc(config.netrc) if config.netrc else {},
+    )
+
+
+@functools.cache
+def _types() -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(Config)}
+
+
+def _check_types(config: Config) -> None:
+    """A program may give anything. Convert what stands for a path, and lists where tuples are meant."""
+    for name, kind in _types().items():
+        given = getattr(config, name)
+        value = given
+        if isinstance(given, os.PathLike) and (name == "source" or name in _PATHS):
+            value = os.fsdecode(given)
+        try:
+            value = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            wrong = str(error)
+            if isinstance(given, str) and get_origin(kind) is Literal:
+                wrong = f"must be one of {', '.join(map(repr, get_args(kind)))}"
+            raise ConfigError(f"Config.{name}: {wrong}") from None
+        if value is not given:
+            msgspec.structs.force_setattr(config, name, value)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _check_contradictions(config: Config) -> None:
+    if config.restart and config.retry_failed:
+        raise ConfigError("--restart forgets what failed; it cannot go with --retry-failed")
+    if config.relist and (config.restart or config.retry_failed or config.dry_run):
+        raise ConfigError(
+            "--relist reads the source again; it cannot go with --restart, --retry-failed, --dry-run"
+        )
+    if config.insecure and config.cacert:
+        raise ConfigError("--insecure ignores --cacert; give one of the two")
+    if config.key and not config.cert:
+        raise ConfigError("--key needs --cert")
+    if config.log_json and config.progress == "bar":
+        raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
+    if config.report and config.report == config.failures:
+        raise ConfigError("--report and --failures are one file; give two")
+    if config.fsync and config.store == "null":
+        raise ConfigError("--fsync is for what is stored; --store null stores nothing")
+    if config.dry_run and (config.report or config.failures or config.retry_failed):
+        raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
+
+
+def _check_source(config: Config) -> None:
+    if not config.source:
+        raise ConfigError("SOURCE is missing: a file server's URL, a list of URLs (.txt), or -")
+    if "\0" in config.source + config.output:
+        raise ConfigError("SOURCE or DEST has a NUL in it")
+    for name in _PATHS:
+        if "\0" in getattr(config, name):
+            raise ConfigError(f"{_option(name)}: the path has a NUL in it")
+    if config.source_type and config.source_type not in KINDS:
+        raise ConfigError(f"--source {config.source_type[:40]!r} is not one of {', '.join(KINDS)}")
+    check_form(config.source)
+    if config.kind == "server":
+        _check_server_url(config.source)
+        check_paths(config.list_path, config.get_path)
+
+
+def _check_list(path: str) -> None:
+    named = path.encode("utf-8", "backslashreplace").decode()
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ConfigError(f"{named}: {error.strerror}") from None
+    if stat.S_ISDIR(mode):
+        raise ConfigError(f"{named} is a directory, not a list of URLs")
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{named}: Permission denied")
+
+
+def _check_repeated(headers: tuple[tuple[str, str], ...]) -> None:
+    """Two of a name are two lines. Where a request may have one only, servers refuse it or take either."""
+    given = Counter(name.lower() for name, _ in headers)
+    for name, _ in headers:
+        if given[name.lower()] > 1 and name.lower() in _ONCE:
+            raise ConfigError(f"-H: {name} is given twice; a request has it once")
+
+
+def _check_proxies(proxies: dict[str, str]) -> None:
+    for url in proxies.values():
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+            _ = parts.port
+        except ValueError:
+            known = False
+        if not known:
+            raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
+
+
+def _check_writable(option: str, path: str, output: str) -> None:
+    """A report that cannot be written is found before the job, not after it."""
+    parent = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ConfigError(f"{option}: {path} is a directory")
+    if output and parent == os.path.abspath(output) and not os.path.exists(parent):
+        return  # the run makes it
+    if not os.path.isdir(parent):
+        raise ConfigError(f"{option}: the directory {parent} does not exist")
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        raise ConfigError(f"{option}: {path}: Permission denied")
+
+
+def _check_server_url(source: str) -> None:
+    try:
+        parts = urlsplit(source)
+        bad = not parts.hostname or parts.scheme.lower() not in ("http", "https")
+        _ = parts.port
+    except ValueError:
+        bad = True
+    if bad:
+        raise ConfigError(f"{redact_url(source)}: not a URL of the form http(s)://host[:port][/prefix]")
+    if "?" in source or "#" in source:
+        raise ConfigError(
+            f"{redact_url(source)}: a file server's URL has no query or fragment; "
+            "a single file goes into a list: echo URL | downloader - -o DEST"
+        )

@@ -1,0 +1,215 @@
+"""ItemStates: for each item of a batch, what is known of the file under its name.
+
+Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the items::
+
+    state 0          nothing is known
+    state 1          in flight
+    state n >= 2     published, n - 2 bytes long
+    state -1         OWNED: not published; the file under the name is the item's own and is to be replaced
+    state -2         UNOWNED: not published; the file under the name belongs to no item of this job
+    state n <= -3    in flight, and about to be published with -3 - n bytes
+
+The last one is written before the name appears. So whoever finds it after a kill can tell a file that was
+published in that instant (its size and checksum agree) from a file that was not.
+
+The same layout serves the ledger that a worker keeps in shared memory (``downloader.storage.ledger``), the
+journal's rows, and leases. A buffer of ``count`` items is ``12 * count`` bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+__all__ = [
+    "IN_FLIGHT",
+    "ITEM_BYTES",
+    "OWNED",
+    "UNOWNED",
+    "UNTOUCHED",
+    "ItemState",
+    "ItemStates",
+    "changed",
+    "claims",
+    "intent",
+    "merge",
+    "pack",
+    "published",
+    "summed",
+    "unpack",
+    "without",
+    "written",
+]
+
+UNTOUCHED = 0
+IN_FLIGHT = 1
+OWNED = -1
+UNOWNED = -2
+ITEM_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ItemState:
+    """One written item: its index in the batch, size in bytes, CRC-32 of its bytes; ``published`` is False
+    where it was only about to be published."""
+
+    index: int
+    size: int
+    crc: int
+    published: bool = True
+
+
+def intent(size: int) -> int:
+    """Return the state of an item that is about to be published with ``size`` bytes."""
+    return -3 - size
+
+
+class ItemStates:
+    """ItemStates over a writable buffer of at least ``12 * count`` bytes, made or lent.
+
+    Writing one costs two stores; ``publish`` writes the checksum first, so that a state never stands
+    without it.
+    """
+
+    __slots__ = ("_crcs", "_states", "count")
+
+    def __init__(self, count: int, buffer: memoryview | None = None) -> None:
+        whole = memoryview(bytearray(ITEM_BYTES * count)) if buffer is None else buffer
+        self.count = count
+        self._states = whole[: 8 * count].cast("q")
+        self._crcs = whole[8 * count : ITEM_BYTES * count].cast("I")
+
+    @property
+    def arrays(self) -> tuple[memoryview, memoryview]:
+        """States and checksums."""
+        return self._states, self._crcs
+
+    def begin(self, index: int) -> None:
+        """ItemState item ``index`` as in flight."""
+        self._states[index] = IN_FLIGHT
+
+    def set(self, index: int, state: int) -> None:
+        """ItemState item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
+        self._states[index] = state
+
+    def intend(self, index: int, size: int, crc: int) -> None:
+        """ItemState item ``index`` as about to be published."""
+        self._crcs[index] = crc
+        self._states[index] = intent(size)
+
+    def publish(self, index: int, size: int, crc: int) -> None:
+        """ItemState item ``index`` as published, ``size`` bytes long."""
+        self._crcs[index] = crc
+        self._states[index] = size + 2
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._states.cast("B")[:] = bytes(8 * self.count)
+
+    def in_flight(self) -> list[int]:
+        """Return the indices of the items that are in flight."""
+        return [i for i, state in enumerate(self._states) if state == IN_FLIGHT or state < UNOWNED]
+
+    def packed(self) -> bytes:
+        """Return the arrays compressed, for the journal and the way to another process."""
+        return pack(self._states.tobytes(), self._crcs.tobytes())
+
+    def release(self) -> None:
+        """Release the buffer, so that a memory map under it can be closed."""
+        self._states.release()
+        self._crcs.release()
+
+
+def pack(states: bytes, crcs: bytes) -> bytes:
+    """Compress raw arrays; level 1, since checksums do not compress and states do at any level."""
+    return zlib.compress(states + crcs, 1)
+
+
+def unpack(packed: bytes) -> tuple[memoryview, memoryview]:
+    """Return the two arrays of ``packed``; empty ones for ``b""``.
+
+    Raises ValueError when the bytes are not marks.
+    """
+    if not packed:
+        return memoryview(b"").cast("q"), memoryview(b"").cast("I")
+    try:
+        raw = memoryview(zlib.decompress(packed))
+    except zlib.error as error:
+        raise ValueError(f"damaged marks: {error}") from None
+    if len(raw) % ITEM_BYTES:
+        raise ValueError(f"damaged marks: {len(raw)} bytes")
+    count = len(raw) // ITEM_BYTES
+    return raw[: 8 * count].cast("q"), raw[8 * count :].cast("I")
+
+
+def written(packed: bytes) -> Iterator[ItemState]:
+    """Yield the items of ``packed`` that are published or were about to be, in ascending order of index."""
+    states, crcs = unpack(packed)
+    for index, state in enumerate(states):
+        if state > IN_FLIGHT:
+            yield ItemState(index, state - 2, crcs[index])
+        elif state < UNOWNED:
+            yield ItemState(index, -3 - state, crcs[index], False)
+
+
+def published(packed: bytes) -> Iterator[ItemState]:
+    """Yield the published items of ``packed`` in ascending order of index."""
+    return (mark for mark in written(packed) if mark.published)
+
+
+def claims(packed: bytes) -> dict[int, int]:
+    """Return the items of ``packed`` that are OWNED or UNOWNED, by index."""
+    states = unpack(packed)[0]
+    return {index: state for index, state in enumerate(states) if UNOWNED <= state <= OWNED}
+
+
+def summed(packed: bytes) -> tuple[int, int]:
+    """Return how many items are published in ``packed``, and their bytes together."""
+    sizes = [state - 2 for state in unpack(packed)[0].tolist() if state > IN_FLIGHT]
+    return len(sizes), sum(sizes)
+
+
+def merge(older: bytes, newer: bytes, count: int) -> bytes:
+    """Return the marks of ``count`` items as two sources have them.
+
+    A published item stays published, as ``newer`` has it where both do. A claim (OWNED, UNOWNED) stays
+    until the item is published. An intent stays as long as nothing else is known. That an item was in
+    flight is dropped.
+    """
+    merged = ItemStates(count)
+    states, crcs = merged.arrays
+    for packed in (older, newer):
+        theirs, sums = unpack(packed)
+        for index, state in enumerate(theirs):
+            if _tells_more(state, states[index]):
+                states[index], crcs[index] = state, sums[index]
+    return merged.packed()
+
+
+def _tells_more(state: int, known: int) -> bool:
+    """Return whether ``state`` replaces ``known``, the older one."""
+    if state > IN_FLIGHT:
+        return True
+    if state >= UNTOUCHED or known > IN_FLIGHT:
+        return False
+    return state >= UNOWNED or known not in (OWNED, UNOWNED)
+
+
+def without(packed: bytes, count: int, indices: Collection[int]) -> bytes:
+    """Return the marks of ``count`` items as in ``packed``, less those of ``indices``."""
+    return changed(packed, count, dict.fromkeys(indices, UNTOUCHED))
+
+
+def changed(
+    packed: bytes, count: int, states: Mapping[int, int], crcs: Mapping[int, int] | None = None
+) -> bytes:
+    """Return the marks of ``count`` items as in ``packed``, with other ``states`` and ``crcs`` for some."""
+    result = ItemStates(count)
+    own, sums = result.arrays
+    for index, (state, crc) in enumerate(zip(*unpack(packed), strict=True)):
+        if state != IN_FLIGHT:
+            own[index], sums[index] = state, crc
+    for index, state in states.items():
+        own[index], sums[index] = state, (crcs or {}).get(index, 0)
+    return result.packed()

@@ -1,0 +1,147 @@
+"""One job from its Config to its Report, in this process: it becomes the supervisor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from downloader.config.config import Config
+from downloader.engine.supervisor import Supervisor
+from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
+from downloader.http.client_tls import check_client_certificate
+from downloader.messages import Failure, Report
+from downloader.process import isolation, preflight
+from downloader.reporting import report as reports
+from downloader.reporting.progress import Progress
+from downloader.storage.destination import Destination
+from downloader.storage.journal import Journal
+
+__all__ = ["Finished", "run_job"]
+
+_FAILURES_SHOWN = 5
+_FAULTS = frozenset({"bad-url", "bad-name"})
+_CUT_OFF = (
+    "the machine went down while a run was at work here: files that the journal does not vouch for are "
+    "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
+)
+
+_EXPOSED = (
+    "`python -m` imports from the current directory, which is DEST: a file there could be run in place of "
+    "a Python module; the next time use the command `downloader`, or `python -I -m downloader`"
+)
+
+
+class Finished(NamedTuple):
+    """The report of a run, the first few of the files that failed, and the first few lines of the list that
+    are wrong."""
+
+    report: Report
+    failures: list[Failure]
+    faulty: list[str]
+
+
+def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finished:
+    """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
+
+    Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where
+    the run could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where
+    --preflight probe finds HTTPS serialized or broken.
+    ``ended`` is asked now and then whether who wanted the result is gone.
+    """
+    _check_process()
+    isolation.guard(config.output)
+    check_client_certificate(config)
+    if config.preflight == "probe":
+        preflight.probe(config.output)
+    began = monotonic()
+    destination = Destination(config)
+    try:
+        progress = Progress(config)
+        progress.begin(destination.listed_before, destination.before)
+        if destination.cut_off:
+            progress.log("warning", _CUT_OFF)
+        if config.store != "null" and isolation.is_exposed(config.output):
+            progress.log("warning", _EXPOSED)
+        supervisor = Supervisor(config, destination, progress, abandoned=ended)
+        try:
+            run = supervisor.run()
+        finally:
+            progress.end()
+        for detail in run.details:
+            progress.log("debug", detail)
+        report = reports.make(config, destination, run, monotonic() - began)
+        if report.exit_code == 0 and destination.journal.unsynced:
+            destination.journal.trust()
+        destination.finish(report.exit_code == 0)
+        # From the journal that is open: the destination may have been moved or removed by now.
+        failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
+        faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
+        return Finished(_write(config, destination, report), failures, faulty)
+    finally:
+        destination.close()
+
+
+def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
+    """Yield the items that failed for what the list of URLs says; none where the source is no list."""
+    if config.kind != "urls" or journal.failures_by_code().keys().isdisjoint(_FAULTS):
+        return
+    for failure in journal.failures():
+        # A name that was found bad only when its file was stored has a URL, and is no line's fault.
+        if failure.code == "bad-url" or (failure.code == "bad-name" and not failure.url):
+            yield failure.name
+
+
+def _write(config: Config, destination: Destination, report: Report) -> Report:
+    if config.failures:
+        try:
+            reports.write_failures(destination.journal.failures(), config.failures)
+        except (DestinationError, JournalError) as error:
+            report = _marred(report, error)
+    if config.report:
+        try:
+            reports.write_json(report, config.report)
+        except DestinationError as error:
+            report = _marred(report, error)
+    return report
+
+
+def _marred(report: Report, error: DownloaderError) -> Report:
+    """The job is done; only its description could not be written. Say so, and not with 0."""
+    return msgspec.structs.replace(
+        report,
+        exit_code=report.exit_code or error.exit_code,
+        stopped_by=report.stopped_by or str(error),
+    )
+
+
+def _check_process() -> None:
+    """The supervisor forks: it must have one thread and no hub."""
+    import threading
+
+    if "gevent" in sys.modules or "ssl" in sys.modules:
+        from downloader.process.patching import culprit
+
+        module = "gevent" if "gevent" in sys.modules else "ssl"
+        raise UnsafeProcess(
+            f"{module} is imported in this process, which is to fork workers: {culprit(module)}; "
+            "take that import out, or call downloader.download(), which starts a fresh process"
+        )
+    threads = _threads() or threading.active_count()
+    if threads > 1:
+        raise UnsafeProcess(
+            f"this process has {threads} threads and cannot fork safely; "
+            "call downloader.download(), which starts a fresh one"
+        )
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0

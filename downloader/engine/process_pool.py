@@ -1,0 +1,145 @@
+"""The child processes of a run, as the supervisor has them: spawned, watched, reaped.
+
+A child is stuck when it is silent for too long. Silence is counted only while this process itself runs:
+after SIGSTOP and SIGCONT, or suspend to RAM, it must not blame its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import selectors
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import monotonic
+
+from downloader.errors import BootError
+from downloader.messages import Message, Tally
+from downloader.process.channel import Link
+from downloader.process.spawn import ChildMain, fork
+
+__all__ = ["FEEDER", "Process", "ProcessPool", "describe"]
+
+FEEDER = -1
+"""The feeder's number; workers have 0, 1, 2 … and a new one has a new number."""
+
+_LONGEST_TURN = 1.0
+
+
+@dataclass
+class Process:
+    """One child. ``tries``: how often in a row a child in its place ended before it was ready; ``silence``:
+    seconds since its last message; ``live``: what it has counted and not reported yet; ``waits``: whether
+    the selector watches for room to send to it."""
+
+    number: int
+    pid: int
+    link: Link
+    tries: int = 0
+    ready: bool = False
+    silence: float = 0.0
+    live: Tally = field(default_factory=Tally)
+    waits: bool = False
+
+
+class ProcessPool:
+    """The children that are not reaped yet, registered with ``selector`` under their numbers."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._all: dict[int, Process] = {}
+        self._looked = monotonic()
+        self.cpu_seconds = {"feeder": 0.0, "workers": 0.0}
+        self.worker_rss = 0  # KiB
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Process]:
+        return iter(list(self._all.values()))
+
+    def get(self, number: int) -> Process | None:
+        """Return the child of that number, if there is one."""
+        return self._all.get(number)
+
+    def spawn(
+        self, number: int, main: ChildMain, *, keep: tuple[int, ...], stdin: bool, tries: int
+    ) -> None:
+        """Fork a child that runs ``main``; see ``spawn.fork``. Raises BootError."""
+        try:
+            child = fork(main, keep=keep, stdin=stdin)
+        except OSError as error:
+            raise BootError(f"cannot fork a process: {error.strerror}") from error
+        self._all[number] = Process(number, child.pid, child.link, tries)
+        self._selector.register(child.link, selectors.EVENT_READ, number)
+
+    def send(self, number: int, message: Message) -> None:
+        """Send ``message`` to child ``number``. That it has ended is noticed when receiving."""
+        self._all[number].link.send(message)
+
+    def send_all(self, message: Message, *, but: tuple[int, ...] = ()) -> None:
+        """Send ``message`` to all ``but`` those."""
+        for number, process in self._all.items():
+            if number not in but:
+                process.link.send(message)
+
+    def listen_for_room(self) -> None:
+        """Have the selector watch for room in the links that have something to send."""
+        for number, process in self._all.items():
+            waits = bool(process.link.outgoing)
+            if waits != process.waits:
+                process.waits = waits
+                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
+                self._selector.modify(process.link, mask, number)
+
+    def stuck(self, limit: float) -> list[Process]:
+        """Return the children silent for longer than ``limit`` seconds; to be called in each turn."""
+        now = monotonic()
+        passed, self._looked = min(now - self._looked, _LONGEST_TURN), now
+        found = []
+        for process in self._all.values():
+            process.silence += passed
+            if process.silence > limit:
+                found.append(process)
+        return found
+
+    def kill(self, process: Process) -> None:
+        """Send SIGKILL; the end of the child shows as the end of its link."""
+        process.silence = 0.0
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+    def reap(self, process: Process) -> int:
+        """Close the link of a child that is ending, wait for its end, and return its wait status."""
+        del self._all[process.number]
+        self._selector.unregister(process.link)
+        process.link.close()
+        # Its end of the link is closed, so it is ending; but make sure, rather than wait for ever.
+        if not _ends(process.pid, within=2.0):
+            os.kill(process.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(process.pid, 0)
+        role = "feeder" if process.number == FEEDER else "workers"
+        self.cpu_seconds[role] += usage.ru_utime + usage.ru_stime
+        if process.number != FEEDER:
+            self.worker_rss = max(self.worker_rss, usage.ru_maxrss)
+        return status
+
+
+def _ends(pid: int, within: float) -> bool:
+    """Return whether child ``pid`` ends within so many seconds, without reaping it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return False
+    try:
+        return bool(select.select([descriptor], [], [], within)[0])
+    finally:
+        os.close(descriptor)
+
+
+def describe(status: int) -> str:
+    """Return a wait status in words."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

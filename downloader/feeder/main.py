@@ -1,0 +1,198 @@
+"""The feeder: a forked child that turns the source into batches, never more than it has credit for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import gevent
+import msgspec
+from gevent.event import Event
+from gevent.queue import Queue
+
+from downloader.config.config import Config
+from downloader.core.name_list import encode_names
+from downloader.errors import FetchError, SourceError, failure_kind
+from downloader.messages import (
+    BATCH_ITEMS,
+    Batch,
+    Continue,
+    Credit,
+    Ended,
+    Finish,
+    Heartbeat,
+    Log,
+    Page,
+    Ready,
+    Recall,
+    Tally,
+)
+from downloader.process.channel import ChildLink
+from downloader.sources.registry import open_source
+from downloader.sources.source import Fetch
+from downloader.storage.destination import home_of
+from downloader.storage.known_names import Known
+from downloader.storage.known_names import exists as is_read_again
+
+__all__ = ["run"]
+
+_FIRST_BATCH = 32
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
+    """The feeder's life: recall what the journal has open, then read on from its cursor.
+    ``name_key``: see ``core.naming.url_name``.
+
+    Raises SourceError when the source breaks off.
+    """
+    # First: where the source is listed with requests, that is imported now, and looked at as ready.
+    source = open_source(config, lambda: _listing_fetch(config, link), name_key)
+    link.send(ready(config.preflight != "off"))
+    beat = gevent.spawn(_heartbeat, link)
+    orders: Queue = Queue()
+    credit = _CreditCount()
+    reader = gevent.spawn(_receive, link, orders, credit)
+    try:
+        for order in iter(orders.get, None):
+            if isinstance(order, Recall):
+                link.send(_batch(order.seq, source.recall(order), recalled=True))
+            elif isinstance(order, Continue):
+                home = home_of(config.output)
+                known = Known(home, order.seq) if is_read_again(home) else None
+                _read_on(config, link, credit, source.pages, order, known)
+            elif isinstance(order, Finish):
+                return
+    finally:
+        gevent.killall([beat, reader])
+
+
+class _CreditCount:
+    """How many batches the supervisor has room for."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._some = Event()
+
+    def grant(self, batches: int) -> None:
+        self._left += batches
+        self._some.set()
+
+    def spend(self) -> None:
+        while not self._left:
+            self._some.clear()
+            self._some.wait()
+        self._left -= 1
+
+
+def _receive(link: ChildLink, orders: Queue, credit: _CreditCount) -> None:
+    for message in link.messages():
+        if isinstance(message, Credit):
+            credit.grant(message.batches)
+        else:
+            orders.put(message)
+    orders.put(None)
+
+
+def _heartbeat(link: ChildLink) -> None:
+    while True:
+        gevent.sleep(1)
+        link.send(Heartbeat(Tally(), 0))
+
+
+def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None = None) -> Batch:
+    if page.names is not None:
+        names = page.names
+        items = _encode(list(zip(names)))  # as Items whose other fields are left out
+    else:
+        names = [item.name for item in page.items]
+        items = _encode(page.items)
+    return Batch(
+        seq=seq,
+        count=len(names),
+        cursor=page.cursor,
+        names=encode_names(names),
+        origin=page.origin,
+        items=items,
+        recalled=recalled,
+        position=page.position,
+        marks=known.marks(seq, names) if known else b"",
+    )
+
+
+def _sizes() -> Iterator[int]:
+    """Small batches first, so that every worker has work at once, then full ones."""
+    size = _FIRST_BATCH
+    while size < BATCH_ITEMS:
+        yield size
+        size *= 2
+    while True:
+        yield BATCH_ITEMS
+
+
+def _read_on(
+    config: Config,
+    link: ChildLink,
+    credit: _CreditCount,
+    pages: Callable[[bytes, Callable[[], int]], Iterator[Page]],
+    start: Continue,
+    known: Known | None,
+) -> None:
+    seq, listed = start.seq, start.listed
+    sizes = _sizes()
+
+    def size() -> int:
+        most = next(sizes)
+        return min(most, config.limit - listed) if config.limit else most
+
+    if config.limit and listed >= config.limit:
+        link.send(Ended(limited=True))
+        return
+    for page in pages(start.cursor, size):
+        credit.spend()
+        batch = _batch(seq, page, known=known)
+        link.send(batch)
+        seq += 1
+        listed += batch.count
+        if config.limit and listed >= config.limit:
+            link.send(Ended(limited=True))
+            return
+    link.send(Ended())
+
+
+def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
+    """GET for listings, with the run's retry policy; SourceError says what broke."""
+    from random import random
+
+    from downloader.core.redact import redact_url
+    from downloader.http.listing_client import ListingClient
+    from downloader.http.session import HttpSession
+
+    read = ListingClient(config, HttpSession(config)).read
+    policy = config.retry_policy
+
+    def fetch(url: str) -> bytes | bytearray:
+        attempt = 1
+        while True:
+            try:
+                return read(url)
+            except FetchError as error:
+                kind = failure_kind(error.code)
+                what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"
+                if not policy.allows(attempt, kind.retry):
+                    raise SourceError(f"the listing failed: {what}{_advice(error.code)}") from None
+                pause = policy.delay(attempt, random(), error.retry_after)
+                link.send(Log("warning", f"{what}; again in {pause:.1f} s"))
+            gevent.sleep(pause)
+            attempt += 1
+
+    return fetch
+
+
+def _advice(code: str) -> str:
+    return {
+        "dns": "; check the host's name",
+        "connect": "; is the server running, and is the port right?",
+        "http-404": "; is this a file server, and is --list-path right?",
+        "http-401": "; give credentials with --auth-file, --netrc or -H",
+        "http-403": "; give credentials with --auth-file, --netrc or -H",
+    }.get(code, "")

@@ -1,0 +1,131 @@
+"""Certificates and keys from memory into a TLS context, and a check of them before anything is started.
+
+The supervisor imports this; it must not import ssl, and a context comes from who may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from downloader.config.config import Config
+from downloader.errors import BootError, ConfigError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+__all__ = ["as_file", "check_client_certificate", "load_authorities", "load_client_certificate"]
+
+
+def check_client_certificate(config: Config) -> None:
+    """Raise ConfigError where --cert and --key cannot be used, or their password is missing or wrong.
+
+    OpenSSL says so, in a child process of its own: this one must not import ssl. Without --cert there is
+    nothing to check and no child. Raises BootError where there is no process left.
+    """
+    if not config.cert:
+        return
+    if config.key_is_encrypted and not config.key_password:
+        option, path = _key_of(config)
+        raise ConfigError(
+            f"{option} {path} is encrypted, and no password was given at a terminal; decrypt it with "
+            f"(umask 077; openssl pkey -in {shlex.quote(path)} -out plain.pem) and give --key plain.pem "
+            "(a program gives Config.key_password)"
+        )
+    reader, writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(reader)
+        os.close(writer)
+        raise BootError(f"cannot fork a process: {error.strerror}") from error
+    if not pid:
+        try:
+            os.write(writer, _problem(config).encode("utf-8", "backslashreplace"))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    try:
+        with open(reader, "rb") as answers:
+            problem = answers.read().decode()
+    finally:
+        os.waitpid(pid, 0)
+    if problem != "-":
+        raise ConfigError(problem) if problem else BootError("the check of --cert ended early")
+
+
+def _problem(config: Config) -> str:
+    import ssl
+
+    try:
+        load_client_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), config)
+    except ConfigError as error:
+        return str(error)
+    return "-"
+
+
+def load_client_certificate(context: SSLContext, config: Config) -> None:
+    """Load --cert and --key, as they were read, into ``context``. Raises ConfigError."""
+    files = config.files
+    assert files is not None
+    with contextlib.ExitStack() as stack:
+        cert = stack.enter_context(as_file(files.cert))
+        key = stack.enter_context(as_file(files.key)) if files.key else None
+        try:
+            # Always with a password: without one, OpenSSL itself would ask at the terminal.
+            context.load_cert_chain(cert, key, config.key_password)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            if config.key_is_encrypted and getattr(error, "reason", "") != "KEY_VALUES_MISMATCH":
+                option, path = _key_of(config)
+                raise ConfigError(
+                    f"{option} {path} cannot be used with this password; it is wrong, or a file is damaged"
+                ) from None
+            raise ConfigError(f"--cert: {config.cert} cannot be used: {error}") from None
+
+
+def load_authorities(context: SSLContext, config: Config) -> None:
+    """Load --cacert, as it was read, into ``context``. Raises ConfigError."""
+    files = config.files
+    assert files is not None
+    with as_file(files.cacert) as path:
+        try:
+            context.load_verify_locations(path)
+        except OSError as error:
+            raise ConfigError(
+                f"--cacert: {config.cacert} is not a PEM file of certificates: {error}"
+            ) from None
+
+
+def _key_of(config: Config) -> tuple[str, str]:
+    # Not followed by a colon in a message: what stands behind "-key:" is redacted.
+    return ("--key", config.key) if config.key else ("--cert", config.cert)
+
+
+@contextlib.contextmanager
+def as_file(content: bytes) -> Iterator[str]:
+    """A path of ``content``, for OpenSSL, which takes certificates and keys from files only.
+
+    A file in memory where the system has that; else a temporary file that only its owner may read.
+    """
+    try:
+        memory = os.memfd_create("pem")
+    except (AttributeError, OSError):
+        memory = -1
+    path = f"/proc/self/fd/{memory}"
+    if memory >= 0 and not os.path.exists(path):  # no /proc
+        os.close(memory)
+        memory = -1
+    if memory < 0:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    with open(memory, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield path

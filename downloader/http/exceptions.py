@@ -1,0 +1,174 @@
+"""Foreign exceptions become ``FetchError``, once, here.
+
+requests wraps urllib3, which wraps http.client, ssl and socket; what happened is told by the
+innermost of them.
+"""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+import errno  # noqa: E402
+import http.client  # noqa: E402
+import socket  # noqa: E402
+import ssl  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+
+import requests.exceptions as rq  # noqa: E402
+import urllib3.exceptions as u3  # noqa: E402
+
+from downloader.config.config import Config  # noqa: E402
+from downloader.core.naming import shown  # noqa: E402
+from downloader.core.redact import redact  # noqa: E402
+from downloader.core.throughput import SPAN  # noqa: E402
+from downloader.core.units import show_size, show_time  # noqa: E402
+from downloader.errors import FetchError  # noqa: E402
+
+__all__ = ["HandshakeCut", "below_min_speed", "deadline_exceeded", "is_stale", "translate"]
+
+_RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+_NAME_MISMATCH = {62, 64}  # of a host, of an IP address
+_NOT_IN_TIME = {9, 10}  # not yet, no longer
+_VERSION_WORDS = (
+    "UNSUPPORTED_PROTOCOL",
+    "PROTOCOL_VERSION",
+    "VERSION_TOO_LOW",
+    "WRONG_SSL_VERSION",
+)
+
+
+class HandshakeCut(ssl.SSLError):
+    """The connection ended in the TLS handshake; a bare SSLEOFError is one that ended later."""
+
+
+def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:
+    """What ``error``, raised by requests, urllib3 or below, means; its text redacted."""
+    if isinstance(error, FetchError):
+        return error
+    chain = list(_chain(error))
+    code = _code(chain)
+    return FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code))
+
+
+def deadline_exceeded(config: Config) -> FetchError:
+    """Return the failure of an attempt that is not over at --deadline."""
+    return FetchError("timeout", f"took longer than --deadline {show_time(config.deadline)}")
+
+
+def below_min_speed(config: Config) -> FetchError:
+    """Return the failure of an attempt whose body comes slower than --min-speed."""
+    speed, span = show_size(config.min_speed), show_time(SPAN)
+    return FetchError("slow", f"slower than --min-speed {speed} a second for {span}")
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether ``error`` only says that a kept connection was closed before it was used again; see
+    ``http.connection_pool``."""
+    return any(getattr(each, "stale", False) for each in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """From the outermost to the innermost: arguments and reasons first, then causes."""
+    seen: set[int] = set()
+    queue = [error]
+    while queue:
+        at = queue.pop(0)
+        if id(at) in seen:
+            continue
+        seen.add(id(at))
+        yield at
+        inner = [getattr(at, "reason", None), *at.args, at.__cause__, at.__context__]
+        queue += [each for each in inner if isinstance(each, BaseException)]
+
+
+def _code(chain: list[BaseException]) -> str:
+    def has(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(each, kinds) for each in chain)
+
+    if has(u3.ProxyError, rq.ProxyError, rq.InvalidProxyURL):
+        return "proxy"
+    if has(ssl.SSLCertVerificationError):
+        return "tls-verify"
+    if has(socket.gaierror, u3.NameResolutionError):
+        return "dns"
+    if has(ssl.SSLEOFError, ssl.SSLZeroReturnError) and not has(HandshakeCut):
+        return "reset"
+    if has(ssl.SSLError):
+        return _tls_code(chain)
+    if has(u3.NewConnectionError):  # a kind of ConnectTimeoutError, as urllib3 has it
+        return "connect"
+    if has(u3.ConnectTimeoutError, rq.ConnectTimeout):
+        return "connect-timeout"
+    if has(u3.ReadTimeoutError, rq.ReadTimeout, TimeoutError):
+        return "read-timeout"
+    return _answer_code(chain)
+
+
+def _answer_code(chain: list[BaseException]) -> str:
+    """A connection was there; what was wrong with the answer."""
+
+    def has(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(each, kinds) for each in chain)
+
+    if has(rq.InvalidURL, rq.MissingSchema, rq.InvalidSchema, u3.LocationParseError, UnicodeError):
+        return "bad-url"
+    if has(http.client.RemoteDisconnected):
+        return "reset"
+    if has(u3.InvalidChunkLength):
+        # An empty length is a connection that ended between two chunks.
+        cut = any(isinstance(e, u3.InvalidChunkLength) and not e.length for e in chain)
+        return "truncated" if cut else "protocol"
+    if has(http.client.IncompleteRead, u3.IncompleteRead):
+        return "truncated"
+    if has(ConnectionResetError, BrokenPipeError, ConnectionAbortedError):
+        return "reset"
+    if has(
+        http.client.HTTPException,
+        u3.InvalidHeader,
+        rq.InvalidHeader,
+        u3.ProtocolError,
+        u3.DecodeError,
+    ):
+        return "protocol"
+    if any(isinstance(each, OSError) and each.errno in _RESET for each in chain):
+        return "reset"
+    if has(OSError):
+        return "connect"
+    return "internal"
+
+
+def _advice(chain: list[BaseException], code: str) -> str:
+    """What to do about a certificate, by OpenSSL's X509_V_ERR_…; nothing for other failures."""
+    verify_code = next((e.verify_code for e in chain if isinstance(e, ssl.SSLCertVerificationError)), 0)
+    if code != "tls-verify" or not verify_code:
+        return ""
+    if verify_code in _NAME_MISMATCH:
+        return "; ask for the server by a name that its certificate has"
+    if verify_code in _NOT_IN_TIME:
+        return "; the server needs a new one, or this machine's clock is wrong"
+    return "; if you trust this server, name its CA with --cacert FILE.pem"
+
+
+def _tls_code(chain: list[BaseException]) -> str:
+    errors = [each for each in chain if isinstance(each, ssl.SSLError)]
+    text = " ".join(str(each) for each in errors).upper().replace(" ", "_")
+    if any(word in text for word in _VERSION_WORDS):
+        return "tls-version"
+    return "tls-handshake"
+
+
+def _sentence(chain: list[BaseException], code: str) -> str:
+    """The innermost text that says something."""
+    for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return each.verify_message.rstrip(".") or "the certificate does not verify"
+    for each in reversed(chain):
+        if isinstance(each, OSError) and each.strerror:
+            return f"{each.strerror}"
+    for each in reversed(chain):
+        text = str(each)
+        if text and not text.startswith("<"):
+            return f"{type(each).__name__}: {text}"
+    return code

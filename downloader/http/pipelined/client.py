@@ -1,0 +1,325 @@
+"""The pipelined client: small plain files at little more than the cost of their bytes.
+
+The requests session stays the authority: urllib3 writes one request of its own for each origin, and those
+bytes are the template of all; urllib3's connection object opens and verifies each connection, and the
+census counts it. What is left here is to send the template with other targets, several at a time where
+that pays (``core.pipeline_depth``), and to parse the responses (``parser``).
+
+Only a plain 200 with a known length is stored here. An error status is a failure with its code. Any other
+response falls back to the requests client, which asks again and does what a user of requests expects.
+"""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+from itertools import islice  # noqa: E402
+from time import monotonic, thread_time  # noqa: E402
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+from gevent.pool import Group  # noqa: E402
+
+from downloader.config.config import Config  # noqa: E402
+from downloader.core import pipeline_depth as depths  # noqa: E402
+from downloader.core.item_states import UNTOUCHED  # noqa: E402
+from downloader.core.throughput import Pace  # noqa: E402
+from downloader.core.units import show_time  # noqa: E402
+from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.http.exceptions import below_min_speed, deadline_exceeded, translate  # noqa: E402
+from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
+from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
+from downloader.http.pipelined.interfaces import Owner  # noqa: E402
+from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
+from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
+from downloader.http.pipelined.transport import BUFFER  # noqa: E402
+from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
+from downloader.sinks.sink import Sink, Writer  # noqa: E402
+
+__all__ = ["PipelinedClient"]
+
+_SWEEP = 0.25
+# After so many responses in a row that were for the requests client, an origin is left to it.
+_MAX_FALLBACKS = 3
+_READY = 256  # tasks that are kept ready, as long as connections are used for one request at a time
+# What all connections together may hold before they are known to be in step: responses, and bytes.
+_HELD, _HELD_BYTES = 32 << 10, 16 << 20
+_MAX_WINDOW, _MIN_WINDOW = 512, 16
+_MAX_ORIGINS = 1000
+
+
+class PipelinedClient:
+    """Fetches over connections that ``session`` describes into ``sink``; see ``interfaces``.
+
+    ``depths``: how many requests were sent at which depth. ``appetite``: how many tasks should be ready,
+    so that no connection has to wait for one.
+    """
+
+    def __init__(self, config: Config, session: HttpSession, sink: Sink, owner: Owner) -> None:
+        self._config = config
+        self._session = session
+        self._sink = sink
+        self._owner = owner
+        self.secrets = config.secrets
+        self.max_size = config.max_size
+        self.buffer = memoryview(bytearray(BUFFER))
+        self.window = min(max(_HELD // config.connections, _MIN_WINDOW), _MAX_WINDOW)
+        self.window_bytes = max(_HELD_BYTES // config.connections, BUFFER // 4)
+        self.depths: dict[int, int] = {}
+        self.appetite = max(config.connections, _READY)
+        self._fresh: list[tuple[FetchTask, Body]] = []
+        self._origins: dict[Origin, OriginState] = {}
+        self._idle: dict[OriginState, list[PipelinedConnection]] = {}
+        self._busy: set[PipelinedConnection] = set()
+        self._opening = Group()
+        self._storage_cost = StorageCost()
+        self._enabled = config.lane == "auto" and not config.compressed
+        self._depth = depths.fixed(config.pipeline) if config.pipeline else depths.Depth()
+        if config.rate:
+            self._depth = depths.shut(self._depth, "--rate")
+        self.fatal = owner.fatal
+        self.release = owner.release
+        self.commit_queue = CommitQueue(owner.fatal)
+
+    def accepts(self, origin: Origin) -> bool:
+        """Return whether files of ``origin`` may be fetched here: not with cookies."""
+        if not (self._enabled and origin.plain) or origin.jar is not None:
+            return False
+        state = self._origins.get(origin)
+        return state is None or state.fallback_count < _MAX_FALLBACKS
+
+    def fetch(self, task: FetchTask) -> None:
+        """Begin to fetch ``task``, which has a slot of its host, and others with it while there are any."""
+        state = self._origins.get(task.origin) or self._add_origin(task.origin)
+        idle = self._idle[state]
+        while idle:
+            connection = idle.pop()
+            self._session.census.idle.pop(connection, None)
+            if connection.usable():
+                self._busy.add(connection)
+                connection.start(task)
+                return
+            connection.close()
+        self._opening.start(gevent.Greenlet(self._open, state, task))
+
+    def stop_reasons(self) -> dict[str, int]:
+        """Return why connections are not used deeper, and for how many origins."""
+        found: dict[str, int] = {}
+        for state in self._origins.values():
+            why = state.depth.stopped or "the end of the job"
+            found[why] = found.get(why, 0) + 1
+        return found
+
+    def sweep(self) -> None:
+        """End connections that are silent, too slow, or past the deadline; one greenlet for all."""
+        silence, limit = self._config.read_timeout, self._config.deadline
+        pause = min(_SWEEP, silence / 4, limit / 4)
+        silent = f"nothing came for --read-timeout {show_time(silence)}"
+        while True:
+            gevent.sleep(pause)
+            now = monotonic()
+            for connection in [each for each in self._busy if each.parser.outstanding]:
+                since, pace = connection.since, connection.pace
+                if now - since > limit:
+                    connection.fail(deadline_exceeded(self._config))
+                elif now - max(connection.last_received, since) > silence:
+                    connection.fail(FetchError("read-timeout", silent))
+                elif pace and pace.too_slow(now, since, connection.parser.progress):
+                    connection.fail(below_min_speed(self._config))
+
+    def requeue_outstanding(self) -> None:
+        """Store what is known to be in step, requeue the rest, and close all connections."""
+        self.flush()
+        self.commit_queue.commit_all()
+        self._opening.kill()
+        for connection in list(self._busy):
+            connection.requeue_outstanding()
+
+    # what connections ask; see ``interfaces.ConnectionOwner``
+
+    def new_pace(self) -> Pace | None:
+        """Return what measures bodies under --min-speed."""
+        return Pace(self._config.min_speed) if self._config.min_speed else None
+
+    def next_tasks(self, connection: PipelinedConnection, most: int) -> list[FetchTask]:
+        """Return up to ``most`` tasks that ``connection`` may send next."""
+        state = connection.origin_state
+        if (
+            connection.slot is None
+            or state.fallback_count >= _MAX_FALLBACKS
+            or state.origin.jar is not None
+        ):
+            return []
+        tasks = self._owner.next_tasks(connection.slot, state.origin, most)
+        if not tasks:
+            state.discard_sample()
+        return tasks
+
+    def depth_reached(self, depth: int) -> None:
+        """An origin is used at ``depth`` from now on: keep that many tasks ready."""
+        self.appetite = max(self.appetite, min(depth * self._config.connections, _HELD))
+
+    def idle(self, connection: PipelinedConnection) -> None:
+        """``connection`` has nothing to do; its slot is free."""
+        slot, connection.slot = connection.slot, None
+        self._busy.discard(connection)
+        idle = self._idle.get(connection.origin_state)
+        if idle is None:
+            connection.close()  # its origin was forgotten: nobody would find it again
+        else:
+            idle.append(connection)
+            self._session.census.idle[connection] = None
+        if slot is not None:
+            self._owner.release(slot)
+
+    def forget(self, connection: PipelinedConnection) -> None:
+        """``connection`` is being closed."""
+        self._busy.discard(connection)
+        self._session.census.idle.pop(connection, None)
+        idle = self._idle.get(connection.origin_state, [])
+        if connection in idle:
+            idle.remove(connection)
+
+    def requeue(self, tasks: list[FetchTask]) -> None:
+        """Queue unanswered ``tasks`` again without charging an attempt."""
+        if tasks:
+            self._owner.requeue(tasks)
+
+    def deliver(self, task: FetchTask, body: Body) -> None:
+        """Store ``body`` once all connections that have received something were read and sent more.
+
+        Then servers work while the worker stores, and the code that stores stays in the CPU's cache. A
+        suspect's is stored at once: if that kills the worker, nothing else is in flight.
+        """
+        if task.solo:
+            self.store_completed(None, [(task, body)])
+            return
+        if not self._fresh:
+            gevent.get_hub().loop.run_callback(self.flush)
+        self._fresh.append((task, body))
+
+    def flush(self) -> None:
+        """Store what was delivered."""
+        fresh, self._fresh = self._fresh, []
+        try:
+            self.store_completed(None, fresh)
+        except Exception as error:
+            self.fatal(error)
+
+    def store_completed(self, state: OriginState | None, completed: list[tuple[FetchTask, Body]]) -> None:
+        """Store the files among ``completed``, from the origin of ``state``; report the others."""
+        began, cost = thread_time(), self._storage_cost
+        self._store_completed(state, completed)
+        cost.files += len(completed)
+        cost.seconds += thread_time() - began
+
+    def _store_completed(self, state: OriginState | None, completed: list[tuple[FetchTask, Body]]) -> None:
+        at, last = 0, len(completed)
+        while at < last:
+            task, body = completed[at]
+            if type(body) is bytes and task.size < 0:
+                count, problem = task.batch.put_all(self._sink, islice(completed, at, None))
+                at += count
+                if count:
+                    self._stored(task, state)
+                if problem is None:
+                    continue
+                task, body = completed[at][0], problem
+            at += 1
+            try:
+                if isinstance(body, NeedsRequestsClient):
+                    if state is not None:
+                        state.fallback_count += 1
+                    self._owner.fall_back(task)
+                    continue
+                if isinstance(body, Exception):
+                    raise body
+                self._store(task, body)
+            except FetchError as error:
+                error.wire = 1
+                self._owner.attempt_failed(task, error, task.sent)
+            except DestinationError as error:
+                for _, rest in islice(completed, at, None):
+                    discard_body(rest)
+                self._owner.fatal(error)
+                return
+            else:
+                self._stored(task, state)
+
+    def _stored(self, task: FetchTask, state: OriginState | None) -> None:
+        """``task`` is stored, and perhaps others of its batch and host."""
+        if not task.batch.left:
+            self._owner.batch_finished(task.batch)
+        self._owner.host_succeeded(task.host)
+        if state is not None:
+            state.fallback_count = 0
+
+    def _store(self, task: FetchTask, body: bytes | bytearray | Writer) -> None:
+        if isinstance(body, (bytes, bytearray)):
+            writer: Writer = self.open_writer(task)
+            try:
+                writer.write(body)
+            except BaseException:
+                writer.abort()
+                raise
+        else:
+            writer = body
+        try:
+            if task.size >= 0 and writer.size != task.size:
+                text = f"{writer.size} bytes arrived, the source says {task.size}"
+                raise FetchError("size-mismatch", text)
+            how = task.batch.publish(task.index, writer)
+            task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
+        finally:
+            writer.abort()
+
+    def open_writer(self, task: FetchTask) -> Writer:
+        """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
+        batch, index = task.batch, task.index
+        return self._sink.open(task.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
+
+    # connections
+
+    def _open(self, state: OriginState, task: FetchTask) -> None:
+        owner, host, began = self._owner, task.host, task.sent
+        try:
+            connection = PipelinedConnection(self, state, self._connect(state))
+        except FetchError as error:
+            owner.attempt_failed(task, error, began)
+            owner.release(host)
+        except gevent.GreenletExit:
+            owner.requeue([task])
+            owner.release(host)
+        except Exception as error:
+            owner.fatal(error)
+        else:
+            self._busy.add(connection)
+            connection.start(task, alone=task.solo or not state.trusted)
+
+    def _connect(self, state: OriginState) -> Any:
+        made = self._session.new_connection(state.origin)
+        try:
+            with gevent.Timeout(self._config.deadline, deadline_exceeded(self._config)):
+                made.connect()
+        except Exception as error:
+            made.close()
+            failed = translate(error, self.secrets)
+            failed.wire = 1
+            raise failed from error
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _add_origin(self, origin: Origin) -> OriginState:
+        if len(self._origins) > _MAX_ORIGINS:
+            for old in [each for each, state in self._origins.items() if not self._idle[state]]:
+                del self._idle[self._origins.pop(old)]
+        depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
+        template = self._session.template(origin)
+        state = self._origins[origin] = OriginState(origin, template, depth, self._storage_cost)
+        self._idle[state] = []
+        return state

@@ -1,0 +1,348 @@
+"""The requests lane: one file, one attempt, streamed from the session to the sink.
+
+All that can go wrong leaves as ``FetchError`` with a code of the table, or as ``DestinationError``.
+"""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+import zlib  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
+from itertools import chain  # noqa: E402
+from time import monotonic, time  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
+from urllib.parse import urlsplit  # noqa: E402
+
+import gevent  # noqa: E402
+import requests  # noqa: E402
+
+from downloader.config.config import Config  # noqa: E402
+from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
+from downloader.core.retry import parse_retry_after  # noqa: E402
+from downloader.core.throughput import Pace  # noqa: E402
+from downloader.core.units import show_size  # noqa: E402
+from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.http.exceptions import (  # noqa: E402
+    below_min_speed,
+    deadline_exceeded,
+    is_stale,
+    translate,
+)
+from downloader.http.response import STORED  # noqa: E402
+from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.sinks.sink import Writer  # noqa: E402
+
+__all__ = ["Fetched", "Postponed", "RequestsClient"]
+
+_CHUNK = 256 << 10
+_SMALL = 64 << 10
+_WRAPPED, _BARE = 47, -15  # window bits, as zlib takes them: in zlib's or gzip's form; neither
+_DIGITS = 18
+
+
+class Fetched(NamedTuple):
+    """A file that is stored. ``how``: what ``Writer.publish`` returned; ``verified``: something vouched for
+    the length; ``requests`` counts redirects too."""
+
+    size: int
+    crc: int
+    how: int
+    verified: bool
+    requests: int
+
+
+class Postponed(Exception):
+    """A redirect leads to a host that rests until ``until``; ``requests`` were made so far."""
+
+    def __init__(self, until: float, requests: int) -> None:
+        super().__init__(until, requests)
+        self.until = until
+        self.requests = requests
+
+
+class RequestsClient:
+    """Fetches through ``session``.
+
+    ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
+    (seconds, monotonic); it raises FetchError where it may not. ``turn``, before any redirect is: when its
+    host's --rate has room for it.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: HttpSession,
+        gate: Callable[[str], float] | None = None,
+        turn: Callable[[str], float] | None = None,
+    ) -> None:
+        self._gate = gate
+        self._turn = turn
+        self._config = config
+        self._session = session
+        self._secrets = config.secrets
+        # Under --min-speed: the response that a greenlet reads, since when, and what measures it.
+        self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace]] = {}
+
+    def sweep(self) -> None:
+        """End what comes slower than --min-speed; one greenlet for all."""
+        while True:
+            gevent.sleep(1)
+            now = monotonic()
+            for greenlet, (response, began, pace) in list(self._reading.items()):
+                if pace.too_slow(now, began, response.tell()):
+                    greenlet.kill(below_min_speed(self._config), block=False)
+
+    def fetch(
+        self, url: str, size: int, begin: Callable[[], Writer], publish: Callable[[Writer], int]
+    ) -> Fetched:
+        """Store the file at ``url``; ``size`` is what the source promises, or -1.
+
+        ``begin`` gives the writer for the body, ``publish`` publishes what it has. Raises FetchError,
+        DestinationError, Postponed.
+        """
+        writer: Writer | None = None
+        response: Any = None
+        with self._limits():
+            try:
+                response, hops = self._open(url)
+                length = _length(response)
+                self._check_size(length)
+                writer = begin()
+                self._stream(response, writer, length)
+                self._reading.pop(gevent.getcurrent(), None)
+                if size >= 0 and writer.size != size:
+                    raise FetchError(
+                        "size-mismatch", f"{writer.size} bytes arrived, the source says {size}"
+                    )
+                # Published without a switch to another greenlet: no deadline fires in between.
+                vouched = length is not None or response.chunked or size >= 0
+                how = publish(writer)
+                done = Fetched(writer.size, writer.crc, how, vouched, hops + 1)
+                writer = None
+                return done
+            finally:
+                self._reading.pop(gevent.getcurrent(), None)
+                if writer is not None:
+                    writer.abort()
+                if response is not None:
+                    response.close()
+
+    def read(self, url: str, most: int) -> bytes:
+        """The body at ``url``, at most ``most`` bytes, in memory: for listings.
+
+        Raises FetchError.
+        """
+        response: Any = None
+        with self._limits():
+            try:
+                response, _ = self._open(url)
+                length = _length(response)
+                if length is not None and length > most:
+                    raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
+                body = bytearray()
+                for chunk in _chunks(response, self._config.compressed):
+                    body += chunk
+                    if len(body) > most:
+                        raise FetchError("too-large", f"more than {show_size(most)}")
+                return bytes(body)
+            finally:
+                if response is not None:
+                    response.close()
+
+    @contextmanager
+    def _limits(self) -> Iterator[None]:
+        """One attempt: ended at the deadline, its exceptions translated."""
+        clock = gevent.Timeout.start_new(self._config.deadline)
+        try:
+            yield
+        except gevent.Timeout as timeout:
+            if timeout is not clock:
+                raise
+            raise deadline_exceeded(self._config) from None
+        except (FetchError, DestinationError, Postponed):
+            raise
+        except Exception as error:
+            raise translate(error, self._secrets) from error
+        finally:
+            clock.close()
+
+    def _open(self, url: str) -> tuple[Any, int]:
+        """The answer at ``url`` or where it redirects to, its body unread; and the hops it took."""
+        session = self._session
+        origin = first = session.origin(url)
+        hops = 0
+        try:
+            while True:
+                try:
+                    response = session.get_file(url, origin)
+                except Exception as error:
+                    if is_stale(error):
+                        continue  # on another connection; a new one is never stale
+                    raise
+                if response.status in STORED:
+                    return response, hops
+                try:
+                    before, url = url, self._follow(url, response, hops)
+                finally:
+                    _let_go(response)
+                target = session.origin(url, bare=True)
+                if target.key != origin.key:
+                    # Credentials and headers were given for the first origin; they never come back.
+                    at, origin = origin, target
+                    self._check_address(before, url, at)
+                    self._check_gate(origin.key, hops + 1)
+                if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
+                    gevent.sleep(pause)
+                url = requests.utils.requote_uri(url)
+                hops += 1
+        except Exception as error:
+            if (not hops and origin is first) or isinstance(error, Postponed):
+                raise
+            failed = translate(error, self._secrets)
+            failed.requests, failed.origin = hops + 1, origin.key
+            raise failed from error
+
+    def _follow(self, url: str, response: Any, hops: int) -> str:
+        """Where the answer, which is not in ``STORED``, leads; FetchError where it leads nowhere."""
+        if response.status not in REDIRECTS or "Location" not in response.headers:
+            raise _refusal(response)
+        location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
+        return next_url(url, location, hops, self._config.redirects)
+
+    def _check_gate(self, key: str, requests: int) -> None:
+        if self._gate is not None and (until := self._gate(key)) > monotonic():
+            raise Postponed(until, requests)
+
+    def _check_address(self, before: str, after: str, origin: Origin) -> None:
+        if self._config.allow_private_redirects or origin.proxy:
+            return
+        if is_private(self._addresses(after)) and not is_private(self._addresses(before)):
+            raise FetchError(
+                "redirect-refused", "to a private address; --allow-private-redirects allows it"
+            )
+
+    def _addresses(self, url: str) -> list[str]:
+        # The session's own look-up, so that what was checked is what is connected to.
+        return self._session.resolver.addresses(urlsplit(url).hostname or "")
+
+    def _check_size(self, length: int | None) -> None:
+        most = self._config.max_size
+        if most and length is not None and length > most:
+            raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
+
+    def _stream(self, response: Any, writer: Writer, length: int | None) -> None:
+        least = self._config.min_speed
+        if least:
+            self._reading[gevent.getcurrent()] = (response, monotonic(), Pace(least))
+        elif length is not None and length <= _CHUNK and not self._decodes(response):
+            # One read; urllib3 raises when it is short.
+            writer.write(response.read(decode_content=False))
+            return
+        most = self._config.max_size
+        for chunk in _chunks(response, self._config.compressed, as_it_comes=bool(least)):
+            writer.write(chunk)
+            if most and writer.size > most:
+                raise FetchError("too-large", f"more than --max-size {show_size(most)}")
+
+    def _decodes(self, response: Any) -> bool:
+        return self._config.compressed and "Content-Encoding" in response.headers
+
+
+def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:
+    """The body in pieces; decoded when it was asked for, and a decoded one must be whole.
+    ``as_it_comes``: a piece is what is there, not what has been waited for."""
+    read = response.read1 if as_it_comes else response.read
+    encoding = response.headers.get("Content-Encoding", "").strip().lower() if decode else ""
+    raw = iter(lambda: read(_CHUNK, decode_content=False), b"")
+    if encoding in ("", "identity"):
+        yield from raw
+    elif encoding in ("gzip", "x-gzip", "deflate"):
+        # Without a length nobody knows that there is nothing: then its end must be seen.
+        bounded = response.chunked or "Content-Length" in response.headers
+        yield from _inflated(raw, encoding, may_be_empty=bounded)
+    else:
+        raise FetchError("protocol", f"Content-Encoding {encoding[:40]!r} was not asked for")
+
+
+def _inflated(raw: Iterator[bytes], encoding: str, *, may_be_empty: bool) -> Iterator[bytes]:
+    """What ``raw`` is packed from, in pieces that are bounded whatever the ratio is.
+
+    A gzip body without a byte is an empty file: servers pack a body that is there.
+    """
+    begin = b""
+    for block in raw:
+        begin += block
+        if len(begin) > 1:
+            break
+    if not begin and may_be_empty:
+        return
+    wbits = _BARE if encoding == "deflate" and _is_bare(begin) else _WRAPPED
+    inflate = zlib.decompressobj(wbits)
+    try:
+        for block in chain([begin], raw):
+            left = block
+            while left:
+                piece = inflate.decompress(left, _CHUNK)
+                if piece:
+                    yield piece
+                left = inflate.unconsumed_tail
+                if inflate.eof and inflate.unused_data:
+                    left, inflate = inflate.unused_data, zlib.decompressobj(wbits)
+        if tail := inflate.flush():
+            yield tail
+    except zlib.error as error:
+        raise FetchError("protocol", f"the compressed body is damaged: {error}") from None
+    if not inflate.eof:
+        raise FetchError("truncated", "the compressed body ends early")
+
+
+def _is_bare(begin: bytes) -> bool:
+    """Return whether a body of coding "deflate" is deflate without zlib's header and checksum.
+
+    It should have them (RFC 9110 §8.4.1.2), and some servers leave them out. The two cannot be confused:
+    read as bare deflate, zlib's header is a stored block whose padding is not 0, and gzip's is of a type
+    that does not exist.
+    """
+    zlib_header = begin[:1] and begin[0] & 15 == 8 and int.from_bytes(begin[:2], "big") % 31 == 0
+    return not zlib_header and begin[:1] != b"\x1f"
+
+
+def _length(response: Any) -> int | None:
+    """Content-Length, None where there is none; FetchError ``protocol`` for nonsense."""
+    value = response.headers.get("Content-Length")
+    if value is None or response.chunked:
+        return None
+    if not (value.isascii() and value.isdigit()):
+        # Several that agree are one (RFC 9112 §6.3).
+        values = {each.strip() for each in value.split(",")}
+        only = values.pop()
+        if values or not (only.isascii() and only.isdigit()):
+            raise FetchError("protocol", "the Content-Length is not a number")
+        value = only
+    if len(value) > _DIGITS:
+        raise FetchError("protocol", "the Content-Length is not a possible number")
+    return int(value)
+
+
+def _refusal(response: Any) -> FetchError:
+    status = response.status
+    if status >= 400:
+        wait = parse_retry_after(response.headers.get("Retry-After"), time())
+        return FetchError(f"http-{status}", "", wait)
+    return FetchError("unexpected-status", f"the server answered {status} to a plain GET")
+
+
+def _let_go(response: Any) -> None:
+    """Read over a body that is known to be short, so that its connection serves again; close any
+    other."""
+    left = response.length_remaining
+    if response.status < 200 or response.status in (204, 304):
+        # They have no body, whatever they say; what comes nevertheless must not be the next answer.
+        left = None
+    if left is not None and left <= _SMALL and not response.chunked:
+        response.drain_conn()
+    response.close()

@@ -1,0 +1,354 @@
+"""The configured requests session: the authority on headers, auth, proxies, TLS and connections.
+
+One per process. It has none of requests' ambient surprises: no proxies, netrc or CA bundle from the
+environment, no redirect followed (and no redirect's body read), no cookie that crosses a port, no CA
+bundle loaded again for every connection. ``send`` returns urllib3's response, so that a body is
+streamed and its length enforced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from downloader.process import patching
+
+patching.require()
+
+import ssl  # noqa: E402  (only in a patched process)
+from urllib.parse import urlsplit  # noqa: E402
+
+import requests  # noqa: E402
+import urllib3  # noqa: E402
+from certifi import where  # noqa: E402
+from requests.adapters import HTTPAdapter  # noqa: E402
+from requests.cookies import (  # noqa: E402
+    RequestsCookieJar,
+    extract_cookies_to_jar,
+    get_cookie_header,
+)
+from requests.structures import CaseInsensitiveDict  # noqa: E402
+from requests.utils import get_auth_from_url, select_proxy, should_bypass_proxies  # noqa: E402
+from urllib3 import HTTPHeaderDict  # noqa: E402
+
+from downloader._version import VERSION  # noqa: E402
+from downloader.config.config import Config  # noqa: E402
+from downloader.errors import FetchError  # noqa: E402
+from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
+from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
+from downloader.http.dns import Resolver  # noqa: E402
+
+__all__ = ["HttpSession", "Origin"]
+
+patching.settle_urllib3()
+
+_ORIGINS = 10_000
+_COOKIES = 100
+_MARK = "/-the-target-of-a-request-"
+
+
+class Origin:
+    """What is the same for all files of one scheme, host and port: headers, proxy, cookies.
+
+    ``proxy``: its URL, "" where there is none; ``forwarded``: it is asked for the files, not for a tunnel.
+    ``plain``: what its connections are is a socket, or TLS on one; not TLS within a proxy's.
+    """
+
+    __slots__ = ("forwarded", "headers", "jar", "key", "plain", "pool", "proxies", "proxy")
+
+    def __init__(self, key: str, headers: HTTPHeaderDict, proxies: dict[str, str]) -> None:
+        self.key = key
+        self.headers = headers
+        self.proxies = proxies
+        self.proxy = select_proxy(key, proxies) or ""
+        self.forwarded = bool(self.proxy) and key.startswith("http:")
+        self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
+        self.jar: RequestsCookieJar | None = None
+        self.pool: Any = None
+
+
+class HttpSession(requests.Session):
+    """The session that ``config`` describes; at most ``config.connections`` connections at once.
+
+    Raises ConfigError when the CA file or the client certificate cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.config = config
+        self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
+        self.resolver = Resolver(config.connect_timeout)
+        self.census = Census(config.connections, config.slots_per_host, self.resolver)
+        self.headers.clear()
+        self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
+        self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
+        self.headers["Accept"] = "*/*"
+        self.headers["Connection"] = "keep-alive"
+        self._plain_headers = dict(self.headers)
+        # Set by name, so that -H 'user-agent: …' replaces ours in its place.
+        for name, value in config.headers:
+            self.headers[name] = value
+        adapter = _Adapter(self.census, config)
+        self.mount("https://", adapter)
+        self.mount("http://", adapter)
+        self._adapter = adapter
+        self._origins: dict[str, Origin] = {}
+
+    def origin(self, url: str, *, bare: bool = False) -> Origin:
+        """The origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
+        changed the origin).
+
+        Raises FetchError ``bad-url``.
+        """
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise FetchError("bad-url", str(error)) from None
+        scheme = parts.scheme.lower()
+        if not host or scheme not in ("http", "https"):
+            raise FetchError("bad-url", "not an http(s) URL")
+        if ":" in host:
+            host = f"[{host}]"
+        key = f"{scheme}://{host}:{port or (443 if scheme == 'https' else 80)}"
+        # Credentials in the URL make an origin of its own, with headers of its own.
+        userinfo = "" if bare else parts.netloc.rpartition("@")[0]
+        slot = f"{'bare ' if bare else ''}{userinfo}@{key}"
+        origin = self._origins.get(slot)
+        if origin is None:
+            if len(self._origins) >= _ORIGINS:
+                self._origins.clear()
+            origin = self._origins[slot] = self._make_origin(key, url, bare, userinfo)
+        return origin
+
+    def _make_origin(self, key: str, url: str, bare: bool, userinfo: str) -> Origin:
+        if bare:
+            saved = self.headers
+            self.headers = CaseInsensitiveDict(self._plain_headers)
+            try:
+                prepared = self.prepare_request(requests.Request("GET", key + "/"))
+            finally:
+                self.headers = saved
+        else:
+            given = get_auth_from_url(url) if userinfo else self._auth_for(key)
+            # As bytes: text is Latin-1 to requests, and what is not raises UnicodeEncodeError.
+            auth: Any = given and tuple(part.encode("utf-8", "surrogateescape") for part in given)
+            prepared = self.prepare_request(requests.Request("GET", key + "/", auth=auth))
+        proxies = self.config.proxies
+        # Never None as no_proxy: that would ask the environment.
+        if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy):
+            proxies = {}
+        headers = HTTPHeaderDict(prepared.headers)
+        if not bare:
+            # requests lets auth win over a header; what the user wrote as -H wins here.
+            _add_given(headers, self.config.headers)
+        return Origin(key, headers, proxies)
+
+    def _auth_for(self, key: str) -> tuple[str, str] | None:
+        if self.config.auth:
+            return self.config.auth
+        logins = self.config.files.logins if self.config.files else {}
+        return logins.get(urlsplit(key).hostname or "") or logins.get("default")
+
+    def normal(self, url: str) -> str:
+        """``url`` as requests would send it: quoted, its host in ASCII. Raises what requests raises."""
+        request = requests.PreparedRequest()
+        request.prepare_url(url, None)
+        return request.url or ""
+
+    def target(self, url: str) -> bytes:
+        """What stands in the request line for ``url``, which is ``normal``: path and query."""
+        start = url.find("/", 8)
+        target = url[start:] if start > 0 else "/"
+        return target.partition("#")[0].encode("ascii")
+
+    def get_file(self, url: str, origin: Origin) -> Any:
+        """GET ``url``, which belongs to ``origin``; returns urllib3's response, its body unread.
+
+        Raises what requests raises; ``http.exceptions`` turns it into FetchError.
+        """
+        request = requests.PreparedRequest()
+        request.method = "GET"
+        request.url = url
+        # requests hands them on to urllib3, which knows how to send one name twice.
+        request.headers = origin.headers  # type: ignore[assignment]
+        request.hooks = {"response": []}
+        if origin.jar is not None:
+            cookie = get_cookie_header(origin.jar, request)  # type: ignore[no-untyped-call]
+            if cookie and "Cookie" not in origin.headers:
+                request.headers = origin.headers.copy()  # type: ignore[assignment]
+                request.headers["Cookie"] = cookie
+        request._lane_origin = origin  # type: ignore[attr-defined]
+        response = self._adapter.send(
+            request,
+            stream=True,
+            timeout=self.timeout,  # type: ignore[arg-type]  # requests takes urllib3's Timeout as it is
+            proxies=origin.proxies,
+        )
+        if "Set-Cookie" in response.headers:
+            self._keep_cookies(origin, request, response)
+        return response
+
+    def template(self, origin: Origin) -> tuple[bytes, bytes]:
+        """What stands before and behind the target in a GET to ``origin``: urllib3's own bytes."""
+        connection, recorder = self.new_connection(origin), _Recorder()
+        connection.sock = recorder
+        place, headers = _MARK, origin.headers
+        if origin.forwarded:
+            place, headers = origin.key.removesuffix(":80") + _MARK, headers.copy()
+            headers.update(self._adapter.proxy_headers(origin.proxy))
+        connection.request("GET", place, headers=headers)
+        connection.sock = None
+        head, _, tail = recorder.sent.partition(_MARK.encode())
+        return head, tail
+
+    def new_connection(self, origin: Origin) -> Any:
+        """A connection to ``origin`` as urllib3 makes it, not open yet; counted when it is."""
+        request = requests.PreparedRequest()
+        request.url = f"{origin.key}/"
+        request._lane_origin = origin  # type: ignore[attr-defined]
+        pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
+        connection = pool._new_conn()
+        connection.timeout = self.config.connect_timeout
+        if origin.proxy and not origin.forwarded:
+            # As the pool does it when it connects; the tunnel's host is in what is sent, too.
+            connection.set_tunnel(pool._tunnel_host, pool.port, pool.proxy_headers)
+        return connection
+
+    def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
+        if origin.jar is None or len(origin.jar) > _COOKIES:
+            # A server that sets another one with each answer must not fill the memory.
+            origin.jar = RequestsCookieJar()
+        extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
+
+
+class _Recorder:
+    """In the place of a socket: keeps what is sent."""
+
+    sent = b""
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Nothing waits here."""
+
+    def sendall(self, data: bytes) -> None:
+        """Keep it."""
+        self.sent += data
+
+
+class _Adapter(HTTPAdapter):
+    """requests' adapter with one TLS context and with pools that share one census.
+
+    The context is made when it is needed: reading the bundle of CAs takes a tenth of a process's start.
+    What the user named is read at once, so that a mistake is told before anything is fetched.
+    """
+
+    def __init__(self, census: Census, config: Config) -> None:
+        self._census = census
+        self._config = config
+        self._context: ssl.SSLContext | None = None
+        super().__init__(
+            pool_connections=census.limit, pool_maxsize=config.slots_per_host, pool_block=False
+        )
+        if config.cacert or config.cert:
+            self._secure()
+
+    def _secure(self) -> None:
+        if self._context is None:
+            self._context = _tls_context(self._config)
+            self.poolmanager.connection_pool_kw["ssl_context"] = self._context
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, **kwargs)
+        self._settle(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        known = proxy in self.proxy_manager
+        proxies = super().proxy_manager_for(
+            proxy, ssl_context=self._context, proxy_ssl_context=self._context, **kwargs
+        )
+        if not known:
+            self._settle(proxies)
+        return proxies
+
+    def _settle(self, pools: urllib3.PoolManager) -> None:
+        pools.pool_classes_by_scheme = pool_classes(self._census)
+
+    def get_connection_with_tls_context(
+        self, request: Any, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        origin: Origin = request._lane_origin
+        pool = origin.pool
+        if pool is None or pool.pool is None:
+            if origin.proxy or origin.key.startswith("https:"):
+                self._secure()
+            verify = self._context is None or self._context.verify_mode is ssl.CERT_REQUIRED
+            pool = super().get_connection_with_tls_context(request, verify, proxies, None)
+            if not origin.proxy:
+                origin.pool = pool
+        return pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Nothing: the context is complete. requests would look at the CA file for every request."""
+
+    def build_response(self, req: Any, resp: Any) -> Any:
+        """urllib3's own response: the lanes stream from it."""
+        return resp
+
+
+class _Context(ssl.SSLContext):
+    """Offers a server a session that there was with it: its certificate is not sent and verified again for
+    each connection (RFC 8446 §2.2). Whether a session is taken is the server's to say.
+
+    One serves as long as it is taken. Python copies a session through its encoded form, certificate
+    included, whenever one is read or set: 0.1 to 0.2 ms, a quarter of a handshake. That a ticket is used
+    more than once lets an observer see that one client is behind both (RFC 8446 appendix C.4), which the
+    address of a downloader tells as well.
+    """
+
+    sessions: dict[Any, ssl.SSLSession]
+
+    def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
+        """As its base does it."""
+        kwargs["session"] = self.sessions.get((sock.getpeername(), kwargs.get("server_hostname")))
+        return super().wrap_socket(sock, *args, **kwargs)
+
+    def remember(self, sock: Any) -> None:
+        """``sock`` has received something; from TLS 1.3 on the session comes with that."""
+        if len(self.sessions) >= _ORIGINS:
+            self.sessions.clear()
+        if not sock.session_reused and (session := sock.session) is not None:
+            self.sessions[sock.getpeername(), sock.server_hostname] = session
+
+
+def _tls_context(config: Config) -> ssl.SSLContext:
+    # Made here and not by create_default_context(), which lets the environment write key logs.
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.sessions = {}
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if config.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        if config.cacert:
+            load_authorities(context, config)
+        else:
+            context.load_verify_locations(where())
+    if config.cert:
+        load_client_certificate(context, config)
+    return context
+
+
+def _add_given(headers: HTTPHeaderDict, given: tuple[tuple[str, str], ...]) -> None:
+    """-H in the place of ours of that name; two of a name are two lines, but Cookie, which may be one only
+    (RFC 6265 §5.4)."""
+    spelt: dict[str, str] = {}
+    for name, value in given:
+        first = spelt.get(name.lower())
+        if first is None:
+            headers[name] = value
+            spelt[name.lower()] = name
+        elif name.lower() == "cookie":
+            headers[first] = f"{headers[first]}; {value}"
+        else:
+            headers.add(first, value)

@@ -1,0 +1,143 @@
+"""Messages between the supervisor and its children: MessagePack records in length-prefixed frames
+over a socketpair.
+
+``Link`` is the supervisor's end, ``ChildLink`` the child's: sending never waits on either.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from downloader.core.frames import Unpacker, pack
+from downloader.messages import FromChild, Message, ToChild
+
+__all__ = ["ChildLink", "Link"]
+
+_CHUNK = 256 << 10
+_encode = msgspec.msgpack.Encoder().encode
+_from_child = msgspec.msgpack.Decoder(FromChild)
+_to_child = msgspec.msgpack.Decoder(ToChild)
+
+
+class Link:
+    """The supervisor's end. What cannot be sent at once waits in ``outgoing``, which credit bounds."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._unpacker = Unpacker()
+        self._broken = False
+        self.outgoing = bytearray()
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._sock.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send as much as the socket takes; a peer that is gone is noticed when receiving."""
+        self.outgoing += pack(_encode(message))
+        self.flush()
+
+    def flush(self) -> None:
+        """Go on sending."""
+        try:
+            while self.outgoing:
+                sent = self._sock.send(self.outgoing)
+                del self.outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.outgoing.clear()
+
+    def receive(self) -> tuple[list[FromChild], bool]:
+        """What has arrived, and whether the child's end is still open.
+
+        A child that is killed may leave half a frame; it is dropped with the link.
+        """
+        messages: list[FromChild] = []
+        if self._broken:
+            return messages, False  # where the next frame would begin is not known
+        # Bounded, so that one busy child cannot keep the others waiting.
+        for _ in range(16):
+            try:
+                data = self._sock.recv(_CHUNK)
+            except BlockingIOError:
+                return messages, True
+            except OSError:
+                return messages, False
+            if not data:
+                return messages, False
+            try:
+                messages += [_from_child.decode(frame) for frame in self._unpacker.feed(data)]
+            except (ValueError, msgspec.DecodeError):
+                self._broken = True
+                return messages, False
+        return messages, True
+
+    def close(self) -> None:
+        """Close this end."""
+        self._sock.close()
+
+
+class ChildLink:
+    """The child's end, over gevent's socket. ``send`` never waits and may be called from anywhere, the
+    hub's callbacks included; what the socket does not take at once a greenlet sends. Credit bounds how
+    much that can be."""
+
+    def __init__(self, fileno: int) -> None:
+        from gevent.socket import socket as gevent_socket
+
+        self._sock: Any = gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
+        self._waiting = bytearray()
+        self._writer: Any = None
+
+    def send(self, message: Message) -> None:
+        """Send, in order. Raises OSError when the supervisor is gone."""
+        import gevent
+
+        frame = pack(_encode(message))
+        if self._writer is None:
+            try:
+                sent = self._sock._sock.send(frame)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(frame):
+                return
+            frame = frame[sent:]
+            self._waiting += frame
+            self._writer = gevent.spawn(self._write)
+            return
+        self._waiting += frame
+
+    def _write(self) -> None:
+        try:
+            while self._waiting:
+                data = bytes(self._waiting)
+                self._waiting.clear()
+                self._sock.sendall(data)
+        except OSError:
+            self._waiting.clear()  # the reader of `messages` notices that nobody is there
+        finally:
+            self._writer = None
+
+    def flush(self) -> None:
+        """Wait until all has been sent."""
+        if self._writer is not None:
+            self._writer.join()
+
+    def messages(self) -> Iterator[ToChild]:
+        """What the supervisor sends, until it closes its end or dies."""
+        unpacker = Unpacker()
+        while True:
+            try:
+                data = self._sock.recv(_CHUNK)
+            except OSError:
+                return
+            if not data:
+                return
+            for frame in unpacker.feed(data):
+                yield _to_child.decode(frame)

@@ -1,0 +1,143 @@
+"""What our processes may import: nothing from the current directory, nothing from DEST.
+
+A server chooses the names of the files in DEST; ``json.py`` there must stay a file. Python puts the current
+directory first on ``sys.path`` for ``-m`` and ``-c``, and for each empty entry in PYTHONPATH. So
+
+- ``child()`` is the only way in which an interpreter of ours is started;
+- ``guard()`` is the first call in each of our processes. Processes that are forked inherit its effect.
+
+Both leave the rest of ``sys.path`` as the interpreter made it: virtual environments, editable installs, and
+absolute entries of PYTHONPATH work. Our own packages are found where this file is, so a source checkout can
+be the current directory although that is not on the path.
+
+This module is imported before the path is safe. It must import only what the interpreter has loaded by
+then: no ``__future__``, no ``typing``.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+__all__ = ["ROOT", "begin", "child", "environment", "guard", "is_exposed"]
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""The directory (or zip file) that our packages are in."""
+
+_PACKAGES = ("downloader", "diagnostics")
+_COMMANDS = ("downloader.__main__", "diagnostics.__main__")
+
+# Python 3.10 has no -P: there the entry "", which -c brings, goes before anything is imported.
+_BEGIN = (
+    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
+    "from downloader.process.isolation import begin; begin()"
+)
+
+
+def child(entry: str, *args: str, dest: str = "") -> tuple[list[str], dict[str, str]]:
+    """Return argv and environment of a process of this interpreter that calls ``entry``, "module:function".
+
+    The function takes no argument, finds ``args`` in ``sys.argv[1:]``, and returns the exit code.
+    ``dest`` is a directory that nothing is imported from, besides the current one.
+    """
+    options = [
+        option
+        for option, given in (
+            ("-P", sys.version_info >= (3, 11)),
+            ("-I", sys.flags.isolated),
+            ("-E", sys.flags.ignore_environment),
+            ("-s", sys.flags.no_user_site),
+        )
+        if given
+    ]
+    return [sys.executable, *options, "-c", _BEGIN, ROOT, entry, *args], environment(dest)
+
+
+def environment(dest: str = "") -> dict[str, str]:
+    """Return our environment for a child: PYTHONPATH keeps absolute entries other than the current
+    directory and ``dest``."""
+    env = dict(os.environ)
+    unwanted = _unwanted(dest)
+    entries = env.pop("PYTHONPATH", "").split(os.pathsep)
+    kept = [entry for entry in entries if os.path.isabs(entry) and _real(entry) not in unwanted]
+    if kept:
+        env["PYTHONPATH"] = os.pathsep.join(kept)
+    return env
+
+
+def begin() -> None:
+    """Run the process that ``child`` described."""
+    del sys.path[0]  # ROOT, for this import only
+    guard()
+    from importlib import import_module
+
+    module, _, function = sys.argv.pop(1).partition(":")
+    sys.exit(getattr(import_module(module), function)())
+
+
+def guard(dest: str = "") -> None:
+    """Take the current directory and ``dest`` off ``sys.path``, for this process and those it forks."""
+    unwanted, own = _unwanted(dest), _interpreters_own()
+    sys.path[:] = [entry for entry in sys.path if entry in own or _real(entry) not in unwanted]
+    if _Packages not in sys.meta_path:
+        sys.meta_path.insert(0, _Packages)
+    # What `pip install --target` made has our requirements beside us. Last, so that it hides nothing.
+    if ROOT not in sys.path and _real(ROOT) != _real(dest) and _is_installed():
+        sys.path.append(ROOT)
+
+
+def is_exposed(dest: str) -> bool:
+    """Return True when ``python -m`` started this process in ``dest``: Python imports from there before
+    ``guard`` can be called."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    return spec is not None and spec.name in _COMMANDS and not safe and _real(os.curdir) == _real(dest)
+
+
+class _Packages:
+    """Finds our own packages beside this file, wherever ``sys.path`` leads."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
+        """Return the spec of one of ``_PACKAGES``; the import system calls this for every module."""
+        if name not in _PACKAGES:
+            return None
+        from importlib.machinery import PathFinder
+
+        return PathFinder.find_spec(name, [ROOT])
+
+
+def _unwanted(dest: str) -> set[str]:
+    """Return the real paths of the current directory, ``dest``, and what PYTHONPATH names relatively."""
+    relative = [
+        entry
+        for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if entry and not os.path.isabs(entry)
+    ]
+    return {"", *map(_real, (os.curdir, *relative, dest))}
+
+
+def _interpreters_own() -> set[str]:
+    """Return the entries that the interpreter needs, even where one is the current directory."""
+    library = os.path.dirname(os.__file__)
+    own = {library, os.path.join(library, "lib-dynload")}
+    site = sys.modules.get("site")
+    if site is not None:
+        own.update(site.getsitepackages(), [site.getusersitepackages()])
+    return own
+
+
+def _is_installed() -> bool:
+    """Return True when pip put our packages into ROOT, as opposed to a source checkout or a zip file."""
+    names = os.listdir(ROOT) if os.path.isdir(ROOT) else []
+    return any(name.startswith("mass_downloader-") and name.endswith(".dist-info") for name in names)
+
+
+def _real(path: str) -> str:
+    """Return the real path; "" for "", and for a relative path when the current directory was removed."""
+    try:
+        return os.path.realpath(path) if path else ""
+    except OSError:
+        return ""

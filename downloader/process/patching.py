@@ -1,0 +1,358 @@
+"""The only place that patches: ``apply()`` first, then import requests, then ``settle_urllib3()``.
+
+::
+
+    forked child: apply()       look → judge → patch → stand guard → verify
+    lanes, sources: require()   import requests   settle_urllib3()   require() at the first request
+
+Whatever makes HTTPS serial or breaks it raises ``UnsafeProcess`` with a sentence that names who did
+it. What a process *is* decides, not the order in which it came about: one that somebody else has
+patched completely, before anything bound the original ``ssl``, is accepted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any, Final, NamedTuple, NoReturn, cast
+
+import msgspec
+
+from downloader.errors import UnsafeProcess
+
+__all__ = ["Patched", "apply", "culprit", "require", "settle_urllib3"]
+
+# What must be gevent's: here, and the same name in gevent.socket, gevent.thread and so on. Identity
+# is checked: `gevent.monkey.is_object_patched` still says yes after somebody replaced it once more.
+_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    "socket": ("socket", "create_connection", "getaddrinfo"),
+    "ssl": ("SSLContext", "SSLSocket"),
+    "select": ("select", "poll"),
+    "selectors": ("DefaultSelector",),
+    "_thread": ("start_new_thread", "allocate_lock", "get_ident"),
+    "threading": ("local",),
+    "time": ("sleep",),
+    "os": ("fork",),
+    "subprocess": ("Popen",),
+    "signal": ("signal",),
+    "queue": ("SimpleQueue",),
+}
+_FORBIDDEN: Final = {
+    "inject_into_urllib3": "pyOpenSSL in urllib3 can hold every other request of the process",
+    "inject_into_ssl": "with gevent's ssl, no request of truststore's succeeds",
+}
+_WATCHED: Final = (".contrib.pyopenssl", ".truststore", ".truststore._api")
+_IMPORTED_IN: Final = os.getpid()  # a fork has another pid
+_applied: Final[dict[int, Patched]] = {}  # by pid, so that a fork does not take itself for patched
+_warned: Final[list[str]] = []  # by gevent, while patching: there is no second try
+
+
+class Patched(msgspec.Struct, frozen=True):
+    """What ``apply()`` found and did; ``modules`` are the standard modules gevent replaced."""
+
+    modules: tuple[str, ...]
+    select: bool
+    thread: bool
+    ssl: bool
+    gevent: str
+    pyopenssl_undone: bool = False
+
+    @property
+    def summary(self) -> str:
+        """One line for the report."""
+        names = " ".join(name for name in self.modules if not name.startswith("_"))
+        injected = "pyOpenSSL taken out of" if self.pyopenssl_undone else "no pyOpenSSL in"
+        return f"patched: {names}; gevent {self.gevent}; {injected} urllib3"
+
+
+class _Found(NamedTuple):
+    """What a process looks like before ``apply()`` does anything."""
+
+    hub: bool
+    forked: bool  # since this module was imported
+    missing: list[str]  # of _REQUIRED, what is not gevent's
+    early: list[str]  # what is imported of that which must not be
+    stale: str = ""  # a module that bound the ssl of before patching
+
+
+def _fault(found: _Found) -> tuple[str, str] | None:
+    """Why ``found`` cannot be made safe, and whose importer is to blame; None: it can."""
+    untouched = len(found.missing) == sum(map(len, _REQUIRED.values()))
+    if found.missing and not untouched:
+        # Not completed: patch_all() a second time would replace select and the locks, but not what
+        # was bound in between (`from threading import RLock` in urllib3, threads that run), and
+        # whoever left them out may count on it. One refusal is easier to trust than that proof.
+        missing = ", ".join(found.missing)
+        return f"gevent patched only a part of this process, not {missing}", "gevent.monkey"
+    if found.hub and (untouched or found.forked):
+        return f"a gevent hub existed before {'the fork' if found.forked else 'patching'}", "gevent"
+    if found.stale:
+        return f"{found.stale} bound ssl before gevent patched it", found.stale
+    if untouched and found.early:
+        return f"{', '.join(found.early)} imported before patching", found.early[0]
+    return None
+
+
+def apply() -> Patched:
+    """Patch this process completely, or accept one that is; call it first in a forked child.
+
+    Idempotent. Raises UnsafeProcess; the process is then good for nothing but to report it.
+    """
+    if os.getpid() in _applied:
+        return require()
+    local = sys.modules.get("gevent._hub_local")
+    found = _Found(
+        hub=local is not None and local.get_hub_if_exists() is not None,
+        forked=os.getpid() != _IMPORTED_IN,
+        missing=_missing(),
+        early=[name for name in ("ssl", "urllib3", "requests") if name in sys.modules],
+        stale=_stale(),
+    )
+    if fault := _fault(found):
+        raise UnsafeProcess(f"{fault[0]}: {culprit(fault[1])}")
+    import gevent
+    from gevent import monkey
+
+    if found.missing:
+        with warnings.catch_warnings(), _plugins_read_once():
+            warnings.simplefilter("error", monkey.MonkeyPatchWarning)
+            try:
+                monkey.patch_all()
+            except monkey.MonkeyPatchWarning as warning:
+                _warned.append(str(warning))
+    if _warned:
+        raise UnsafeProcess(f"gevent warned while patching: {_warned[0]}")
+    if not any(isinstance(finder, _Guard) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Guard())
+    for name in [name for name in list(sys.modules) if f".{name}".endswith(_WATCHED)]:
+        _disarm(sys.modules[name])
+    _applied[os.getpid()] = Patched(
+        modules=tuple(name for name in monkey.saved if not name.startswith("_gevent")),
+        select=monkey.is_object_patched("select", "poll"),
+        thread=monkey.is_object_patched("_thread", "start_new_thread"),
+        ssl=monkey.is_object_patched("ssl", "SSLContext"),
+        gevent=gevent.__version__,
+        pyopenssl_undone=_undo_injections(),
+    )
+    return require()
+
+
+@contextlib.contextmanager
+def _plugins_read_once() -> Iterator[None]:
+    """While it patches, gevent looks 25 times whether a package has a plugin for that, each time in the
+    files of all that are installed: half of what patching takes."""
+    from importlib import metadata
+
+    original = metadata.entry_points
+    found: Any = original()
+    metadata.entry_points = found.select
+    try:
+        yield
+    finally:
+        metadata.entry_points = original
+
+
+def require() -> Patched:
+    """Raise UnsafeProcess unless ``apply()`` patched this very process and it is still safe.
+
+    A fork of a patched process is another process: call ``apply()`` in it, which accepts it as it
+    is if no hub existed before the fork. Costs some microseconds.
+    """
+    patched = _applied.get(os.getpid())
+    if patched is None:
+        other = "; it is a fork of one that was" if _applied else ""
+        raise UnsafeProcess(f"downloader.process.patching.apply() did not patch this process{other}")
+    if missing := _missing():
+        raise UnsafeProcess(f"in spite of patching, not gevent's: {', '.join(missing)}")
+    for copy, injected, bound in _tls_of_urllib3():
+        if injected:
+            raise UnsafeProcess(f"pyOpenSSL was injected into {copy}")
+        if bound is not None and bound is not sys.modules["ssl"].SSLContext:
+            raise UnsafeProcess(f"{copy} uses {bound}, not gevent's SSLContext")
+    return patched
+
+
+def settle_urllib3() -> Patched:
+    """Make the urllib3 that was just imported safe; call it after importing requests.
+
+    Undoes an injection that went past the guard, and gives the pools gevent's queue: with the
+    standard one their finalizer can hang (urllib3 >= 1.26.16).
+    """
+    undone = _undo_injections()
+    patched = require()
+    from gevent.queue import LifoQueue
+    from urllib3.connectionpool import ConnectionPool
+
+    ConnectionPool.QueueCls = LifoQueue
+    undone |= patched.pyopenssl_undone
+    _applied[os.getpid()] = patched = msgspec.structs.replace(patched, pyopenssl_undone=undone)
+    return patched
+
+
+def _missing() -> list[str]:
+    """What of _REQUIRED is not gevent's now; imports nothing."""
+    missing: list[str] = []
+    for name, attributes in _REQUIRED.items():
+        ours, theirs = sys.modules.get(f"gevent.{name.lstrip('_')}"), sys.modules.get(name)
+        for attribute in attributes:
+            wanted = getattr(ours, attribute, missing)
+            if getattr(theirs, attribute, None) is not wanted:
+                missing.append(f"{name}.{attribute}")
+    return missing
+
+
+def _names(module: str) -> list[tuple[str, Any]]:
+    return list(getattr(sys.modules.get(module), "__dict__", {}).items())
+
+
+def _stale() -> str:
+    """A module that keeps an ssl class of before patching, a subclass or an instance; or ''."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is None or not monkey.is_module_patched("ssl"):
+        return ""
+    ssl = sys.modules["ssl"]
+    pairs = [(monkey.get_original("ssl", n), getattr(ssl, n)) for n in ("SSLContext", "SSLSocket")]
+    for name in list(sys.modules):
+        if name in ("ssl", "_ssl") or name.startswith("gevent."):
+            continue
+        for _, value in _names(name):
+            kind = value if issubclass(type(value), type) else type(value)
+            if any(issubclass(kind, old) and not issubclass(kind, new) for old, new in pairs):
+                return name
+    return ""
+
+
+def _tls_of_urllib3() -> Iterator[tuple[str, bool, Any]]:
+    """For each copy of urllib3, vendored ones too: its name, whether injected, its SSLContext."""
+    for name in [name for name in list(sys.modules) if name.endswith(".util.ssl_")]:
+        tls, util = sys.modules[name], sys.modules.get(name.removesuffix(".ssl_"))
+        bound = getattr(tls, "SSLContext", None)
+        flags = [getattr(module, "IS_PYOPENSSL", False) for module in (tls, util)]
+        injected = any(flags) or getattr(bound, "__module__", "").endswith("contrib.pyopenssl")
+        yield name.removesuffix(".util.ssl_"), injected, bound
+
+
+def _undo_injections() -> bool:
+    """Take pyOpenSSL out of every urllib3; True if one had it. require() tells if one still has."""
+    injected = [copy for copy, is_injected, _ in _tls_of_urllib3() if is_injected]
+    for copy in injected:
+        culprit = sys.modules.get(f"{copy}.contrib.pyopenssl")
+        if extract := getattr(culprit, "extract_from_urllib3", None):
+            extract()
+    return bool(injected)
+
+
+def _disarm(module: ModuleType) -> None:
+    """Make the functions that inject raise, and name who called them."""
+    for name in _FORBIDDEN.keys() & vars(module).keys():
+
+        def refuse(*_: object, name: str = name, **__: object) -> NoReturn:
+            caller = sys._getframe(1)
+            where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+            raise UnsafeProcess(f"{where} called {module.__name__}.{name}(): {_FORBIDDEN[name]}")
+
+        setattr(module, name, refuse)
+
+
+class _Guard:
+    """First of ``sys.meta_path``: lets the others find what is watched, and disarms it."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        if not f".{name}".endswith(_WATCHED):
+            return None
+        specs = (f.find_spec(name, path, target) for f in sys.meta_path if f is not self)
+        spec = next(filter(None, specs), None)
+        if spec is None or (loader := spec.loader) is None:
+            return spec
+
+        def exec_module(module: ModuleType) -> None:
+            spec.loader = module.__loader__ = loader
+            loader.exec_module(module)
+            _disarm(module)
+
+        methods = {"create_module": loader.create_module, "exec_module": exec_module}
+        spec.loader = cast(Any, SimpleNamespace(**methods))
+        return spec
+
+
+def culprit(name: str) -> str:
+    """``file:line (app → requests → … → name)``: who imported ``name``, as far up as it shows.
+
+    Told from the names that modules keep, and from the sources for an import that kept none.
+    """
+    chain, sources = [name], []
+    while not _is_own(chain[0]) and (importer := _importer(chain[0], chain)):
+        chain.insert(0, importer)
+    if not _is_own(chain[0]):
+        sources = [(own, _file(own)) for own in list(sys.modules) if _is_own(own)]
+        pths = (glob.glob(os.path.join(glob.escape(folder), "*.pth")) for folder in sys.path)
+        sources += [(os.path.basename(pth), pth) for found in pths for pth in found]
+    told = ((label, path, at) for label, path in sources if (at := _line(path, chain[0])))
+    label, file, line = next(told, ("", "", 0))
+    if label:
+        chain.insert(0, label)
+    elif chain[1:] or _is_own(name):
+        file = _file(chain[0])
+        line = _line(file, [*chain, "ssl"][1])
+    where = f"{file}:{line}" if line else file or "its importer left no trace"
+    return f"{where} ({' → '.join(chain)})"
+
+
+def _is_own(name: str) -> bool:
+    """Whether ``name`` is the user's, not the standard library's, a package's or this module."""
+    root = name.partition(".")[0]
+    packaged = re.search(r"[/\\](site|dist)-packages[/\\]", _file(name)) or name == __name__
+    own = root in ("__main__", "sitecustomize", "usercustomize")
+    return own or not (packaged or root in sys.stdlib_module_names)
+
+
+def _file(name: str) -> str:
+    return getattr(sys.modules.get(name), "__file__", None) or name
+
+
+def _importer(name: str, beside: Sequence[str]) -> str | None:
+    """The module that imported ``name``: of those with a name for it, the first finished after it.
+
+    A module moves to the end of ``sys.modules`` when it is finished; what precedes is unfinished.
+    """
+    order = list(sys.modules)
+    at = order.index(name) if name in order else len(order)
+    package = name.rpartition(".")[0] or name
+    skipped = (f"{name}.", f"_{name}", "gevent" if name == "gevent.monkey" else " ")
+    for candidate in order[at + 1 :] + order[:at][::-1]:
+        if candidate in beside or candidate.startswith(skipped):
+            continue
+        if _refers(candidate, name):
+            return candidate
+        # `import http.client` keeps a name for `http` only; there the source must tell.
+        if _refers(candidate, package) and _line(_file(candidate), name):
+            return candidate
+    return None
+
+
+def _refers(module: str, name: str) -> bool:
+    for _, value in _names(module):
+        kind = type(value)
+        named = "__name__" if issubclass(kind, ModuleType) else "__module__"
+        if issubclass(kind, (type, FunctionType, ModuleType)):
+            origin = f"{getattr(value, named, '')}."
+            if origin.startswith(f"{name}."):
+                return True
+    return False
+
+
+def _line(file: str, name: str) -> int:
+    """The line of ``file`` that imports ``name`` (or, for gevent.monkey, that patches); 0: none."""
+    dotted = r"\b.*\b".join(map(re.escape, name.split(".")))
+    pattern = rf"[ \t]*(?:from|import)\b.*\b{dotted}\b"
+    if name == "gevent.monkey":
+        pattern = r"[^#]*\bpatch_(?:all|socket|ssl|select|thread|time)\("
+    with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+        return next((n for n, line in enumerate(lines, 1) if re.match(pattern, line)), 0)
+    return 0

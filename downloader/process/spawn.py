@@ -1,0 +1,170 @@
+"""Forking a child and booting it: the one way in which a feeder or a worker comes to be.
+
+::
+
+    supervisor ── fork ──► child: signals, descriptors, die with the parent
+                                  patching.apply()          first of all
+                                  role's main(link)         imports requests only now, if it needs it
+
+The child inherits its end of the socketpair, the owner lock (so that the destination stays locked
+until the last process of a run is gone) and standard error; everything else is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib.metadata  # gevent needs it while it patches; it is loaded once for all children here
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+from downloader.core.frames import pack
+from downloader.errors import BootError, DownloaderError, SourceError
+from downloader.messages import Ready, Stop
+from downloader.process.channel import ChildLink, Link
+from downloader.process.file_descriptors import close_all_but, raise_limit
+
+__all__ = ["Child", "ChildMain", "fork"]
+
+ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
+"""A role: runs over the link; calls the function it is given once all that it needs is imported."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Child(NamedTuple):
+    """A child process as the supervisor has it."""
+
+    pid: int
+    link: Link
+
+
+def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False) -> Child:
+    """Fork a child that runs ``main``; ``keep`` are descriptors it inherits, ``stdin`` too if asked.
+
+    Only from a process with one thread and without gevent. Raises OSError when the system has no
+    process left.
+    """
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return Child(pid, Link(ours))
+    status = 70
+    try:
+        # Never returns into the supervisor's frames, whatever happens.
+        status = _child(main, theirs.detach(), parent, keep, stdin)
+    finally:
+        os._exit(status)
+
+
+def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> int:
+    try:
+        _settle(fd, parent, keep, stdin)
+        from downloader.process import patching
+
+        patching.apply()
+        link = ChildLink(fd)
+    except BaseException as error:
+        _report(fd, error)
+        return 3
+    booted = False
+
+    def ready(check: bool) -> Ready:
+        nonlocal booted
+        answer = _ready(check)
+        # What has been imported stays to the end: the collector need not look at it again and again.
+        gc.freeze()
+        gc.enable()
+        booted = True
+        return answer
+
+    try:
+        main(link, ready)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            # A defect, or no memory: what has begun safely has only stopped early.
+            link.send(_stop(error, DownloaderError.exit_code if booted else BootError.exit_code))
+        return 4
+    finally:
+        link.flush()
+    return 0
+
+
+def _settle(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
+    _die_with(parent)
+    gc.disable()  # until it is ready: what imports make is no garbage
+    # Ctrl-C reaches the whole process group; the supervisor decides what it means.
+    signal.set_wakeup_fd(-1)
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    close_all_but({0, 1, 2, fd, *keep})
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if not stdin:
+        os.dup2(nowhere, 0)
+    os.dup2(2, 1)  # stdout is for the supervisor's results
+    os.close(nowhere)
+    raise_limit()
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when the supervisor dies, also when stopped; elsewhere the closed link ends us."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _ready(check: bool) -> Ready:
+    """What runs in this process and, unless --preflight off, that it is safe; raises UnsafeProcess when
+    it is not."""
+    import platform
+
+    import gevent
+
+    from downloader._version import VERSION
+    from downloader.process import patching
+
+    preflight = "off"
+    if check:
+        preflight = patching.require().summary
+    version = importlib.metadata.version
+    versions = {
+        "downloader": VERSION,
+        "python": platform.python_version(),
+        "gevent": gevent.__version__,
+        "requests": version("requests"),
+        "urllib3": version("urllib3"),
+    }
+    return Ready(versions, preflight)
+
+
+def _stop(error: BaseException, exit_code: int) -> Stop:
+    detail = "".join(traceback.format_exception(error))
+    if isinstance(error, DownloaderError):
+        return Stop(error.exit_code, str(error), detail, isinstance(error, SourceError))
+    return Stop(exit_code, f"a child process failed: {type(error).__name__}: {error}", detail)
+
+
+def _report(fd: int, error: BaseException) -> None:
+    """Tell the supervisor why the boot failed, over the plain descriptor: nothing else works yet."""
+    import msgspec
+
+    stop = _stop(error, BootError.exit_code)
+    if stop.exit_code == 4:
+        stop = Stop(BootError.exit_code, stop.text, stop.detail)
+    frame = pack(msgspec.msgpack.encode(stop))
+    with contextlib.suppress(OSError):
+        while frame:
+            frame = frame[os.write(fd, frame) :]

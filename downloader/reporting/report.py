@@ -1,0 +1,218 @@
+"""The report at the end: one record, as text for a person or as JSON for a script."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from downloader.config.config import Config
+from downloader.core.naming import shown
+from downloader.core.redact import redact
+from downloader.core.units import show_count, show_size, show_time
+from downloader.errors import DestinationError, DownloaderError, failure_kind
+from downloader.messages import Failure, Report
+from downloader.reporting.stats import RunStats
+from downloader.storage.destination import Destination
+
+__all__ = ["as_text", "make", "write_failures", "write_json"]
+
+
+def make(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
+    """The report of ``run``; checks that every listed item has its end.
+
+    Raises JournalError. A sum that does not come out is a defect; it is reported as the reason of
+    an incomplete run, never covered up.
+    """
+    journal = destination.journal
+    listed = journal.position()[2]
+    job = journal.tally()
+    before = destination.before
+    skipped = before.stored + run.tally.skipped
+    stored, failed = run.tally.stored, job.failed
+    stop: str | None = redact(str(run.stop), config.secrets) if run.stop else None
+    complete = run.ended and not run.interrupted and run.stop is None
+    exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(failed > 0)
+    if complete and not (listed == stored + skipped + failed and not journal.open_count()):
+        complete, exit_code = False, DownloaderError.exit_code
+        stop = (
+            f"the sums do not agree: {listed} listed, {stored} stored, {skipped} skipped, "
+            f"{failed} failed, {journal.open_count()} batches open; please report this"
+        )
+    latency = run.latency
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = {"supervisor": usage.ru_utime + usage.ru_stime, **run.cpu_seconds}
+    return Report(
+        source=config.shown_source,
+        destination=os.path.abspath(config.output).encode("utf-8", "backslashreplace").decode(),
+        complete=complete,
+        listed=listed,
+        stored=stored,
+        skipped=skipped,
+        failed=failed,
+        unverified=run.tally.unverified,
+        bytes=run.tally.bytes,
+        seconds=round(seconds, 3),
+        files_per_second=round(stored / seconds, 1) if seconds else 0.0,
+        requests=run.requests,
+        retries=run.retries,
+        attempts_by_error=dict(sorted(run.errors.items())),
+        failed_by_error=journal.failures_by_code(),
+        latency_ms={
+            **{
+                name: round(latency.percentile(p) * 1000, 3)
+                for name, p in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9))
+            },
+            "max": round(latency.max * 1000, 3),
+        },
+        lanes={"wire": run.wire, "requests": run.requests - run.wire},
+        pipeline_depth=run.depths(),
+        connections_peak=run.connections_at_most(config.worker_count),
+        workers=config.worker_count,
+        worker_deaths=run.deaths,
+        cpu_seconds=round(sum(cpu.values()), 2),
+        cpu_by_role={role: round(seconds, 2) for role, seconds in cpu.items()},
+        peak_rss_mb={
+            "supervisor": round(_peak_rss() / 1024, 1),
+            "worker": round(run.worker_rss / 1024, 1),
+        },
+        resumed=destination.resumed,
+        replaced=run.tally.replaced,
+        complete_since=(destination.complete_since or None)
+        if complete and not stored + run.requests
+        else None,
+        versions=run.versions,
+        preflight=run.preflight,
+        exit_code=exit_code,
+        stopped_by=stop,
+    )
+
+
+def _peak_rss() -> int:
+    """The most memory of this process, KiB.
+
+    Not getrusage's: that keeps the peak of whoever started us, from between its fork and our exec.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) -> str:
+    """The report for a person; ``resume`` is the command that goes on with it, ``failures`` the first
+    files that failed."""
+    verdict = "complete" if report.complete else "not complete"
+    lines = [
+        f"{shown(report.source)} → {shown(report.destination)}: {verdict}",
+        f"  listed   {show_count(report.listed)}",
+        f"  stored   {show_count(report.stored)}  "
+        f"({show_size(report.bytes)} in {show_time(report.seconds)}, "
+        f"{report.files_per_second:,.0f} files/s)",
+        f"  skipped  {show_count(report.skipped)}",
+        f"  failed   {show_count(report.failed)}",
+    ]
+    for code, count in report.failed_by_error.items():
+        lines.append(f"           {show_count(count)}  {code}: {failure_kind(code).meaning}")
+    for failure in failures:
+        lines.append(f"           {shown(failure.name)}: {failure.code} {failure.detail}".rstrip())
+    if failures and report.failed > len(failures):
+        lines.append(f"           … and {show_count(report.failed - len(failures))} more; see --failures")
+    if report.complete_since:
+        lines.append(
+            f"  complete since {report.complete_since}: nothing was asked for; --relist lists again, and "
+            "fetches what is new or missing"
+        )
+    if report.replaced:
+        lines.append(
+            f"  {show_count(report.replaced)} of the stored replaced files that were there before "
+            "(--existing keep leaves them)"
+        )
+    if report.unverified:
+        lines.append(f"  {show_count(report.unverified)} of the stored had no length to check against")
+    latency = report.latency_ms
+    if latency["max"]:
+        lines.append(
+            f"  requests {show_count(report.requests)}, {show_count(report.retries)} retries; "
+            f"latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms, max {latency['max']:.1f} ms"
+        )
+    if report.lanes["wire"]:
+        depth = report.pipeline_depth
+        stopped = "; ".join(depth["stopped"])
+        lines.append(f"  pipeline median {depth['median']}, max {depth['max']} ({stopped})")
+    for code, count in report.attempts_by_error.items():
+        lines.append(f"           {show_count(count)} attempts ended in {code}")
+    memory = report.peak_rss_mb
+    lines.append(
+        f"  {report.workers} workers, {report.worker_deaths} died; "
+        f"{report.connections_peak} connections at most; CPU {report.cpu_seconds:.1f} s; "
+        f"memory {memory['supervisor']:.0f} MB + {memory['worker']:.0f} MB a worker"
+    )
+    if report.stopped_by:
+        lines.append(f"  stopped: {report.stopped_by}")
+    if resume:
+        lines.append(f"  {resume}")
+    return "\n".join(lines)
+
+
+def write_json(report: Report, path: str) -> None:
+    """Write ``report`` to ``path``, whole or not at all, readable by its owner only.
+
+    Raises DestinationError.
+    """
+    _publish(path, iter([msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"]))
+
+
+def write_failures(failures: Iterator[Failure], path: str) -> None:
+    """One line of JSON for each failed file, streamed to ``path``. Raises DestinationError."""
+
+    def lines() -> Iterator[bytes]:
+        for failure in failures:
+            yield (
+                msgspec.json.encode(
+                    {
+                        "name": failure.name,
+                        "url": failure.url,
+                        "code": failure.code,
+                        "detail": failure.detail,
+                        "attempts": failure.attempts,
+                    }
+                )
+                + b"\n"
+            )
+
+    _publish(path, lines())
+
+
+def _publish(path: str, chunks: Iterator[bytes]) -> None:
+    try:
+        if _is_stream(path):
+            # /dev/stderr, /dev/null, a named pipe: written to, never replaced.
+            with open(path, "wb") as file:
+                file.writelines(chunks)
+            return
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".downloader-{os.getpid()}.tmp")
+        temporary.unlink(missing_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                file.writelines(chunks)
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise DestinationError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _is_stream(path: str) -> bool:
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False

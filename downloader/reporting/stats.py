@@ -1,0 +1,77 @@
+"""What a run comes to, added up from what its workers report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from downloader.core.latency import Histogram
+from downloader.errors import DownloaderError
+from downloader.messages import Heartbeat, Outcome, Ready, Tally
+
+__all__ = ["RunStats"]
+
+
+@dataclass
+class RunStats:
+    """What a run came to; the report is made from it."""
+
+    tally: Tally = field(default_factory=Tally)
+    requests: int = 0
+    wire: int = 0
+    retries: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    latency: Histogram = field(default_factory=Histogram)
+    peak_connections: dict[int, int] = field(default_factory=dict)
+    beats: dict[int, Heartbeat] = field(default_factory=dict)  # the last of each worker
+    deaths: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    preflight: str = ""
+    cpu_seconds: dict[str, float] = field(default_factory=dict)  # by role
+    worker_rss: int = 0  # KiB
+    ended: bool = False
+    interrupted: bool = False
+    stop: DownloaderError | None = None
+    details: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Add a batch's outcome."""
+        self.tally += outcome.tally
+        self.requests += outcome.requests
+        self.wire += outcome.wire
+        self.retries += outcome.retries
+        self.latency.merge(outcome.latency)
+        for code, count in outcome.errors.items():
+            self.errors[code] = self.errors.get(code, 0) + count
+
+    def record_heartbeat(self, worker: int, beat: Heartbeat) -> None:
+        """Keep the most connections that ``worker`` had, and how deep it used them."""
+        self.beats[worker] = beat
+        self.peak_connections[worker] = max(self.peak_connections.get(worker, 0), beat.connections)
+
+    def connections_at_most(self, workers: int) -> int:
+        """The most that were open at once where ``workers`` run at a time: a worker that died and the
+        one in its place do not add up."""
+        return sum(sorted(self.peak_connections.values(), reverse=True)[:workers])
+
+    def depths(self) -> dict[str, Any]:
+        """How deep connections were used, over requests, and why not deeper: reasons and origins."""
+        sent: dict[int, int] = {}
+        stopped: dict[str, int] = {}
+        for beat in self.beats.values():
+            for depth, requests in beat.depths.items():
+                sent[depth] = sent.get(depth, 0) + requests
+            for why, origins in beat.stops.items():
+                stopped[why] = stopped.get(why, 0) + origins
+        half, median = sum(sent.values()) / 2, 1
+        for depth in sorted(sent):
+            median = depth
+            half -= sent[depth]
+            if half <= 0:
+                break
+        return {"median": median, "max": max(sent, default=1), "stopped": stopped}
+
+    def record_ready(self, message: Ready) -> None:
+        """Keep what runs in the children."""
+        self.versions = message.versions
+        self.preflight = message.preflight

@@ -1,0 +1,398 @@
+"""The journal: what of a job is done, in SQLite under ``DEST/.downloader/``, written by the
+supervisor alone.
+
+One row for each batch, one for each failed file. A batch's row is there, with the cursor behind it,
+before the batch is leased, and says ``done`` only after its files are published: the cursor is never
+ahead of the journal, the journal never ahead of the data (without --fsync: as the running kernel
+sees it). The tables: ``schema``. A journal that was damaged since is told by its sums and counts
+(``rows``), and then nothing that it says is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from downloader.core.item_states import OWNED, changed, merge, summed, unpack, written
+from downloader.core.name_list import decode_names
+from downloader.errors import JournalError
+from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.storage.table import Rows
+
+__all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
+
+Verify = Callable[[str, int, int], bool]
+"""Whether the file of that name is as the mark says."""
+
+_KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
+_UNFINISHED = "(done = 0 OR failed > 0)"
+
+
+class JobSpec(msgspec.Struct, frozen=True):
+    """What a journal belongs to. ``source`` is a digest, ``shown`` the same without secrets.
+
+    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
+    """
+
+    source: str
+    shown: str
+    kind: str
+    store: str
+    layout: str
+    foreign_before_ns: int
+    lost_before_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A batch as the journal has it."""
+
+    seq: int
+    count: int
+    names: bytes
+    origin: bytes
+    done: bool
+    marks: bytes
+
+
+def exists(home: Path) -> bool:
+    """Whether there is a journal under ``home``."""
+    return (home / "journal.sqlite").exists()
+
+
+class Journal:
+    """An open journal. Every method raises JournalError when SQLite does, or when it is damaged.
+
+    ``durable``: what is written is on the disk when the method returns.
+    """
+
+    def __init__(self, home: Path, *, read_only: bool = False, durable: bool = False) -> None:
+        self._rows = Rows(home / "journal.sqlite", read_only=read_only, durable=durable)
+        self.path = self._rows.path
+
+    def close(self) -> None:
+        """Close, folding the write-ahead log into the file."""
+        self._rows.close()
+
+    # the job
+
+    def job(self) -> JobSpec | None:
+        """What this journal belongs to; None when it is new. Looks whether it is whole."""
+        text = self._get("job")
+        if not text:
+            if self._rows.figures("SELECT count(*) FROM batch") != (0,):
+                raise self._rows.damaged("it does not say whose it is")
+            return None
+        try:
+            job = msgspec.json.decode(text, type=JobSpec)
+        except msgspec.DecodeError as error:
+            raise self._rows.damaged(error) from error
+        self._inspect()
+        return job
+
+    def _inspect(self) -> None:
+        """No row that tells what is done may be missing, or be another than was written."""
+        rows = self._rows
+        for table in ("job", "batch", "failure"):
+            rows.inspect(table)
+        batches, first, last, failed, wrong = rows.figures(
+            "SELECT count(*), min(seq), max(seq), sum(failed), sum(sum != "
+            "row_sum(seq, count, done, stored, failed, bytes, unverified)) FROM batch"
+        )
+        failures, strange = rows.figures(
+            "SELECT count(*), sum(sum != row_sum(seq, idx, name, url, code, detail, attempts)) FROM failure"
+        )
+        if wrong or strange:
+            raise rows.damaged(f"{wrong + strange} rows are not what was written")
+        if batches and (first, last) != (0, batches - 1):
+            raise rows.damaged("batches are missing")
+        if failures != failed:
+            raise rows.damaged(f"{failed} failures were written down, {failures} are there")
+        _, _, ended = (self._get("ended") or "").partition(" ")
+        if ended and ended != str(batches):
+            raise rows.damaged(f"{ended} batches were listed, {batches} are there")
+        if any(self._get(key) is None for key in _KEYS):
+            raise rows.damaged("what is known of the job is missing")
+
+    def begin(self, job: JobSpec, *, anew: bool = False) -> None:
+        """Write down that this journal belongs to ``job``; ``anew``: whatever source was read before. It is
+        on the disk in any case, so that a power cut leaves no files without it."""
+        with self._rows.synced(), self._rows.transaction():
+            self._put("job", msgspec.json.encode(job).decode())
+            for key in _KEYS[1:]:
+                if self._get(key) is None:
+                    self._put(key, "")
+            if anew:
+                self._forget_listing()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the source was read to its end."""
+        return (self._get("ended") or "").startswith("end ")
+
+    @property
+    def read(self) -> bool:
+        """Whether the source was read as far as the last run wanted: to its end, or to --limit."""
+        return bool(self._get("ended"))
+
+    def end(self, *, limited: bool = False) -> None:
+        """The source was read to its end, or to --limit, and every batch of it has a row."""
+        (batches,) = self._rows.figures("SELECT count(*) FROM batch")
+        self._put("ended", f"{'limit' if limited else 'end'} {batches}")
+
+    @property
+    def complete_since(self) -> str:
+        """When all that the source lists was stored, in ISO 8601; empty when it is not, or not known."""
+        return (self._get("completed") or "") if self.ended and not self.unfinished_count() else ""
+
+    def complete(self, when: str) -> None:
+        """Write down that all that the source lists is stored since ``when``."""
+        self._put("completed", when)
+
+    def begin_anew(self) -> None:
+        """Forget what the source lists, so that it is read again."""
+        with self._rows.transaction():
+            self._forget_listing()
+
+    def _forget_listing(self) -> None:
+        for table in ("batch", "listing", "published", "failure"):
+            self._rows.delete(table, "1")
+        self._put("ended", "")
+
+    @property
+    def running(self) -> str:
+        """The boot in which a run went to work here and did not come to its end; empty: none did."""
+        return self._get("running") or ""
+
+    def run(self, boot: str) -> None:
+        """A run is at work from now on, in ``boot``; "": no more. On the disk in any case: after a power
+        cut all that follows may be missing, but this not."""
+        with self._rows.synced():
+            self._put("running", boot)
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether files of batches that are not done may be in memory alone, whatever they look like."""
+        return bool(self._get("unsynced"))
+
+    def distrust(self) -> None:
+        """A sync failed: nothing is published of batches that are not done."""
+        with self._rows.transaction():
+            for row in list(self._rows.select("batch", "WHERE done = 0")):
+                self._rows.delete("published", "seq = ?", row[0])
+                self._recount(row[0], b"")
+            self._put("unsynced", "1")
+
+    def trust(self) -> None:
+        """Every file was written again since, and synced."""
+        self._put("unsynced", "")
+
+    def _get(self, key: str) -> str | None:
+        row = self._rows.find("job", "WHERE key = ?", key)
+        return None if row is None else str(row[1])
+
+    def _put(self, key: str, value: str) -> None:
+        self._rows.put("job", key, value)
+
+    # batches
+
+    def position(self) -> tuple[bytes, int, int]:
+        """Cursor behind the last batch, number of the next one, items listed so far."""
+        (listed,) = self._rows.figures("SELECT sum(count) FROM batch")
+        last = self._rows.find("batch", "ORDER BY seq DESC LIMIT 1")
+        if last is None:
+            return b"", 0, 0
+        return self._listing(last[0])[0], last[0] + 1, listed
+
+    def _listing(self, seq: int) -> tuple[bytes, bytes, bytes]:
+        """Cursor, names and origin of a batch."""
+        row = self._rows.find("listing", "WHERE seq = ?", seq)
+        if row is None:
+            raise self._rows.damaged(f"what is in batch {seq} is missing")
+        return row[1], row[2], row[3]
+
+    def open_batch(self, batch: Batch) -> None:
+        """Write down a batch before it is leased. A source that had ended has grown."""
+        with self._rows.transaction():
+            self._rows.add("batch", batch.seq, batch.count, 0, 0, 0, 0, 0)
+            self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            if batch.marks:
+                self._recount(batch.seq, batch.marks)
+            if self.read:
+                self._put("ended", "")
+
+    def correct(self, batch: Batch) -> None:
+        """What was written down of a batch, its items put right by the source."""
+        self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+
+    def marks(self, seq: int) -> bytes:
+        """What is published of batch ``seq``, as it was last written down."""
+        row = self._rows.find("published", "WHERE seq = ?", seq)
+        return b"" if row is None else bytes(row[1])
+
+    def keep_marks(self, marks: dict[int, bytes], verify: Verify) -> None:
+        """Write down what is known of batches whose outcome is not known (after a drain or a death).
+
+        Of a batch that is done, failed files may have been tried again: those that ``verify`` finds stored
+        failed no more. Those of an open batch are looked at when it is leased.
+        """
+        if not marks:
+            return
+        with self._rows.transaction():
+            for seq, newer in marks.items():
+                row = self._rows.find("batch", "WHERE seq = ?", seq)
+                if row is None:
+                    continue
+                try:
+                    self._keep(seq, newer, verify, row[1], bool(row[2]))
+                except (IndexError, ValueError) as error:
+                    raise JournalError(
+                        f"{self.path} or a ledger beside it is damaged (batch {seq}: {error}); "
+                        "--restart begins anew"
+                    ) from error
+
+    def _keep(self, seq: int, newer: bytes, verify: Verify, count: int, done: bool) -> None:
+        older = self.marks(seq)
+        if not done:
+            self._recount(seq, merge(older, newer, count))
+            return
+        failed = {each.index for each in self.failures(seq)}
+        if not failed:
+            return
+        listed = decode_names(self._listing(seq)[1])
+        mended = {
+            mark.index: mark.size + 2
+            for mark in written(newer)
+            if mark.index in failed and verify(listed[mark.index], mark.size, mark.crc)
+        }
+        if mended:
+            crcs = unpack(newer)[1]
+            for index in mended:
+                self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
+            self._recount(seq, changed(older, count, mended, {index: crcs[index] for index in mended}))
+
+    def _recount(self, seq: int, marks: bytes) -> None:
+        row = self._rows.find("batch", "WHERE seq = ?", seq)
+        if row is not None:
+            (failed,) = self._rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
+            stored, size = summed(marks)
+            self._rows.put("batch", seq, row[1], row[2], stored, failed, size, row[6])
+            self._rows.put("published", seq, marks)
+
+    def settle(self, outcome: BatchDone, marks: bytes, *, retried: Sequence[int] = ()) -> None:
+        """Write down that a batch is done: its row and its failures, in one transaction.
+
+        ``retried``: the batch was done before, and these of its items were tried again; their earlier
+        failures are replaced, and ``marks`` are those of all items. Else ``marks`` are those of
+        ``outcome``; where nothing was skipped its tally is their sum, and they need not be unpacked.
+        """
+        seq, tally, rows = outcome.seq, outcome.tally, self._rows
+        stored, size = summed(marks) if retried or tally.skipped else (tally.stored, tally.bytes)
+        with rows.transaction():
+            before = rows.find("batch", "WHERE seq = ?", seq)
+            if before is None:
+                raise rows.damaged(f"batch {seq} is missing")
+            if not retried:
+                rows.delete("failure", "seq = ?", seq)
+            for index in retried:
+                rows.delete("failure", "seq = ? AND idx = ?", seq, index)
+            for f in outcome.failures:
+                rows.add("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            (failed,) = rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
+            unverified = before[6] + tally.unverified
+            rows.put("batch", seq, before[1], 1, stored, failed, size, unverified)
+            rows.put("published", seq, marks)
+
+    def tally(self, *, open_too: bool = False) -> Tally:
+        """Return the sums of the job so far: of batches that are done and, with ``open_too``, of open
+        ones, as far as they were written down."""
+        stored, failed, size, unverified = self._rows.figures(
+            "SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch"
+            + ("" if open_too else " WHERE done = 1")
+        )
+        return Tally(stored, 0, failed, size, unverified)
+
+    def unfinished(self, *, failed_only: bool) -> Iterator[BatchRow]:
+        """Batches that are open or have failures, in ascending order; rows may be settled meanwhile."""
+        return self._batches(f"{_UNFINISHED} AND done = 1" if failed_only else _UNFINISHED)
+
+    def _batches(self, condition: str) -> Iterator[BatchRow]:
+        # Row by row, each by its own query: no long read keeps the write-ahead log from being folded.
+        after = -1
+        while True:
+            query = f"WHERE seq > ? AND {condition} ORDER BY seq LIMIT 1"
+            row = self._rows.find("batch", query, after)
+            if row is None:
+                return
+            seq, count, done, stored, _, size, _ = row
+            if seq <= after:
+                raise self._rows.damaged("batches are not in order")
+            after = seq
+            _, names, origin = self._listing(seq)
+            marks = self.marks(seq)
+            try:
+                if done and summed(marks) != (stored, size):
+                    raise ValueError("its files are not those that were stored")
+            except ValueError as error:
+                raise self._rows.damaged(f"batch {seq}: {error}") from error
+            yield BatchRow(seq, count, names, origin, bool(done), marks)
+
+    def batches(self) -> Iterator[BatchRow]:
+        """All batches, in ascending order; rows may be changed meanwhile."""
+        return self._batches("1")
+
+    def is_open(self, seq: int) -> bool:
+        """Return whether batch ``seq`` is there and not done."""
+        row = self._rows.find("batch", "WHERE seq = ?", seq)
+        return row is not None and not row[2]
+
+    def unfinished_count(self) -> int:
+        """Return how many batches are open or have failures."""
+        return self._rows.figures(f"SELECT count(*) FROM batch WHERE {_UNFINISHED}")[0]
+
+    def open_count(self) -> int:
+        """Batches that are not done."""
+        return self._rows.figures("SELECT count(*) FROM batch WHERE done = 0")[0]
+
+    # failures
+
+    def failures(self, seq: int | None = None) -> Iterator[Failure]:
+        """The failed files, of one batch or of all, one at a time."""
+        where = () if seq is None else (seq,)
+        query = ("WHERE seq = ? " if where else "") + "ORDER BY seq, idx"
+        for row in self._rows.select("failure", query, *where):
+            yield Failure(*row[1:])
+
+    def failures_by_code(self) -> dict[str, int]:
+        """How many failed with each code."""
+        return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
+
+    def contested(self, after: tuple[int, int], most: int) -> list[tuple[int, Failure]]:
+        """Return at most ``most`` failures ``name-taken`` with their batches, in order, behind the item
+        ``after`` (batch, index)."""
+        query = "WHERE (seq, idx) > (?, ?) AND code = 'name-taken' ORDER BY seq, idx LIMIT ?"
+        return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
+
+    def mark_damaged(self, seq: int, damaged: list[Failure]) -> None:
+        """Write down that these files of a batch are not as they were stored: they are the items' own, to
+        be replaced. In a batch that is done they count as failed."""
+        with self._rows.transaction():
+            row = self._rows.find("batch", "WHERE seq = ?", seq)
+            if row is None:
+                return
+            for f in damaged if row[2] else ():
+                self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))
+
+    def claim(self, seq: int, claims: Mapping[int, int]) -> None:
+        """Write down that items of batch ``seq`` are OWNED or UNOWNED; see ``core.item_states``."""
+        with self._rows.transaction():
+            row = self._rows.find("batch", "WHERE seq = ?", seq)
+            if row is not None:
+                self._claim(seq, row[1], claims)
+
+    def _claim(self, seq: int, count: int, claims: Mapping[int, int]) -> None:
+        self._recount(seq, changed(self.marks(seq), count, claims))

@@ -1,0 +1,121 @@
+"""What an earlier reading of the source has stored, by name: for --relist.
+
+A source that is read again gives its items in other batches. So what the journal has as published is
+copied into a table of names, ``DEST/.downloader/known.sqlite``; then the journal begins anew, and the
+feeder looks up each name that is listed. What is known is verified against the disk, as after a kill, and
+needs no request.
+
+The table is complete before it has its name, and is removed when the source was read to its end. A name is
+given to one item only: a second item of that name is fetched, and found to be taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from downloader.core.item_states import IN_FLIGHT, OWNED, ItemStates, unpack
+from downloader.core.name_list import decode_names
+from downloader.errors import JournalError
+from downloader.storage.journal import Journal
+
+__all__ = ["Known", "exists", "remove", "write"]
+
+_NAME = "known.sqlite"
+_SCHEMA = """
+CREATE TABLE known (
+    name TEXT PRIMARY KEY, state INTEGER NOT NULL, crc INTEGER NOT NULL, seq INTEGER, idx INTEGER
+) WITHOUT ROWID
+"""
+
+
+def exists(home: Path) -> bool:
+    """Return whether a source is being read again."""
+    return (home / _NAME).exists()
+
+
+def remove(home: Path) -> None:
+    """Forget what is known; also what a run that was killed has left of it."""
+    for path in home.glob(f"{_NAME}*"):
+        path.unlink()
+
+
+def write(home: Path, journal: Journal) -> None:
+    """Write down what ``journal`` has as published, and what a reading that was cut off has not looked at.
+
+    Raises JournalError.
+    """
+    temporary = home / f"{_NAME}.new"
+    temporary.unlink(missing_ok=True)
+    with _translated(temporary), contextlib.closing(_connect(temporary)) as database:
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute(_SCHEMA)
+        if exists(home):
+            database.execute("ATTACH ? AS older", (str(home / _NAME),))
+        database.execute("BEGIN")
+        if exists(home):
+            database.execute("INSERT INTO known SELECT name, state, crc, NULL, NULL FROM older.known")
+        database.executemany(
+            "INSERT OR REPLACE INTO known VALUES (?, ?, ?, NULL, NULL)", _published(journal)
+        )
+        database.execute("COMMIT")
+    for suffix in ("-wal", "-shm"):  # of the table that is replaced now
+        (home / f"{_NAME}{suffix}").unlink(missing_ok=True)
+    temporary.replace(home / _NAME)
+
+
+def _published(journal: Journal) -> Iterator[tuple[str, int, int]]:
+    for row in journal.batches():
+        names = decode_names(row.names)
+        for name, state, crc in zip(names, *unpack(row.marks), strict=False):
+            if state > IN_FLIGHT or state == OWNED:
+                yield name, state, crc
+
+
+class Known:
+    """An open table of names. Every method raises JournalError when SQLite does.
+
+    ``seq`` is the batch that is to come next. What was given to that one and to later ones, by a process
+    that died before they were written down, can be given again.
+    """
+
+    def __init__(self, home: Path, seq: int) -> None:
+        self._path = home / _NAME
+        with _translated(self._path):
+            self._database = _connect(self._path)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.execute("UPDATE known SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
+
+    def marks(self, seq: int, names: Sequence[str]) -> bytes:
+        """Return what is known of the items of batch ``seq`` as packed marks; b"" for nothing."""
+        found = ItemStates(len(names))
+        states, crcs = found.arrays
+        some = False
+        with _translated(self._path):
+            self._database.execute("BEGIN")
+            for index, name in enumerate(names):
+                row = self._database.execute("SELECT * FROM known WHERE name = ?", (name,)).fetchone()
+                if row is None or row[3:] not in ((None, None), (seq, index)):
+                    continue
+                self._database.execute(
+                    "UPDATE known SET seq = ?, idx = ? WHERE name = ?", (seq, index, name)
+                )
+                states[index], crcs[index] = row[1:3]
+                some = True
+            self._database.execute("COMMIT")
+        return found.packed() if some else b""
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=10)
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise JournalError(f"{path}: {error}; free space or mend the disk, or --restart") from error

@@ -1,0 +1,87 @@
+"""Who owns a name: asked of the journal once, at the end of a run, for all items that met another file.
+
+A worker that meets a file with other bytes under the name of its item cannot know whether another item of
+the job stored it: that may have been another worker, or an earlier run. The item fails as ``name-taken``.
+Here it is settled: where another item is published under that name, the failure stands; where none is, the
+item gets a claim (``core.item_states``) and is fetched once more.
+
+One pass over the names in the journal answers for ``CHUNK`` items, so memory does not grow with failures.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+
+from downloader.core.item_states import IN_FLIGHT, OWNED, UNOWNED, unpack
+from downloader.core.name_list import decode_names
+from downloader.sinks.stored import place
+from downloader.storage.journal import Journal
+
+__all__ = ["CHUNK", "settle_contested"]
+
+CHUNK = 100_000
+
+
+def settle_contested(
+    journal: Journal, root: Path, layout: str, lost_before_ns: int
+) -> dict[int, dict[int, int]]:
+    """Give a claim to each item that failed as ``name-taken`` and whose name no other item owns; return
+    the claims by batch and index.
+
+    ``lost_before_ns``: see ``core.ownership.Rules``. Raises JournalError.
+    """
+    found: dict[int, dict[int, int]] = {}
+    after = (-1, -1)
+    while failures := journal.contested(after, CHUNK):
+        after = (failures[-1][0], failures[-1][1].index)
+        items: dict[str, tuple[int, int]] = {}
+        for seq, failure in failures:
+            items.setdefault(failure.name, (seq, failure.index))
+        for name in _owned(journal, items):
+            del items[name]
+        for name, (seq, index) in items.items():
+            path = root / place(name, layout)
+            if not _has_other_spelling(path):
+                found.setdefault(seq, {})[index] = _claim(path, lost_before_ns)
+    for seq, claims in found.items():
+        journal.claim(seq, claims)
+    return found
+
+
+def _owned(journal: Journal, items: dict[str, tuple[int, int]]) -> set[str]:
+    """Return those names of ``items`` under which another item is published."""
+    owned: set[str] = set()
+    wanted = items.keys()
+    for row in journal.batches():
+        names = decode_names(row.names)
+        if not (hits := wanted & set(names)):
+            continue
+        states = unpack(row.marks)[0]
+        for index, name in enumerate(names):
+            if name in hits and index < len(states) and states[index] > IN_FLIGHT:
+                owned.add(name)
+    return owned
+
+
+def _has_other_spelling(path: Path) -> bool:
+    """Return whether the file system has the same file under another spelling of its name (case, Unicode
+    form): then another item may own it under that."""
+    name = path.name
+    spellings = {name.swapcase(), unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
+    for spelling in spellings - {name}:
+        try:
+            if os.path.samefile(path, path.with_name(spelling)):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _claim(path: Path, lost_before_ns: int) -> int:
+    try:
+        changed = os.lstat(path).st_ctime_ns
+    except OSError:
+        return UNOWNED
+    return OWNED if changed < lost_before_ns else UNOWNED

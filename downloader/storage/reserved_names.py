@@ -1,0 +1,54 @@
+"""Files of the run itself that lie in the destination: no download may have their names.
+
+The list of URLs, --report, --failures, certificates, keys and netrc may stand among the files. A download
+never replaces one of them, and they never replace a download.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from downloader.config.config import Config
+from downloader.core.item_states import published
+from downloader.core.name_list import decode_names
+from downloader.errors import ConfigError
+from downloader.sinks.stored import place
+from downloader.storage.journal import Journal
+
+__all__ = ["check_reserved", "reserved_names"]
+
+
+def reserved_names(config: Config) -> dict[str, str]:
+    """Return the names of items that would replace a file of the run, and what the file is."""
+    root = os.path.realpath(config.output)
+    found: dict[str, str] = {}
+    for option, path in config.own_files:
+        directory, leaf = os.path.split(os.path.abspath(path))
+        # The name that was given, and where a symbolic link of that name leads.
+        for target in (os.path.join(os.path.realpath(directory), leaf), os.path.realpath(path)):
+            relative = os.path.relpath(target, root)
+            name = os.path.basename(relative) if config.layout == "hashed" else relative
+            if not relative.startswith("../") and place(name, config.layout) == relative:
+                found.setdefault(name, option)
+    return found
+
+
+def check_reserved(config: Config, reserved: dict[str, str], journal: Journal) -> None:
+    """Raise ConfigError where --report or --failures names a file that the job has stored."""
+    written = {
+        name: option
+        for name, option in reserved.items()
+        if option in ("--report", "--failures")
+        and (Path(config.output) / place(name, config.layout)).exists()
+    }
+    if not written:
+        return
+    for row in journal.batches():
+        names = decode_names(row.names)
+        if written.keys() & set(names):
+            for mark in published(row.marks):
+                if option := written.get(names[mark.index]):
+                    raise ConfigError(
+                        f"{option}: {names[mark.index]} is a file that was downloaded here; name another"
+                    )

@@ -1,0 +1,197 @@
+"""``status`` and ``verify``: what a journal says, and whether the files agree with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+
+from downloader.core import item_states as core_marks
+from downloader.core.name_list import decode_names
+from downloader.core.units import show_count
+from downloader.errors import ConfigError, JournalError
+from downloader.messages import Failure, Tally
+from downloader.sinks.registry import Verify, verifier
+from downloader.sinks.stored import place
+from downloader.storage.destination import collect_ledgers, home_of, lock
+from downloader.storage.journal import BatchRow, JobSpec, Journal
+from downloader.storage.ledger import read as read_ledger
+from downloader.storage.table import is_read_only
+
+__all__ = ["Status", "Verified", "status", "verify"]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What the journal of a destination says. ``stored`` counts all runs."""
+
+    source: str
+    store: str
+    layout: str
+    listed: int
+    stored: int
+    failed: int
+    pending: int
+    bytes: int
+    source_read: bool
+    complete: bool
+    failed_by_error: dict[str, int]
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What ``verify`` found: ``damaged`` names the files (the first 1,000) that are not as stored;
+    ``written_down``: the next run fetches them again."""
+
+    checked: int
+    agree: int
+    damaged_count: int
+    damaged: list[str]
+    written_down: bool = True
+
+
+def status(output: str) -> Status:
+    """Read the journal of ``output``, and the ledgers of workers, also while a run is writing them.
+
+    Raises ConfigError where there is none, JournalError.
+    """
+    journal = _open(output, read_only=True)
+    try:
+        job = _job(journal)
+        tally = journal.tally(open_too=True) + _in_ledgers(home_of(output), journal)
+        listed = journal.position()[2]
+        pending = listed - tally.stored - tally.failed
+        return Status(
+            source=job.shown,
+            store=job.store,
+            layout=job.layout,
+            listed=listed,
+            stored=tally.stored,
+            failed=tally.failed,
+            pending=pending,
+            bytes=tally.bytes,
+            source_read=journal.ended,
+            complete=journal.ended and not pending and not journal.open_count() and not tally.failed,
+            failed_by_error=journal.failures_by_code(),
+        )
+    finally:
+        journal.close()
+
+
+def _in_ledgers(home: Path, journal: Journal) -> Tally:
+    """Return what the ledgers have as published and the journal has not yet, of batches that are open."""
+    files = size = 0
+    known: dict[int, bytes] = {}
+    for path in sorted(home.glob("ledger-*")):
+        for seq, marks in read_ledger(path):
+            if journal.is_open(seq):
+                known[seq] = core_marks.merge(known.get(seq, b""), marks.packed(), marks.count)
+    for seq, packed in known.items():
+        older = journal.marks(seq)
+        count = len(core_marks.unpack(packed)[0])
+        now, before = core_marks.summed(core_marks.merge(older, packed, count)), core_marks.summed(older)
+        files, size = files + now[0] - before[0], size + now[1] - before[1]
+    return Tally(stored=files, bytes=size)
+
+
+def verify(output: str, quiet: bool = False) -> Verified:
+    """Compare every stored file with the size and checksum that the journal has.
+
+    A file that is missing or differs is written down as damaged, so that the same command fetches it
+    again; not where the file system is read-only. Raises ConfigError, InUse, JournalError.
+    """
+    _find(output)
+    home = home_of(output)
+    if is_read_only(home):
+        return _verify_with(output, quiet, read_only=True)
+    fd = lock(home)
+    try:
+        return _verify_with(output, quiet, read_only=False)
+    finally:
+        os.close(fd)
+
+
+def _verify_with(output: str, quiet: bool, *, read_only: bool) -> Verified:
+    journal = _open(output, read_only=read_only)
+    try:
+        if not read_only:
+            job = _job(journal)
+            collect_ledgers(home_of(output), journal, verifier(job.store, Path(output), job.layout))
+        return _verify(journal, Path(output), quiet, read_only)
+    finally:
+        journal.close()
+
+
+def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
+    job = _job(journal)
+    if job.store != "files":
+        raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
+    checked = agree = 0
+    names: list[str] = []
+    shown = monotonic()
+    matches = verifier(job.store, root, job.layout)
+    for row in _stored_batches(journal):
+        damaged = []
+        for failure in _damaged(row, root, job.layout, matches):
+            damaged.append(failure)
+            if len(names) < 1000:
+                names.append(failure.name)
+        count, _ = core_marks.summed(row.marks)
+        checked += count
+        agree += count - len(damaged)
+        if damaged and not read_only:
+            journal.mark_damaged(row.seq, damaged)
+        if not quiet and monotonic() - shown > 2:
+            shown = monotonic()
+            print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
+    return Verified(checked, agree, checked - agree, names, not read_only)
+
+
+def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
+    for row in journal.batches():
+        if row.marks:
+            yield row
+
+
+def _damaged(row: BatchRow, root: Path, layout: str, matches: Verify) -> Iterator[Failure]:
+    names = decode_names(row.names)
+    if len(names) != row.count:
+        raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
+    for mark in core_marks.published(row.marks):
+        name = names[mark.index]
+        if not matches(name, mark.size, mark.crc):
+            there = os.path.lexists(root / place(name, layout))
+            detail = "changed since it was stored" if there else "missing"
+            yield Failure(mark.index, name, "", "damaged", detail, 0)
+
+
+def _open(output: str, *, read_only: bool) -> Journal:
+    _find(output)
+    return Journal(home_of(output), read_only=read_only)
+
+
+def _find(output: str) -> None:
+    """Raise ConfigError where there is no journal that this user may read."""
+    home = home_of(output)
+    try:
+        os.stat(home / "journal.sqlite")
+        readable = os.access(home / "journal.sqlite", os.R_OK)
+    except PermissionError:
+        readable = False
+    except OSError:
+        raise ConfigError(
+            f"{output} has no journal; nothing was downloaded there by this program"
+        ) from None
+    if not readable:
+        raise ConfigError(
+            f"{home}: Permission denied; only the user who downloaded into {output} may read its journal"
+        )
+
+
+def _job(journal: Journal) -> JobSpec:
+    job = journal.job()
+    if job is None:
+        raise JournalError(f"{journal.path} is empty; the run that made it ended before it began")
+    return job

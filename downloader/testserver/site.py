@@ -1,0 +1,71 @@
+"""What all connections of one process share: what is served, and the counts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from downloader.testserver import content
+from downloader.testserver.counters import (
+    CONNECTIONS_OPEN,
+    CONNECTIONS_OPENED,
+    CONNECTIONS_PEAK,
+    Counters,
+)
+from downloader.testserver.drops import Drops
+from downloader.testserver.settings import Settings
+
+if TYPE_CHECKING:
+    from downloader.testserver.protocol import Connection
+
+__all__ = ["Site"]
+
+_READ: Final = 1 << 16
+
+
+class Site:
+    """What all connections of one process share."""
+
+    def __init__(self, settings: Settings, counters: Counters, process: int = 0) -> None:
+        self.files = settings.files
+        self.size = settings.size
+        self.page = settings.page
+        self.delay = settings.delay
+        self.delayed = settings.delay[1] > 0
+        self.marker_key = "NextFile" if settings.next_file_alias else "NextMarker"
+        self.tls = settings.tls
+        self.close_after = settings.close_after
+        self.drops = Drops(settings.drop_rate, settings.seed, process) if settings.drop_rate else None
+        self.counters = counters
+        self.counts = counters.slot(process)
+        self.connections: set[Connection] = set()
+        # One for all connections: what is read is parsed before the next one reads.
+        self.buffer = memoryview(bytearray(_READ))
+
+    def opened(self, connection: Connection) -> None:
+        """Counts a new connection."""
+        self.connections.add(connection)
+        counts = self.counts
+        counts[CONNECTIONS_OPENED] += 1
+        counts[CONNECTIONS_OPEN] += 1
+        counts[CONNECTIONS_PEAK] = max(counts[CONNECTIONS_PEAK], self.counters.total(CONNECTIONS_OPEN))
+
+    def closed(self, connection: Connection) -> None:
+        """Counts the end of a connection."""
+        self.connections.discard(connection)
+        self.counts[CONNECTIONS_OPEN] -= 1
+
+    def listing(self, query: str) -> bytes | None:
+        """The page that ``query`` asks for, None where its marker is unknown."""
+        markers = parse_qs(query, keep_blank_values=True).get("next-marker")
+        start: int | None = 0
+        if markers is not None:
+            start = content.start_of(markers[0], self.files, self.page)
+        if start is None or (markers is not None and len(markers) > 1):
+            return None
+        return content.page_json(start, self.files, self.page, self.marker_key)
+
+    def stats(self) -> bytes:
+        """The counts of all processes."""
+        return json.dumps(self.counters.as_dict()).encode()

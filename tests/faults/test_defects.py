@@ -1,0 +1,41 @@
+"""A defect of our own is reported as one, and not as a failure of something else."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import AFTER_IMPORT
+
+# The list's second page cannot be made, by a defect.
+FEEDER_DEFECT = (
+    AFTER_IMPORT
+    + """
+    MODULE = "downloader.feeder.main"
+
+    def change(feeder):
+        batch = feeder._batch
+
+        def broken(seq, page, **more):
+            if seq:
+                raise RuntimeError("a defect")
+            return batch(seq, page, **more)
+
+        feeder._batch = broken
+"""
+)
+
+
+def test_a_defect_of_the_feeder_is_no_broken_source(
+    dev_server: Callable[..., Any], run_downloader: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A source that broke leaves what is listed to be fetched; after a defect nothing is begun."""
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(FEEDER_DEFECT))
+    server = dev_server(files=2000, delay="0.5s")
+    argv = (server.url, "-o", tmp_path / "dest", "--workers", 1, "--connections", 1, "--pipeline", "off")
+    done = run_downloader(*argv, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 4
+    assert "a child process failed: RuntimeError: a defect" in done.stderr
+    assert server.stats()["gets"] < 32  # the first batch

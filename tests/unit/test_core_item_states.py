@@ -1,0 +1,159 @@
+"""ItemStates: what is published of a batch, in two arrays."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from downloader.core.item_states import (
+    ITEM_BYTES,
+    OWNED,
+    UNOWNED,
+    ItemState,
+    ItemStates,
+    changed,
+    claims,
+    merge,
+    published,
+    summed,
+    unpack,
+    without,
+    written,
+)
+
+COUNT = 20
+SOME = st.dictionaries(
+    st.integers(0, COUNT - 1), st.tuples(st.integers(0, 2**62), st.integers(0, 2**32 - 1))
+)
+
+
+def packed(content: dict[int, tuple[int, int]], begun: tuple[int, ...] = ()) -> bytes:
+    marks = ItemStates(COUNT)
+    for index in begun:
+        marks.begin(index)
+    for index, (size, crc) in content.items():
+        marks.publish(index, size, crc)
+    return marks.packed()
+
+
+def as_dict(blob: bytes) -> dict[int, tuple[int, int]]:
+    return {mark.index: (mark.size, mark.crc) for mark in published(blob)}
+
+
+@given(SOME)
+def test_what_is_published_comes_back(content: dict[int, tuple[int, int]]) -> None:
+    blob = packed(content)
+    assert as_dict(blob) == content
+    assert summed(blob) == (len(content), sum(size for size, _ in content.values()))
+
+
+@given(SOME, SOME)
+def test_merge_has_all_of_both_and_the_newer_wins(
+    older: dict[int, tuple[int, int]], newer: dict[int, tuple[int, int]]
+) -> None:
+    begun = tuple(set(range(COUNT)) - newer.keys())
+    assert as_dict(merge(packed(older), packed(newer, begun), COUNT)) == older | newer
+    assert as_dict(merge(b"", packed(newer), COUNT)) == newer
+
+
+@given(SOME, st.sets(st.integers(0, COUNT - 1)))
+def test_without(content: dict[int, tuple[int, int]], gone: set[int]) -> None:
+    left = {index: mark for index, mark in content.items() if index not in gone}
+    assert as_dict(without(packed(content), COUNT, gone)) == left
+
+
+def test_the_life_of_an_item() -> None:
+    marks = ItemStates(3)
+    marks.begin(0)
+    marks.begin(1)
+    marks.begin(2)
+    assert marks.in_flight() == [0, 1, 2]
+    marks.set(0, 0)
+    marks.publish(2, 0, 0)
+    assert marks.in_flight() == [1]
+    assert list(published(marks.packed())) == [ItemState(2, 0, 0)]
+    assert summed(marks.packed()) == (1, 0)
+    marks.clear()
+    assert marks.in_flight() == []
+    assert list(published(marks.packed())) == []
+
+
+def test_over_a_buffer_that_is_lent() -> None:
+    buffer = bytearray(ITEM_BYTES * 5 + 7)
+    marks = ItemStates(5, memoryview(buffer))
+    marks.publish(4, 100, 0xDEADBEEF)
+    assert int.from_bytes(buffer[32:40], "little") == 102
+    assert int.from_bytes(buffer[56:60], "little") == 0xDEADBEEF
+    marks.release()
+    buffer.clear()  # would raise BufferError if a view were left
+
+
+def test_empty() -> None:
+    assert list(published(b"")) == []
+    assert summed(b"") == (0, 0)
+    assert summed(ItemStates(0).packed()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "blob", [b"x", zlib.compress(b"1234567"), packed({1: (5, 5)})[:-6]], ids=["no", "odd", "cut"]
+)
+def test_damaged_marks(blob: bytes) -> None:
+    with pytest.raises(ValueError, match="damaged marks"):
+        unpack(blob)
+
+
+def test_an_item_about_to_be_published() -> None:
+    marks = ItemStates(3)
+    marks.intend(0, 0, 7)
+    marks.intend(1, 100, 8)
+    marks.publish(2, 5, 9)
+    assert marks.in_flight() == [0, 1]
+    blob = marks.packed()
+    assert list(written(blob)) == [
+        ItemState(0, 0, 7, False),
+        ItemState(1, 100, 8, False),
+        ItemState(2, 5, 9),
+    ]
+    assert list(published(blob)) == [ItemState(2, 5, 9)]
+    assert summed(blob) == (1, 5)
+
+
+STATES = {"nothing": 0, "in flight": 1, "stored": 102, "owned": OWNED, "unowned": UNOWNED, "intent": -50}
+# What is known after an older source (row) and a newer one (column).
+MERGED = """
+            nothing  in_flight  stored  owned   unowned  intent
+nothing     nothing  nothing    stored  owned   unowned  intent
+in_flight   nothing  nothing    stored  owned   unowned  intent
+stored      stored   stored     stored  stored  stored   stored
+owned       owned    owned      stored  owned   unowned  owned
+unowned     unowned  unowned    stored  owned   unowned  unowned
+intent      intent   intent     stored  owned   unowned  intent
+"""
+
+
+def test_merge_walks_the_table_of_states() -> None:
+    header, *rows = [line.split() for line in MERGED.strip().splitlines()]
+    for older, *outcomes in rows:
+        for newer, outcome in zip(header, outcomes, strict=True):
+            merged = merge(_one(older, 1), _one(newer, 2), 1)
+            states, crcs = unpack(merged)
+            assert states[0] == STATES[outcome.replace("_", " ")], (older, newer)
+            if outcome == "stored":
+                assert crcs[0] == (2 if newer == "stored" else 1)
+
+
+def _one(state: str, crc: int) -> bytes:
+    marks = ItemStates(1)
+    states, crcs = marks.arrays
+    states[0], crcs[0] = STATES[state.replace("_", " ")], crc
+    return marks.packed()
+
+
+def test_claims() -> None:
+    blob = changed(packed({1: (5, 6), 2: (7, 8)}), COUNT, {1: OWNED, 3: UNOWNED})
+    assert claims(blob) == {1: OWNED, 3: UNOWNED}
+    assert as_dict(blob) == {2: (7, 8)}
+    assert claims(changed(b"", 2, {0: OWNED})) == {0: OWNED}

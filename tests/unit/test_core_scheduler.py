@@ -1,0 +1,474 @@
+"""Who begins next: pure state, the time is made up."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from downloader.core.scheduler import VERDICT, Host, Scheduler
+
+
+@dataclass(eq=False)
+class Schedulable:
+    """What is scheduled here."""
+
+    host: Host
+    solo: bool = False
+    path: object = None
+
+
+def fill(
+    schedule: Scheduler[Schedulable], key: str, count: int, *, solo: bool = False
+) -> list[Schedulable]:
+    jobs = [Schedulable(schedule.host(key), solo) for _ in range(count)]
+    for job in jobs:
+        schedule.add(job)
+    return jobs
+
+
+def take_all(schedule: Scheduler[Schedulable], now: float = 0.0) -> list[Schedulable]:
+    jobs = []
+    while (job := schedule.take(now)) is not None:
+        jobs.append(job)
+    return jobs
+
+
+def keys(jobs: list[Schedulable]) -> str:
+    return "".join(job.host.key for job in jobs)
+
+
+def test_in_order_and_at_most_so_many() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(3, 3)
+    jobs = fill(schedule, "a", 5)
+    assert schedule.unstarted == 5
+    assert take_all(schedule) == jobs[:3]
+    assert (schedule.active, schedule.unstarted) == (3, 2)
+    schedule.release(jobs[1].host)
+    assert take_all(schedule) == [jobs[3]]
+    for job in (jobs[0], jobs[2], jobs[3]):
+        schedule.release(job.host)
+    assert take_all(schedule) == [jobs[4]]
+    schedule.release(jobs[4].host)
+    assert (schedule.active, schedule.unstarted, schedule.wake_at) == (0, 0, math.inf)
+    assert schedule.take(0.0) is None
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(3, 3)
+    first = fill(schedule, "a", 2)
+    schedule.add_all(later := [Schedulable(schedule.host("a")) for _ in range(4)])
+    assert schedule.unstarted == 6
+    assert take_all(schedule) == [*first, later[0]]
+    for job in (*first, later[0]):
+        schedule.release(job.host)
+    assert take_all(schedule) == later[1:]
+    for job in later[1:]:
+        schedule.release(job.host)
+    schedule.add_all(again := [Schedulable(schedule.host("a"))])
+    assert take_all(schedule) == again
+
+
+def test_per_host() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(10, 2)
+    fill(schedule, "a", 5)
+    fill(schedule, "b", 1)
+    fill(schedule, "c", 5)
+    assert Counter(keys(take_all(schedule))) == {"a": 2, "b": 1, "c": 2}
+
+
+def test_hosts_take_turns() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(6, 6)
+    fill(schedule, "a", 100)
+    fill(schedule, "b", 100)
+    fill(schedule, "c", 100)
+    assert keys(take_all(schedule)) == "abcabc"
+
+
+def test_a_host_that_never_answers_does_not_end_up_with_all_connections() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    fill(schedule, "m", 100)
+    fill(schedule, "g", 1000)
+    flying = take_all(schedule)
+    for _ in range(500):
+        done = next(job for job in flying if job.host.key == "g")
+        flying.remove(done)
+        schedule.release(done.host)
+        flying += take_all(schedule)
+        assert Counter(keys(flying))["m"] <= 4
+    assert len(flying) == 8
+
+
+def test_alone_it_may_have_all() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    fill(schedule, "m", 100)
+    assert len(take_all(schedule)) == 8
+
+
+def test_a_pause() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    fill(schedule, "a", 3)
+    fill(schedule, "b", 1)
+    assert schedule.pause(schedule.host("a"), 5.0)
+    assert not schedule.pause(schedule.host("a"), 4.0)
+    assert keys(take_all(schedule, 1.0)) == "b"
+    assert schedule.wake_at == 5.0
+    assert take_all(schedule, 4.9) == []
+    assert schedule.rests_until("a", 1.0) == 5.0
+    assert schedule.rests_until("never heard of", 1.0) == 1.0
+    # It was extended meanwhile.
+    schedule.pause(schedule.host("a"), 7.0)
+    assert take_all(schedule, 5.0) == []
+    assert schedule.wake_at == 7.0
+    assert keys(take_all(schedule, 7.0)) == "a"
+    assert schedule.wake_at == math.inf
+
+
+def test_after_a_pause_one_then_two_then_four() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    fill(schedule, "a", 100)
+    host = schedule.host("a")
+    flying = take_all(schedule)
+    assert schedule.failed(host, 0.0, 1.0) == 1
+    schedule.pause(host, 2.0)
+    for job in flying:
+        schedule.release(job.host)
+    for now, wave in enumerate((1, 2, 4, 8, 8), 2):
+        flying = take_all(schedule, float(now))
+        assert len(flying) == wave
+        for job in flying:
+            schedule.release(job.host)
+            # One success doubles; the others of the wave are not to.
+        schedule.succeeded(host, float(now))
+    assert host.rounds == 0
+
+
+def test_a_success_from_before_the_pause_says_nothing() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    host = schedule.host("a")
+    schedule.failed(host, 0.0, 1.0)
+    schedule.pause(host, 2.0)
+    assert not schedule.succeeded(host, 1.5)
+    assert (host.allowed, host.rounds) == (1, 1)
+    assert schedule.succeeded(host, 2.5)
+    assert (host.allowed, host.rounds) == (2, 0)
+
+
+def test_a_pause_that_another_worker_ordered_starts_slowly_too() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    fill(schedule, "a", 10)
+    schedule.pause(schedule.host("a"), 2.0)
+    assert len(take_all(schedule, 2.0)) == 1
+
+
+def test_failures_of_one_wave_are_one_round() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    host = schedule.host("a")
+    assert [schedule.failed(host, 0.0, at) for at in (1.0, 1.1, 1.2)] == [1, 1, 1]
+    schedule.pause(host, 2.0)
+    # A straggler of the first wave, and then the probe.
+    assert schedule.failed(host, 0.5, 2.5) == 1
+    assert schedule.failed(host, 2.0, 2.6) == 2
+
+
+def test_rounds_count_while_another_worker_prolongs_the_pause() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    host = schedule.host("a")
+    for turn in range(1, 5):
+        sent = turn * 10.0
+        schedule.pause(host, sent + 0.5)  # arrives while ours is on its way
+        assert schedule.failed(host, sent, sent + 1.0) == turn
+
+
+def test_a_failing_host_begins_no_more_than_it_may() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    jobs = fill(schedule, "a", 20)
+    flying = [schedule.take(0.0) for _ in range(4)]
+    assert flying == jobs[:4]
+    # Without a pause (Retry-After: 0): still one at a time.
+    schedule.failed(schedule.host("a"), 0.0, 0.0)
+    assert take_all(schedule) == []
+    for job in jobs[:4]:
+        schedule.release(job.host)
+    assert take_all(schedule) == [jobs[4]]
+
+
+def test_the_condemned() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    fill(schedule, "a", 3)
+    host = schedule.host("a")
+    schedule.failed(host, 0.0, 1.0)
+    schedule.pause(host, 500.0)
+    schedule.interval = 10.0
+    schedule.condemn(host, "tls-verify", "expired", 1.0)
+    # They are handed out at once, to be failed.
+    for _ in range(3):
+        (job,) = take_all(schedule, 1.0)
+        assert schedule.verdict(host, 1.0) == ("tls-verify", "expired")
+        host.paced = 0.0
+        schedule.release(job.host)
+    assert schedule.verdict(host, 1.0 + VERDICT) is None
+    assert schedule.verdict(host, 1.0) is None
+
+
+def test_a_success_lifts_the_verdict() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    host = schedule.host("a")
+    schedule.failed(host, 0.0, 1.0)
+    schedule.condemn(host, "connect", "", 1.0)
+    assert schedule.succeeded(host, 2.0)
+    assert schedule.verdict(host, 2.0) is None
+
+
+def test_suspects_go_alone() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    first, *_ = fill(schedule, "a", 5)
+    assert schedule.take(0.0) is first
+    suspects = fill(schedule, "a", 2, solo=True)
+    assert take_all(schedule) == []  # not while another is in flight
+    schedule.release(first.host)
+    for suspect in suspects:
+        assert take_all(schedule) == [suspect]  # and no other beside it
+        schedule.release(suspect.host)
+    assert len(take_all(schedule)) == 4
+
+
+def test_a_suspect_of_a_host_that_rests_waits_and_holds_up_nobody() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    (suspect,) = fill(schedule, "a", 1, solo=True)
+    (other,) = fill(schedule, "b", 1, solo=True)
+    schedule.pause(schedule.host("a"), 5.0)
+    assert take_all(schedule, 1.0) == [other]
+    schedule.release(other.host)
+    (normal,) = fill(schedule, "b", 1)
+    assert take_all(schedule, 1.0) == [normal]
+    assert schedule.wake_at == 5.0
+    schedule.release(normal.host)
+    assert take_all(schedule, 5.0) == [suspect]
+
+
+def test_later() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    job = Schedulable(schedule.host("a"))
+    schedule.add_later(job, 3.0)
+    assert (schedule.unstarted, schedule.wake_at) == (1, 3.0)
+    assert take_all(schedule, 2.9) == []
+    assert take_all(schedule, 3.0) == [job]
+    assert (schedule.unstarted, schedule.wake_at) == (0, math.inf)
+
+
+def test_rate_for_each_host() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(100, 100)
+    schedule.interval = 0.5
+    fill(schedule, "a", 10)
+    fill(schedule, "b", 10, solo=False)
+    begun = [(now / 10, keys(take_all(schedule, now / 10))) for now in range(21)]
+    assert [(at, sorted(who)) for at, who in begun if who] == [(n / 2, ["a", "b"]) for n in range(5)]
+    assert schedule.wake_at == pytest.approx(2.5)
+
+
+def test_a_redirect_takes_its_turn() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(100, 100)
+    assert schedule.turn("a", 7.0) == 7.0
+    schedule.interval = 0.5
+    fill(schedule, "a", 2)
+    assert len(take_all(schedule, 0.0)) == 1
+    assert [schedule.turn("a", 0.1), schedule.turn("a", 0.1)] == [0.5, 1.0]
+    assert [now / 10 for now in range(20) if take_all(schedule, now / 10)] == [1.5]
+
+
+def test_rate_does_not_hide_failures_and_pauses() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    schedule.interval = 100.0
+    fill(schedule, "a", 2)
+    job = schedule.take(0.0)
+    assert job is not None
+    # The next may begin at 100; the failure is a round of its own all the same, and the pause a pause.
+    assert schedule.failed(job.host, 0.0, 1.0) == 1
+    assert schedule.pause(job.host, 50.0)
+
+
+def test_dead_hosts_without_number_are_forgotten() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    for n in range(30_000):
+        host = schedule.host(str(n))
+        schedule.failed(host, 0.0, 1.0)
+        schedule.condemn(host, "dns", "", 1.0)
+    busy = schedule.host("0")
+    fill(schedule, "0", 1)
+    for n in range(30_000, 60_000):
+        schedule.host(str(n))
+    assert schedule.host("0") is busy
+    assert len(schedule._hosts) <= 10_001
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "solo", "later", "finish", "ok", "fail", "pause", "condemn", "wait"]),
+        st.integers(0, 4),
+    ),
+    max_size=80,
+)
+
+
+@settings(deadline=None)
+@given(STEPS, st.integers(1, 5), st.integers(1, 5), st.sampled_from([0.0, 0.3]))
+def test_every_job_is_handed_out_once_and_limits_hold(
+    steps: list[tuple[str, int]], most: int, per_host: int, interval: float
+) -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(most, min(most, per_host))
+    schedule.interval = interval
+    now, added, taken = 0.0, [], []
+    flying: list[Schedulable] = []
+
+    def pump() -> None:
+        for job in take_all(schedule, now):
+            assert job not in taken
+            taken.append(job)
+            flying.append(job)
+        assert len(flying) == schedule.active <= most
+        assert all(n <= schedule.per_host for n in Counter(job.host.key for job in flying).values())
+        assert not any(job.solo for job in flying) or len(flying) == 1
+
+    for step, n in steps:
+        host = schedule.host(str(n))
+        if step in ("add", "solo", "later"):
+            job = Schedulable(host, step == "solo")
+            added.append(job)
+            if step == "later":
+                schedule.add_later(job, now + n)
+            else:
+                schedule.add(job)
+        elif step == "finish" and flying:
+            schedule.release(flying.pop(n % len(flying)).host)
+        elif step == "ok":
+            schedule.succeeded(host, now)
+        elif step == "fail":
+            schedule.failed(host, now, now)
+        elif step == "pause":
+            schedule.pause(host, now + 1 + n)
+        elif step == "condemn":
+            schedule.condemn(host, "dns", "", now)
+        elif step == "wait":
+            now += n / 2
+        pump()
+    # Nothing is lost: with all finished and the time that the timers ask for, all get their turn.
+    for _ in range(1000):
+        while flying:
+            schedule.release(flying.pop().host)
+        pump()
+        if not flying:
+            if schedule.wake_at == math.inf:
+                break
+            now = max(now, schedule.wake_at)
+            pump()
+    assert schedule.unstarted == 0
+    assert len(taken) == len(added)
+
+
+def test_what_fails_without_a_request_needs_no_pace() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    schedule.interval = 10.0
+    jobs = fill(schedule, "a", 5)
+    host = jobs[0].host
+    schedule.condemn(host, "connect", "", 0.0)
+    for job in jobs[:3]:
+        assert schedule.take(1.0) is job
+        schedule.release(job.host)
+    # The verdict is over: these are sent.
+    assert schedule.take(VERDICT) is jobs[3]
+    schedule.release(jobs[3].host)
+    assert schedule.take(VERDICT + 9) is None
+    assert schedule.take(VERDICT + 10) is jobs[4]
+
+
+def test_a_host_whose_jobs_wait_for_later_is_not_forgotten() -> None:
+    """With another in its place it would have twice its limit, and no pause would reach it."""
+    schedule: Scheduler[Schedulable] = Scheduler(4, 1)
+    later, alone = schedule.host("later"), schedule.host("alone")
+    schedule.add_later(Schedulable(later), 100.0)
+    schedule.add(Schedulable(alone, solo=True))
+    idle = schedule.host("idle")
+    for number in range(10_000):
+        schedule.host(f"host {number}")
+    assert schedule.host("later") is later
+    assert schedule.host("alone") is alone
+    assert schedule.host("idle") is not idle
+
+
+def test_a_slot_may_be_used_for_more_of_its_host() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
+    jobs = fill(schedule, "a", 6)
+    fill(schedule, "b", 1)
+    host = schedule.take(0.0).host  # type: ignore[union-attr]
+    assert schedule.more(host, 3, None) == jobs[1:4]
+    assert (schedule.active, schedule.unstarted) == (1, 3)
+    jobs[5].path = "another"
+    assert schedule.more(host, 9, None) == [jobs[4]]
+
+
+def test_what_was_drawn_by_a_slot_is_not_begun_again() -> None:
+    """The host stands in line for its turn, but has nothing left."""
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    jobs = fill(schedule, "a", 3)
+    assert schedule.take(0.0) is jobs[0]
+    assert schedule.more(jobs[0].host, 9, None) == jobs[1:]
+    assert schedule.take(0.0) is None
+    schedule.release(jobs[0].host)
+    assert schedule.take(0.0) is None
+    assert (schedule.active, schedule.unstarted) == (0, 0)
+
+
+def test_the_last_jobs_are_shared() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    jobs = fill(schedule, "a", 12)
+    for _ in range(4):
+        schedule.take(0.0)
+    assert len(schedule.more(jobs[0].host, 64, None)) == 1 + 8 // 4
+
+
+def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
+    fill(schedule, "a", 6)
+    a = schedule.take(0.0).host  # type: ignore[union-attr]
+    schedule.take(0.0)
+    fill(schedule, "b", 3)
+    assert schedule.more(a, 3, None) == []
+    schedule.release(a)
+    assert keys(take_all(schedule)) == "b"
+    assert len(schedule.more(a, 3, None)) == 3
+
+
+def test_no_more_for_a_host_that_recovers_is_paced_or_condemned() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    for key in "abc":
+        fill(schedule, key, 5)
+    a, b, c = (schedule.host(key) for key in "abc")
+    schedule.failed(a, 0.0, 0.0)
+    assert schedule.more(a, 3, None) == []
+    schedule.condemn(b, "connect", "", 0.0)
+    assert schedule.more(b, 3, None) == []
+    assert schedule.more(c, 2, None) != []
+    schedule.interval = 0.1
+    assert schedule.more(c, 3, None) == []
+
+
+def test_no_more_while_a_suspect_waits_to_be_alone() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    fill(schedule, "a", 5)
+    fill(schedule, "a", 1, solo=True)
+    assert schedule.more(schedule.host("a"), 3, None) == []
+
+
+def test_what_was_asked_in_vain_comes_first() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    jobs = fill(schedule, "a", 3)
+    assert schedule.take(0.0) is jobs[0]
+    schedule.again(jobs[0])
+    schedule.release(jobs[0].host)
+    assert schedule.take(0.0) is jobs[0]
+    assert schedule.unstarted == 2

@@ -1,0 +1,42 @@
+"""Descriptors: which are closed, and how many connections they are enough for."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from downloader.process.file_descriptors import affordable
+
+CLOSING = """
+import os, sys
+from downloader.process import file_descriptors as descriptors
+made = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
+os.dup2(made[0], 40)
+if sys.argv[1] == "without proc":
+    descriptors.os.listdir = lambda path: os.stat("/nowhere")
+descriptors.close_all_but({0, 1, 2, made[1]})
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+print([is_open(number) for number in (1, *made, 40)])
+"""
+
+
+@pytest.mark.parametrize("how", ["with proc", "without proc"])
+def test_all_are_closed_but_those_that_are_kept(how: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CLOSING, how], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[True, False, True, False, False, False]", done.stderr
+
+
+def test_no_more_connections_than_there_are_descriptors_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, os.sysconf("SC_OPEN_MAX")))
+    assert affordable(400) == (400, "")
+    fewer, why = affordable(1000)
+    assert 400 <= fewer < 1024 // 2
+    assert f"{fewer} connections instead of 1000" in why
