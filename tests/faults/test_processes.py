@@ -351,7 +351,7 @@ DEFECTS = {
     MODULE = "downloader.worker.main"
 
     def change(worker):
-        worker._Worker.finished = broken
+        worker._Worker.batch_finished = broken
 
     def broken(self, batch):
         raise RuntimeError("odd")
