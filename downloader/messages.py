@@ -22,6 +22,7 @@ __all__ = [
     "Drain",
     "Ended",
     "Failure",
+    "FileRecord",
     "Finish",
     "FromChild",
     "Heartbeat",
@@ -36,6 +37,7 @@ __all__ = [
     "Ready",
     "Recall",
     "Report",
+    "ResponseInfo",
     "Returned",
     "Stop",
     "Tally",
@@ -50,9 +52,10 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
     ``name`` is a safe relative path (``core.naming``): segments escaped, joined by ``/``.
     ``url`` is empty where the source derives it from the name. ``size`` is what the source promises,
-    -1 where it does not. ``fault`` is a failure code found while reading the source (a bad line, a
-    name that cannot be stored): such an item is counted failed without a request. ``detail`` is for
-    a person, redacted.
+    -1 where it does not; so is ``checksum``, ``ALGORITHM:HEX`` (``core.content_check``), "" where it does
+    not. ``columns`` is MessagePack of what else the source says of the item. ``fault`` is a failure code
+    found while reading the source (a bad line, a name that cannot be stored): such an item is counted
+    failed without a request. ``detail`` is for a person, redacted.
     """
 
     name: str
@@ -60,6 +63,44 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     size: int = -1
     fault: str = ""
     detail: str = ""
+    checksum: str = ""
+    columns: bytes = b""
+
+    @property
+    def promised(self) -> bool:
+        """Whether the source says something of the content that must hold."""
+        return self.size >= 0 or self.checksum != ""
+
+
+class ResponseInfo(msgspec.Struct, frozen=True):
+    """What a response says of a file, as the server spells it; "" where it says nothing.
+
+    ``url`` is where the file came from after redirects, redacted; ``fetched_at`` is in seconds since 1970.
+    """
+
+    status: int
+    url: str
+    etag: str
+    last_modified: str
+    content_type: str
+    fetched_at: float
+
+
+class FileRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A file that is written, and what is known of it: of the item, and of the response.
+
+    ``index`` is that of the item in its batch, ``url`` is redacted, ``crc`` is the CRC-32 of its bytes,
+    ``checksum`` and ``columns`` are those of the item.
+    """
+
+    index: int
+    name: str
+    url: str
+    size: int
+    crc: int
+    checksum: str
+    columns: bytes
+    response: ResponseInfo | None
 
 
 class Page(msgspec.Struct, frozen=True):

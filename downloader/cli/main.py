@@ -17,8 +17,11 @@ from downloader.cli import credentials
 from downloader.cli.params import (
     LIMIT,
     SIZE,
+    SOURCE_OPTION,
+    STORE_OPTION,
     TIME,
     Fetch,
+    Name,
     Parsed,
     Root,
     Word,
@@ -28,6 +31,9 @@ from downloader.cli.params import (
     rate,
     version_option,
 )
+from downloader.config.extensions import Extension
+from downloader.config.sink_kinds import SINK_KINDS
+from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
@@ -53,18 +59,12 @@ def cli() -> None:
 @click.option(
     "--source",
     "source_type",
-    type=Word(["server", "urls"], later=["s3", "index"]),
-    metavar="server|urls",
+    type=Name(SOURCE_KINDS, later=["s3", "index"]),
     help="Kind of SOURCE.  [seen from its form]",
 )
 @click.option(
-    "--list-path", metavar="PATH", default="list", show_default=True, help="Listing, under the URL."
-)
-@click.option("--get-path", metavar="PATH", default="get", show_default=True, help="Files, under the URL.")
-@click.option(
     "--store",
-    type=Word(["files", "null"], later=["tar", "parquet"]),
-    metavar="files|null",
+    type=Name(SINK_KINDS, later=["tar", "parquet"]),
     default="files",
     show_default=True,
     help="null: fetch, count, throw away.",
@@ -229,7 +229,7 @@ def _config(given: dict[str, Any]) -> Any:
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
     plain = (
-        "source output list_path get_path store layout connections pipeline lane retries backoff "
+        "source output store layout connections pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
         "compressed redirects allow_private_redirects retry_failed relist existing fsync dry_run progress "
         "report failures preflight quiet log_json verbose"
@@ -238,10 +238,13 @@ def _config(given: dict[str, Any]) -> Any:
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
     }
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
+    source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
     return Config(
         **{name: given[name] for name in plain.split()},
         **numbers,
         source_type=given["source_type"] or "",
+        source_options=_options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
+        store_options=_options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
         rate=given["rate"] or 0.0,
         headers=tuple(credentials.header(line) for line in given["headers"]),
         netrc=credentials.netrc_path() if given["netrc"] else "",
@@ -250,6 +253,11 @@ def _config(given: dict[str, Any]) -> Any:
         no_proxy=no_proxy,
         restart=not given["resume"],
     )
+
+
+def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the options that ``kind`` has; those of other kinds are left out."""
+    return {option.name: given[prefix + option.name] for option in (kind.options if kind else ())}
 
 
 @cli.command()

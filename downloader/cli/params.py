@@ -4,6 +4,7 @@ that are refused by name, and the pages of help.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from downloader._version import VERSION
+from downloader.config.extensions import Extensions
+from downloader.config.sink_kinds import SINK_KINDS
+from downloader.config.source_kinds import SOURCE_KINDS
 from downloader.core.limits import DEEPEST_PIPELINE
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
+from downloader.errors import ConfigError
 from downloader.reporting.console import say
 
 __all__ = [
     "LIMIT",
     "SIZE",
+    "SOURCE_OPTION",
+    "STORE_OPTION",
     "TIME",
     "Command",
     "Fetch",
+    "Name",
     "Parsed",
     "Root",
     "Word",
@@ -94,15 +102,44 @@ class Word(_Choice):
         self._later = later
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return _one_of(str(value), self.choices, self._later, self, param, ctx)
+
+
+class Name(_Type):
+    """The name of a kind of source or of sink, also of one that an installed package has."""
+
+    name = "name"
+
+    def __init__(self, kinds: Extensions[Any], later: Sequence[str]) -> None:
+        self._kinds = kinds
+        self._later = later
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "|".join(self._kinds.names())
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         word = str(value)
-        if word in self._later:
-            name = param.opts[0] if param else ""
-            raise click.UsageError(f"{name} {word} is not available in this version", ctx)
-        if word not in self.choices:
-            near = get_close_matches(word, self.choices, 1, 0.4)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self.fail(f"{word[:40]!r} is not one of {', '.join(self.choices)}{hint}", param, ctx)
-        return word
+        if self._kinds.find(word) is not None:
+            return word
+        return _one_of(word, self._kinds.names(), self._later, self, param, ctx)
+
+
+def _one_of(
+    word: str,
+    words: Sequence[str],
+    later: Sequence[str],
+    kind: click.ParamType[Any],
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> str:
+    if word in later:
+        name = param.opts[0] if param else ""
+        raise click.UsageError(f"{name} {word} is not available in this version", ctx)
+    if word not in words:
+        near = get_close_matches(word, words, 1, 0.4)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        kind.fail(f"{word[:40]!r} is not one of {', '.join(words)}{hint}", param, ctx)
+    return word
 
 
 def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
@@ -170,9 +207,12 @@ class Root(click.Group):
         return super().parse_args(ctx, args)
 
 
-# The options of `fetch` as the help shows them.
+# What stands before the name of an option that a kind of source or of sink has.
+SOURCE_OPTION, STORE_OPTION = "source__", "store__"
+
+# The options of `fetch` as the help shows them; SOURCE and STORE are those of the kinds.
 _SECTIONS = {
-    "Source and destination": "output source_type list_path get_path limit max_size store layout "
+    "Source and destination": "output source_type SOURCE limit max_size store STORE layout "
     "resume retry_failed relist existing fsync dry_run",
     "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
     "max_retry_after connect_timeout read_timeout deadline min_speed",
@@ -186,6 +226,32 @@ _LAST = "What is shown"
 class Fetch(Command):
     """The command without a name: its help is that of the program."""
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *self._extension_options]
+
+    @functools.cached_property
+    def _extension_options(self) -> list[click.Option]:
+        """The options of the kinds of sources and sinks. Raises ConfigError where two have one name."""
+        options: dict[str, click.Option] = {}
+        taken = {flag for param in self.params for flag in param.opts}
+        for prefix, kinds in ((SOURCE_OPTION, SOURCE_KINDS), (STORE_OPTION, SINK_KINDS)):
+            for kind in kinds:
+                for each in kind.options:
+                    if each.flag in taken:
+                        raise ConfigError(
+                            f"{each.flag} of {kind.name!r} is an option already; uninstall its package"
+                        )
+                    taken.add(each.flag)
+                    options[each.flag] = click.Option(
+                        [each.flag, prefix + each.name],
+                        type=Parsed(each.metavar, each.type),
+                        metavar=each.metavar,
+                        default=each.default,
+                        show_default=each.default not in ("", None),
+                        help=each.help,
+                    )
+        return list(options.values())
+
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage("downloader", "SOURCE -o DEST [options]")
 
@@ -195,8 +261,13 @@ class Fetch(Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
         }
-        for title, names in _SECTIONS.items():
-            shown = [records.pop(name) for name in names.split()]
+        added = {
+            word: [name for name in records if name and name.startswith(prefix)]
+            for word, prefix in (("SOURCE", SOURCE_OPTION), ("STORE", STORE_OPTION))
+        }
+        for title, words in _SECTIONS.items():
+            names = [name for word in words.split() for name in added.get(word, [word])]
+            shown = [records.pop(name) for name in names]
             if title == _LAST:
                 shown += records.values()  # --help, which each version of click calls something else
             with formatter.section(title):

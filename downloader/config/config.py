@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import re
-import stat
 from collections import Counter
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from downloader.config.extensions import check_options, value_of
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
-from downloader.config.source_kinds import KINDS, check_form, check_paths, source_kind
+from downloader.config.sink_kinds import SinkForm, sink_named
+from downloader.config.source_kinds import SourceForm, kind_named, kind_of
+from downloader.core.headers import header_problem
 from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
@@ -31,7 +33,6 @@ _ONCE = frozenset({"authorization", "content-length", "content-type", "date", "e
     *("if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "proxy-authorization"),
     *("range", "referer", "user-agent"),
 }
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,9 +48,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     output: str = ""
     source_type: str = ""
-    list_path: str = "list"
-    get_path: str = "get"
-    store: Literal["files", "null"] = "files"
+    source_options: dict[str, Any] = {}
+    store: str = "files"
+    store_options: dict[str, Any] = {}
     layout: Literal["flat", "hashed", "mirror"] = "flat"
     workers: int = 0
     connections: int = 32
@@ -117,9 +118,27 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return [("source", self.shown_source), ("output", self.output)]
 
     @property
-    def kind(self) -> str:
+    def source_kind(self) -> SourceForm:
         """The kind of the source: told, or seen from its form."""
-        return self.source_type or source_kind(self.source)
+        return kind_named(self.source_type) if self.source_type else kind_of(self.source)
+
+    @property
+    def kind(self) -> str:
+        """The name of that kind."""
+        return self.source_kind.name
+
+    @property
+    def sink_kind(self) -> SinkForm:
+        """The kind of the sink."""
+        return sink_named(self.store)
+
+    def source_option(self, name: str) -> Any:
+        """Return the value of an option of the kind of the source, its default where it is not given."""
+        return value_of(name, self.source_options, self.source_kind)
+
+    def store_option(self, name: str) -> Any:
+        """Return the value of an option of the kind of the sink, its default where it is not given."""
+        return value_of(name, self.store_options, self.sink_kind)
 
     @property
     def worker_count(self) -> int:
@@ -139,9 +158,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:
         """What this run reads or writes besides the files of the source: what it is, and its path."""
-        is_list = self.kind == "urls" and self.source != "-"
         named = (
-            ("the list of URLs", self.source if is_list else ""),
+            *self.source_kind.own_files(self),
             ("--report", self.report),
             ("--failures", self.failures),
             ("--cacert", self.cacert),
@@ -219,6 +237,8 @@ _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 def _validate(config: Config) -> None:
     _check_source(config)
+    check_options("store_options", config.store_options, config.sink_kind)
+    config.sink_kind.check(config)
     if not config.output and not config.dry_run:
         raise ConfigError("-o DEST is missing (only --dry-run does without)")
     for name, (least, most) in _RANGES.items():
@@ -230,14 +250,8 @@ def _validate(config: Config) -> None:
             raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
     _check_contradictions(config)
     for name, value in config.headers:
-        if not _HEADER_NAME.match(name):
-            raise ConfigError("-H: what stands before the colon is not a header's name; -H 'Name: value'")
-        if re.search(r"[\r\n\0]", value):
-            raise ConfigError(f"-H: the value of {name} has a line break or NUL in it")
-        try:
-            value.encode("latin-1")
-        except UnicodeEncodeError:
-            raise ConfigError(f"-H: the value of {name} is not Latin-1, as headers are") from None
+        if problem := header_problem(name, value):
+            raise ConfigError(f"-H: {problem}")
     _check_repeated(config.headers)
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
@@ -246,8 +260,7 @@ def _validate(config: Config) -> None:
 
 def _check_places(config: Config) -> None:
     """What is looked up in the file system and not read."""
-    if config.kind == "urls" and config.source != "-":
-        _check_list(config.source)
+    config.source_kind.check_files(config)
     for option, path in (("--report", config.report), ("--failures", config.failures)):
         if path:
             _check_writable(option, path, config.output)
@@ -305,8 +318,8 @@ def _check_contradictions(config: Config) -> None:
         raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
     if config.report and config.report == config.failures:
         raise ConfigError("--report and --failures are one file; give two")
-    if config.fsync and config.store == "null":
-        raise ConfigError("--fsync is for what is stored; --store null stores nothing")
+    if config.fsync and not config.sink_kind.keeps:
+        raise ConfigError(f"--fsync is for what is stored; --store {config.store} stores nothing")
     if config.dry_run and (config.report or config.failures or config.retry_failed):
         raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
 
@@ -319,26 +332,9 @@ def _check_source(config: Config) -> None:
     for name in _PATHS:
         if "\0" in getattr(config, name):
             raise ConfigError(f"{_option(name)}: the path has a NUL in it")
-    if config.source_type and config.source_type not in KINDS:
-        raise ConfigError(f"--source {config.source_type[:40]!r} is not one of {', '.join(KINDS)}")
-    check_form(config.source)
-    if config.kind == "server":
-        _check_server_url(config.source)
-        check_paths(config.list_path, config.get_path)
-
-
-def _check_list(path: str) -> None:
-    named = path.encode("utf-8", "backslashreplace").decode()
-    try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise ConfigError(f"{named}: {error.strerror}") from None
-    if stat.S_ISDIR(mode):
-        raise ConfigError(f"{named} is a directory, not a list of URLs")
-    if not stat.S_ISREG(mode):
-        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
-    if not os.access(path, os.R_OK):
-        raise ConfigError(f"{named}: Permission denied")
+    kind = config.source_kind
+    check_options("source_options", config.source_options, kind)
+    kind.check(config)
 
 
 def _check_repeated(headers: tuple[tuple[str, str], ...]) -> None:
@@ -372,19 +368,3 @@ def _check_writable(option: str, path: str, output: str) -> None:
         raise ConfigError(f"{option}: the directory {parent} does not exist")
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise ConfigError(f"{option}: {path}: Permission denied")
-
-
-def _check_server_url(source: str) -> None:
-    try:
-        parts = urlsplit(source)
-        bad = not parts.hostname or parts.scheme.lower() not in ("http", "https")
-        _ = parts.port
-    except ValueError:
-        bad = True
-    if bad:
-        raise ConfigError(f"{redact_url(source)}: not a URL of the form http(s)://host[:port][/prefix]")
-    if "?" in source or "#" in source:
-        raise ConfigError(
-            f"{redact_url(source)}: a file server's URL has no query or fragment; "
-            "a single file goes into a list: echo URL | downloader - -o DEST"
-        )

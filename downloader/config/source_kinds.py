@@ -1,25 +1,19 @@
-"""The kinds of source, told apart by the form of SOURCE: one table.
-
-A new kind is a line here and a module in ``downloader.sources``. Importing this imports
-none of them.
-"""
+"""The kinds of source: which there are, and of which kind a SOURCE is."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from downloader.core.listing import MARKER
+from downloader.config.extensions import Extension, Extensions
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
 
-__all__ = ["KINDS", "check_form", "check_paths", "source_kind"]
+if TYPE_CHECKING:
+    from downloader.config.config import Config
 
-KINDS: Final[dict[str, re.Pattern[str]]] = {
-    "server": re.compile(r"https?://", re.IGNORECASE),
-    "urls": re.compile(r"-\Z|(?![a-z0-9+]+://).*\.txt(\.gz)?\Z", re.IGNORECASE | re.DOTALL),
-}
+__all__ = ["SOURCE_KINDS", "SourceForm", "kind_named", "kind_of", "refuse_later"]
 
 # Named by the documentation, not built yet: refused by name, so that nobody looks for a typing error.
 _LATER: Final = re.compile(
@@ -28,39 +22,62 @@ _LATER: Final = re.compile(
 )
 
 
-def source_kind(source: str) -> str:
-    """The kind of ``source``, a key of ``KINDS``.
+class SourceForm(Extension, Protocol):
+    """What a Config needs to know of a kind of source; ``sources.source.SourceKind`` has the rest.
 
-    Raises ConfigError where the form is none that this version reads.
+    ``form`` says for messages what a SOURCE of the kind looks like. ``editable``: a person can correct what
+    the source says of an item, as in a list.
     """
-    for kind, form in KINDS.items():
-        if form.match(source):
+
+    form: str
+    editable: bool
+
+    def matches(self, source: str) -> bool:
+        """Return whether ``source`` looks like one of this kind."""
+
+    def check(self, config: Config) -> None:
+        """Check SOURCE and the options of the kind. Raises ConfigError."""
+
+    def check_files(self, config: Config) -> None:
+        """Check what is in the file system; called only where a Config is made. Raises ConfigError."""
+
+    def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
+        """Return the files that the source is read from: what each is, and its path."""
+
+
+SOURCE_KINDS: Final[Extensions[SourceForm]] = Extensions(
+    "downloader.sources",
+    {
+        "server": "downloader.sources.listing_server:KIND",
+        "urls": "downloader.sources.url_list:KIND",
+    },
+)
+
+
+def kind_of(source: str) -> SourceForm:
+    """Return the first kind that ``source`` looks like.
+
+    Raises ConfigError where it looks like none that is built in or installed.
+    """
+    for kind in SOURCE_KINDS:
+        if kind.matches(source):
             return kind
-    check_form(source)
-    raise ConfigError(
-        f"{_named(source)}: neither the URL of a file server (http or https), nor a list of URLs "
-        "(.txt, .txt.gz), nor - for a list on standard input"
-    )
+    refuse_later(source)
+    raise ConfigError(f"{_named(source)}: neither {', nor '.join(kind.form for kind in SOURCE_KINDS)}")
 
 
-def check_form(source: str) -> None:
-    """Raises ConfigError for a form that a later version reads, whatever kind it is said to be."""
+def kind_named(name: str) -> SourceForm:
+    """Return the kind ``name``. Raises ConfigError where there is none."""
+    kind = SOURCE_KINDS.find(name)
+    if kind is None:
+        raise ConfigError(f"--source {name[:40]!r} is not one of {', '.join(SOURCE_KINDS.names())}")
+    return kind
+
+
+def refuse_later(source: str) -> None:
+    """Raise ConfigError for a form that a later version reads."""
     if _LATER.match(source):
         raise ConfigError(f"{_named(source)}: sources of this form are not available in this version")
-
-
-def check_paths(list_path: str, get_path: str) -> None:
-    """Raises ConfigError where a listing or a file would be asked for at another place than was meant."""
-    for option, path in (("--list-path", list_path), ("--get-path", get_path)):
-        if "#" in path:
-            raise ConfigError(f"{option} has a fragment, which is never sent; write %23 for a # in a path")
-    if "?" in get_path:
-        raise ConfigError(
-            "--get-path has a query, but a file's name stands behind the path; write %3F for a ? in a path"
-        )
-    query = list_path.partition("?")[2]
-    if any(part.partition("=")[0] == MARKER for part in query.split("&")):
-        raise ConfigError(f"--list-path has a {MARKER}, which names the pages; leave it out")
 
 
 def _named(source: str) -> str:

@@ -86,20 +86,20 @@ class ItemStates:
         return self._states, self._crcs
 
     def begin(self, index: int) -> None:
-        """ItemState item ``index`` as in flight."""
+        """Mark item ``index`` as in flight."""
         self._states[index] = IN_FLIGHT
 
     def set(self, index: int, state: int) -> None:
-        """ItemState item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
+        """Mark item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
         self._states[index] = state
 
     def intend(self, index: int, size: int, crc: int) -> None:
-        """ItemState item ``index`` as about to be published."""
+        """Mark item ``index`` as about to be published."""
         self._crcs[index] = crc
         self._states[index] = intent(size)
 
     def publish(self, index: int, size: int, crc: int) -> None:
-        """ItemState item ``index`` as published, ``size`` bytes long."""
+        """Mark item ``index`` as published, ``size`` bytes long."""
         self._crcs[index] = crc
         self._states[index] = size + 2
 

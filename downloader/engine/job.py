@@ -66,7 +66,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
         progress.begin(destination.listed_before, destination.before)
         if destination.cut_off:
             progress.log("warning", _CUT_OFF)
-        if config.store != "null" and isolation.is_exposed(config.output):
+        if config.sink_kind.keeps and isolation.is_exposed(config.output):
             progress.log("warning", _EXPOSED)
         supervisor = Supervisor(config, destination, progress, abandoned=ended)
         try:
@@ -88,8 +88,8 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
-    """Yield the items that failed for what the list of URLs says; none where the source is no list."""
-    if config.kind != "urls" or journal.failures_by_code().keys().isdisjoint(_FAULTS):
+    """Yield the items that failed for what the list of URLs says; none where nobody can correct it."""
+    if not config.source_kind.editable or journal.failures_by_code().keys().isdisjoint(_FAULTS):
         return
     for failure in journal.failures():
         # A name that was found bad only when its file was stored has a URL, and is no line's fault.

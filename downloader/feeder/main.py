@@ -27,7 +27,7 @@ from downloader.messages import (
     Tally,
 )
 from downloader.process.channel import ChildLink
-from downloader.sources.registry import open_source
+from downloader.sources.registry import source_kind
 from downloader.sources.source import Fetch
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
@@ -46,7 +46,7 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
     Raises SourceError when the source breaks off.
     """
     # First: where the source is listed with requests, that is imported now, and looked at as ready.
-    source = open_source(config, lambda: _listing_fetch(config, link), name_key)
+    lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
     link.send(ready(config.preflight != "off"))
     beat = gevent.spawn(_heartbeat, link)
     orders: Queue = Queue()
@@ -55,11 +55,11 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
     try:
         for order in iter(orders.get, None):
             if isinstance(order, Recall):
-                link.send(_batch(order.seq, source.recall(order), recalled=True))
+                link.send(_batch(order.seq, lister.recall(order), recalled=True))
             elif isinstance(order, Continue):
                 home = home_of(config.output)
                 known = Known(home, order.seq) if is_read_again(home) else None
-                _read_on(config, link, credit, source.pages, order, known)
+                _read_on(config, link, credit, lister.pages, order, known)
             elif isinstance(order, Finish):
                 return
     finally:

@@ -22,6 +22,7 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.content_check import ContentCheck  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.exceptions import deadline_exceeded, translate  # noqa: E402
@@ -29,7 +30,9 @@ from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser
 from downloader.http.requests_client import RequestsClient  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.sink import NEW, Writer  # noqa: E402
+from downloader.messages import Item  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.sinks.sink import NEW  # noqa: E402
 
 __all__ = ["ListingClient"]
 
@@ -125,19 +128,20 @@ class ListingClient:
         body = parser.completed[0][1]
         if isinstance(body, Exception):
             raise _own(body)
-        whole = body.body if isinstance(body, _Large) else cast("bytes | bytearray", body)
+        whole = self._large.body if isinstance(body, CheckedWriter) else body
         return whole, not (parser.closing or parser.surplus or parser.in_message)
 
-    def large(self, job: FetchTask, length: int) -> Writer:
+    def large(self, job: FetchTask, length: int) -> CheckedWriter:
         """See ``ParserOwner``."""
-        return _Large()
+        self._large = _Large()
+        return CheckedWriter(self._large, ContentCheck(Item(""), _LARGEST))
 
     def proxied(self) -> None:
         """See ``ParserOwner``: with one request at a time that is no matter."""
 
 
 class _Large:
-    """A body that does not come in one piece; the parser has checked its size."""
+    """A body that does not come in one piece."""
 
     def __init__(self) -> None:
         self.body = bytearray()

@@ -21,6 +21,8 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.content_check import ContentCheck, check_length  # noqa: E402
+from downloader.core.redact import redact_url  # noqa: E402
 from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
@@ -34,7 +36,10 @@ from downloader.http.exceptions import (  # noqa: E402
 )
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
-from downloader.sinks.sink import Writer  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
+from downloader.messages import ResponseInfo  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.sources.source import Request  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 
@@ -69,7 +74,7 @@ class RequestsClient:
 
     ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
     (seconds, monotonic); it raises FetchError where it may not. ``turn``, before any redirect is: when its
-    host's --rate has room for it.
+    host's --rate has room for it. ``recording``: each task gets what its response says of the file.
     """
 
     def __init__(
@@ -78,7 +83,10 @@ class RequestsClient:
         session: HttpSession,
         gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
+        *,
+        recording: bool = False,
     ) -> None:
+        self._recording = recording
         self._gate = gate
         self._turn = turn
         self._config = config
@@ -96,31 +104,27 @@ class RequestsClient:
                 if pace.too_slow(now, began, response.tell()):
                     greenlet.kill(below_min_speed(self._config), block=False)
 
-    def fetch(
-        self, url: str, size: int, begin: Callable[[], Writer], publish: Callable[[Writer], int]
-    ) -> Fetched:
-        """Store the file at ``url``; ``size`` is what the source promises, or -1.
+    def fetch(self, task: FetchTask, url: str) -> Fetched:
+        """Store the file of ``task``, which is at ``url``, in its batch.
 
-        ``begin`` gives the writer for the body, ``publish`` publishes what it has. Raises FetchError,
-        DestinationError, Postponed.
+        Raises FetchError, DestinationError, Postponed.
         """
-        writer: Writer | None = None
+        writer: CheckedWriter | None = None
         response: Any = None
         with self._limits():
             try:
-                response, hops = self._open(url)
+                response, at, hops = self._open(url, task.request)
                 length = _length(response)
-                self._check_size(length)
-                writer = begin()
+                check_length(length or 0, self._config.max_size)
+                if self._recording:
+                    task.response = _info(response, at)
+                check = ContentCheck(task.item, self._config.max_size)
+                writer = CheckedWriter(task.batch.open(task), check)
                 self._stream(response, writer, length)
                 self._reading.pop(gevent.getcurrent(), None)
-                if size >= 0 and writer.size != size:
-                    raise FetchError(
-                        "size-mismatch", f"{writer.size} bytes arrived, the source says {size}"
-                    )
                 # Published without a switch to another greenlet: no deadline fires in between.
-                vouched = length is not None or response.chunked or size >= 0
-                how = publish(writer)
+                vouched = length is not None or response.chunked or task.promised
+                how = task.batch.publish(task, writer)
                 done = Fetched(writer.size, writer.crc, how, vouched, hops + 1)
                 writer = None
                 return done
@@ -139,7 +143,7 @@ class RequestsClient:
         response: Any = None
         with self._limits():
             try:
-                response, _ = self._open(url)
+                response, _, _ = self._open(url, None)
                 length = _length(response)
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
@@ -170,21 +174,24 @@ class RequestsClient:
         finally:
             clock.close()
 
-    def _open(self, url: str) -> tuple[Any, int]:
-        """The answer at ``url`` or where it redirects to, its body unread; and the hops it took."""
+    def _open(self, url: str, given: Request | None) -> tuple[Any, str, int]:
+        """Return the response at ``url`` or where it redirects to, its body unread; that URL; and the hops
+        it took. ``given``: the request of the source, None for a plain GET."""
         session = self._session
+        extra = given.headers if given is not None else ()
+        stored = STORED if given is None or given.expected_status == 200 else {given.expected_status}
         origin = first = session.origin(url)
         hops = 0
         try:
             while True:
                 try:
-                    response = session.get_file(url, origin)
+                    response = session.get_file(url, origin, extra)
                 except Exception as error:
                     if is_stale(error):
                         continue  # on another connection; a new one is never stale
                     raise
-                if response.status in STORED:
-                    return response, hops
+                if response.status in stored:
+                    return response, url, hops
                 try:
                     before, url = url, self._follow(url, response, hops)
                 finally:
@@ -192,7 +199,7 @@ class RequestsClient:
                 target = session.origin(url, bare=True)
                 if target.key != origin.key:
                     # Credentials and headers were given for the first origin; they never come back.
-                    at, origin = origin, target
+                    at, origin, extra = origin, target, ()
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
                 if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
@@ -229,12 +236,7 @@ class RequestsClient:
         # The session's own look-up, so that what was checked is what is connected to.
         return self._session.resolver.addresses(urlsplit(url).hostname or "")
 
-    def _check_size(self, length: int | None) -> None:
-        most = self._config.max_size
-        if most and length is not None and length > most:
-            raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
-
-    def _stream(self, response: Any, writer: Writer, length: int | None) -> None:
+    def _stream(self, response: Any, writer: CheckedWriter, length: int | None) -> None:
         least = self._config.min_speed
         if least:
             self._reading[gevent.getcurrent()] = (response, monotonic(), Pace(least))
@@ -242,14 +244,23 @@ class RequestsClient:
             # One read; urllib3 raises when it is short.
             writer.write(response.read(decode_content=False))
             return
-        most = self._config.max_size
         for chunk in _chunks(response, self._config.compressed, as_it_comes=bool(least)):
             writer.write(chunk)
-            if most and writer.size > most:
-                raise FetchError("too-large", f"more than --max-size {show_size(most)}")
 
     def _decodes(self, response: Any) -> bool:
         return self._config.compressed and "Content-Encoding" in response.headers
+
+
+def _info(response: Any, url: str) -> ResponseInfo:
+    headers = response.headers
+    return ResponseInfo(
+        status=response.status,
+        url=redact_url(url),
+        etag=headers.get("ETag", ""),
+        last_modified=headers.get("Last-Modified", ""),
+        content_type=headers.get("Content-Type", ""),
+        fetched_at=time(),
+    )
 
 
 def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:

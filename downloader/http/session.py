@@ -51,9 +51,20 @@ class Origin:
 
     ``proxy``: its URL, "" where there is none; ``forwarded``: it is asked for the files, not for a tunnel.
     ``plain``: what its connections are is a socket, or TLS on one; not TLS within a proxy's.
+    ``has_extra_headers``: some of its requests have headers of their own.
     """
 
-    __slots__ = ("forwarded", "headers", "jar", "key", "plain", "pool", "proxies", "proxy")
+    __slots__ = (
+        "forwarded",
+        "has_extra_headers",
+        "headers",
+        "jar",
+        "key",
+        "plain",
+        "pool",
+        "proxies",
+        "proxy",
+    )
 
     def __init__(self, key: str, headers: HTTPHeaderDict, proxies: dict[str, str]) -> None:
         self.key = key
@@ -64,6 +75,7 @@ class Origin:
         self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
         self.jar: RequestsCookieJar | None = None
         self.pool: Any = None
+        self.has_extra_headers = False
 
 
 class HttpSession(requests.Session):
@@ -162,10 +174,11 @@ class HttpSession(requests.Session):
         target = url[start:] if start > 0 else "/"
         return target.partition("#")[0].encode("ascii")
 
-    def get_file(self, url: str, origin: Origin) -> Any:
-        """GET ``url``, which belongs to ``origin``; returns urllib3's response, its body unread.
+    def get_file(self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = ()) -> Any:
+        """GET ``url``, which belongs to ``origin``; return urllib3's response, its body unread.
 
-        Raises what requests raises; ``http.exceptions`` turns it into FetchError.
+        ``extra`` headers take the place of those of the same name. Raises what requests raises;
+        ``http.exceptions`` turns it into FetchError.
         """
         request = requests.PreparedRequest()
         request.method = "GET"
@@ -173,10 +186,16 @@ class HttpSession(requests.Session):
         # requests hands them on to urllib3, which knows how to send one name twice.
         request.headers = origin.headers  # type: ignore[assignment]
         request.hooks = {"response": []}
+        if extra:
+            request.headers = origin.headers.copy()  # type: ignore[assignment]
+            for name in {name.lower() for name, _ in extra}:
+                request.headers.pop(name, None)
+            for name, value in extra:
+                request.headers.add(name, value)  # type: ignore[attr-defined]
         if origin.jar is not None:
             cookie = get_cookie_header(origin.jar, request)  # type: ignore[no-untyped-call]
-            if cookie and "Cookie" not in origin.headers:
-                request.headers = origin.headers.copy()  # type: ignore[assignment]
+            if cookie and "Cookie" not in request.headers:
+                request.headers = request.headers.copy()
                 request.headers["Cookie"] = cookie
         request._lane_origin = origin  # type: ignore[attr-defined]
         response = self._adapter.send(

@@ -21,6 +21,7 @@ import os
 import posix
 import stat
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
 from downloader.core.checksum import crc32
@@ -28,13 +29,14 @@ from downloader.core.item_states import OWNED, UNTOUCHED
 from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
+from downloader.messages import FileRecord, Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
-from downloader.sinks.sink import NEW, REPLACED, SAME
+from downloader.sinks.sink import NEW, REPLACED, SAME, Written
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
-__all__ = ["FilesSink", "FilesWriter"]
+__all__ = ["DirectoryBatch", "FilesSink", "FilesWriter"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # To read more from a slow disk may take longer than a worker may be silent.
@@ -115,7 +117,7 @@ class FilesWriter:
         self.crc = crc32(chunk, self.crc)
 
     def publish(self) -> int:
-        """See ``Writer``."""
+        """See ``FileWriter``."""
         try:
             try:
                 self._link(self._leaf)
@@ -185,6 +187,29 @@ class FilesWriter:
         self._sink.unpin(self._directory)
 
 
+class DirectoryBatch:
+    """See ``BatchWriter``."""
+
+    __slots__ = ("_seq", "_sink", "put")
+
+    def __init__(self, sink: FilesSink, seq: int) -> None:
+        self._sink = sink
+        self._seq = seq
+        self.put = sink.put  # called for every file: nothing stands in between
+
+    def open(
+        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
+    ) -> FilesWriter:
+        """See ``BatchWriter``."""
+        return self._sink.open(item.name, f".downloader-{self._seq}-{index}", claim)
+
+    def commit(self, records: Sequence[FileRecord]) -> None:
+        """Do nothing: each file is published already."""
+
+    def abort(self) -> None:
+        """Do nothing."""
+
+
 class FilesSink:
     """See ``Sink``. Raises DestinationError when ``root`` cannot be opened.
 
@@ -193,6 +218,7 @@ class FilesSink:
     """
 
     def __init__(self, root: Path, layout: str, rules: Rules, *, one_system: bool = False) -> None:
+        self.wants_records = False
         self.rules = rules
         self.layout = layout
         self._flat = layout == "flat" and UTF8
@@ -213,21 +239,28 @@ class FilesSink:
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
 
-    def open(self, name: str, seq: int, index: int, claim: int = UNTOUCHED) -> FilesWriter:
-        """See ``Sink``."""
+    def begin(self, lease: Lease) -> DirectoryBatch:
+        """See ``Sink``. Each file is published at once, so a batch has nothing of its own."""
+        return DirectoryBatch(self, lease.seq)
+
+    def open(self, name: str, temporary: str, claim: int) -> FilesWriter:
+        """Begin the file ``name``; see ``BatchWriter``. ``temporary``: the name that it has until then,
+        where the file system knows no files without a name."""
         try:
             directory, leaf = self._locate(name)
             self._pins[directory] = self._pins.get(directory, 0) + 1
             try:
-                return FilesWriter(self, directory, leaf, name, f".downloader-{seq}-{index}", claim)
+                return FilesWriter(self, directory, leaf, name, temporary, claim)
             except OSError:
                 self.unpin(directory)
                 raise
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def put(self, name: str, body: bytes | bytearray) -> bool:
-        """See ``Sink``: four system calls and nothing else. What is given in bytes need not be encoded."""
+    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
+        """See ``BatchWriter``: four system calls and nothing else. What is given in bytes need not be
+        encoded."""
+        name = item.name
         if self._flat and self._unnamed and "/" not in name:
             root = self._root
             try:
@@ -255,13 +288,13 @@ class FilesSink:
         advice = _ADVICE.get(number, error.strerror or str(error))
         return DestinationError(f"cannot store {name}: {advice}")
 
-    def verify(self, name: str, size: int, crc: int) -> bool:
+    def verify(self, written: Written) -> bool:
         """See ``Sink``."""
         try:
-            directory, leaf = self._locate(name)
+            directory, leaf = self._locate(written.name)
         except (OSError, FetchError):
             return False
-        return file_matches(leaf, directory, size, crc)
+        return file_matches(leaf, directory, written.size, written.crc)
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""

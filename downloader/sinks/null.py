@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from downloader.core.checksum import crc32
+from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["NullSink", "NullWriter"]
+from downloader.config.config import Config
+from downloader.config.extensions import Option
+from downloader.core.checksum import crc32
+from downloader.core.ownership import Rules
+from downloader.messages import FileRecord, Item, Lease, ResponseInfo
+from downloader.sinks.sink import NEW, Inspect, Sink, Written
+
+__all__ = ["KIND", "NullKind", "NullSink", "NullWriter"]
 
 
 class NullWriter:
@@ -22,31 +30,67 @@ class NullWriter:
         self.crc = crc32(chunk, self.crc)
 
     def publish(self) -> int:
-        """Nothing to do; always new."""
-        return 1
+        """Do nothing; the file is always new."""
+        return NEW
 
     def abort(self) -> None:
-        """Nothing to undo."""
+        """Do nothing: there is nothing to undo."""
 
 
 class NullSink:
-    """See ``Sink``."""
+    """See ``Sink``. It is its own BatchWriter: all batches are alike."""
 
-    def open(self, name: str, seq: int, index: int, claim: int = 0) -> NullWriter:
-        """A writer that counts."""
-        return NullWriter()
+    wants_records = False
 
-    def put(self, name: str, body: bytes | bytearray) -> bool:
-        """Nothing to do."""
+    def begin(self, lease: Lease) -> NullSink:
+        """Return itself."""
+        return self
+
+    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
+        """Do nothing; return True."""
         return True
 
+    def open(
+        self, item: Item, index: int, claim: int = 0, response: ResponseInfo | None = None
+    ) -> NullWriter:
+        """Return a writer that counts."""
+        return NullWriter()
+
+    def commit(self, records: Sequence[FileRecord]) -> None:
+        """Do nothing: nothing is written."""
+
+    def abort(self) -> None:
+        """Do nothing."""
+
     def standing(self, name: str) -> tuple[int, int] | None:
-        """There is nothing."""
+        """Return None: there is nothing."""
         return None
 
-    def verify(self, name: str, size: int, crc: int) -> bool:
-        """There is nothing on the disk that could disagree."""
+    def verify(self, written: Written) -> bool:
+        """Return True: there is nothing on the disk that could disagree."""
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
+
+
+class NullKind:
+    """See ``SinkKind``."""
+
+    name = "null"
+    options: tuple[Option, ...] = ()
+    keeps = False
+
+    def check(self, config: Config) -> None:
+        """It has no options."""
+
+    def open(self, config: Config, rules: Rules) -> Sink:
+        """Return a NullSink."""
+        return NullSink()
+
+    def inspector(self, root: Path, layout: str) -> Inspect:
+        """Return what finds everything in order."""
+        return lambda written: ""
+
+
+KIND = NullKind()

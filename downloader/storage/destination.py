@@ -22,8 +22,9 @@ from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.messages import Lease, Tally
-from downloader.sinks.registry import Verify, verifier
-from downloader.sources.registry import identify
+from downloader.sinks.registry import verifier
+from downloader.sinks.sink import Verify
+from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import JobSpec, Journal
@@ -157,7 +158,7 @@ class Destination:
     def _read_again(self) -> None:
         """Have the source read from its beginning, unless a run that was cut off is at that already."""
         going_on = known.exists(self.home) and not self.journal.ended
-        if self.journal.position()[1] and not (going_on and self._config.kind == "server"):
+        if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
             known.write(self.home, self.journal)
             self.journal.begin_anew()
 
@@ -173,7 +174,7 @@ class Destination:
     def rules(self) -> Rules:
         """What workers are told of the files that are there."""
         # Where several items can have one name, what a cut left may be another's: the journal is asked.
-        lost_before = self.job.lost_before_ns if self._config.kind == "server" else 0
+        lost_before = self.job.lost_before_ns if source_kind(self._config).unique_names else 0
         return Rules(self.job.foreign_before_ns, lost_before, self._config.existing)
 
     def settle_names(self) -> dict[int, dict[int, int]]:
@@ -184,7 +185,7 @@ class Destination:
     def _agree(self) -> tuple[JobSpec, bool]:
         """The job of the journal, which must be ours; or ours, begun now."""
         config = self._config
-        identity = identify(config)
+        identity = source_kind(config).identity(config)
         mine = JobSpec(
             source=identity.digest,
             shown=config.shown_source,

@@ -10,7 +10,7 @@ sees it). The tables: ``schema``. A journal that was damaged since is told by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +20,10 @@ from downloader.core.item_states import OWNED, changed, merge, summed, unpack, w
 from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.sinks.sink import Verify, Written
 from downloader.storage.table import Rows
 
 __all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
-
-Verify = Callable[[str, int, int], bool]
-"""Whether the file of that name is as the mark says."""
-
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
@@ -266,7 +263,8 @@ class Journal:
         mended = {
             mark.index: mark.size + 2
             for mark in written(newer)
-            if mark.index in failed and verify(listed[mark.index], mark.size, mark.crc)
+            if mark.index in failed
+            and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc))
         }
         if mended:
             crcs = unpack(newer)[1]

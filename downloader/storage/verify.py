@@ -15,8 +15,8 @@ from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
-from downloader.sinks.registry import Verify, verifier
-from downloader.sinks.stored import place
+from downloader.sinks.registry import sink_kind, verifier
+from downloader.sinks.sink import Inspect, Written
 from downloader.storage.destination import collect_ledgers, home_of, lock
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
@@ -126,15 +126,16 @@ def _verify_with(output: str, quiet: bool, *, read_only: bool) -> Verified:
 
 def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
     job = _job(journal)
-    if job.store != "files":
+    kind = sink_kind(job.store)
+    if not kind.keeps:
         raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
     checked = agree = 0
     names: list[str] = []
     shown = monotonic()
-    matches = verifier(job.store, root, job.layout)
+    inspect = kind.inspector(root, job.layout)
     for row in _stored_batches(journal):
         damaged = []
-        for failure in _damaged(row, root, job.layout, matches):
+        for failure in _damaged(row, inspect):
             damaged.append(failure)
             if len(names) < 1000:
                 names.append(failure.name)
@@ -155,16 +156,14 @@ def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
             yield row
 
 
-def _damaged(row: BatchRow, root: Path, layout: str, matches: Verify) -> Iterator[Failure]:
+def _damaged(row: BatchRow, inspect: Inspect) -> Iterator[Failure]:
     names = decode_names(row.names)
     if len(names) != row.count:
         raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
     for mark in core_marks.published(row.marks):
         name = names[mark.index]
-        if not matches(name, mark.size, mark.crc):
-            there = os.path.lexists(root / place(name, layout))
-            detail = "changed since it was stored" if there else "missing"
-            yield Failure(mark.index, name, "", "damaged", detail, 0)
+        if problem := inspect(Written(row.seq, mark.index, name, mark.size, mark.crc)):
+            yield Failure(mark.index, name, "", "damaged", problem, 0)
 
 
 def _open(output: str, *, read_only: bool) -> Journal:

@@ -9,13 +9,14 @@ import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
-from downloader.core.item_states import OWNED, UNTOUCHED, ItemState, claims, written
+from downloader.core.item_states import OWNED, UNTOUCHED, claims, written
 from downloader.core.latency import Histogram
 from downloader.core.scheduler import Host
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.task import FetchTask
-from downloader.messages import BatchDone, Failure, Item, Lease, Returned, Tally
-from downloader.sinks.sink import NEW, REPLACED, SAME, Sink, Writer
+from downloader.messages import BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally
+from downloader.sinks.checked_writer import CheckedWriter
+from downloader.sinks.sink import NEW, REPLACED, SAME, WRITTEN, FileWriter, Sink, Written
 from downloader.storage.ledger import Slot
 
 __all__ = ["ActiveBatch", "Exempt", "reconcile", "settled"]
@@ -38,6 +39,8 @@ class ActiveBatch:
         "_skipped",
         "_stored",
         "_unverified",
+        "_writer",
+        "_written",
         "claims",
         "errors",
         "failures",
@@ -53,8 +56,11 @@ class ActiveBatch:
         "wire",
     )
 
-    def __init__(self, lease: Lease, slot: Slot) -> None:
+    def __init__(self, lease: Lease, slot: Slot, sink: Sink) -> None:
         self.lease = lease
+        self._writer = sink.begin(lease)
+        # What is written, and published when the batch is committed.
+        self._written: dict[int, FileRecord] = {}
         self.seq = lease.seq
         self.slot = slot
         self.marks = slot.marks
@@ -78,60 +84,91 @@ class ActiveBatch:
         return self.lease.only or range(self.lease.count)
 
     def forget(self, index: int) -> None:
-        """ItemState item ``index`` as not in flight any more, and not published."""
+        """Mark item ``index`` as not in flight any more, and not published."""
         self.states[index] = self.claims.get(index, UNTOUCHED)
 
     def claim(self, index: int, claim: int) -> None:
         """Keep ``claim`` for item ``index``, whatever attempts at it come to."""
         self.claims[index] = self.states[index] = claim
 
-    def publish(self, index: int, writer: Writer) -> int:
-        """Publish what ``writer`` has as item ``index``; return what ``Writer.publish`` does.
+    def open(self, task: FetchTask) -> FileWriter:
+        """See ``TaskBatch``."""
+        claim = self.claims.get(task.index, UNTOUCHED)
+        return self._writer.open(task.item, task.index, claim, task.response)
 
-        The ledger has size and checksum before the name appears. To be followed by ``published``.
-        """
-        self.marks.intend(index, writer.size, writer.crc)
-        return writer.publish()
+    def publish(self, task: FetchTask, writer: CheckedWriter) -> int:
+        """See ``TaskBatch``. To be followed by ``published``."""
+        writer.finish()
+        return self._publish(task, writer)
+
+    def _publish(self, task: FetchTask, writer: FileWriter | CheckedWriter) -> int:
+        # The ledger has size and checksum before the name appears.
+        self.marks.intend(task.index, writer.size, writer.crc)
+        how = writer.publish()
+        if how == WRITTEN:
+            item, response = task.item, task.response
+            self._written[task.index] = FileRecord(
+                index=task.index,
+                name=item.name,
+                url=response.url if response is not None else "",
+                size=writer.size,
+                crc=writer.crc,
+                checksum=item.checksum,
+                columns=item.columns,
+                response=response,
+            )
+        return how
 
     def published(
         self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
     ) -> None:
-        """Count item ``index``, which has its name now, after ``requests``, ``wire`` of them through the
-        wire lane. ``how``: what ``Writer.publish`` returned. An item that is not new adds no bytes."""
-        self.marks.publish(index, size, crc)
+        """Count item ``index``, which has its name now, or is WRITTEN, after ``requests``, ``wire`` of them
+        pipelined. ``how``: what ``FileWriter.publish`` returned. An item that is not new adds no bytes."""
         self.requests += requests
         self.wire += wire
+        if how == WRITTEN:
+            self.left -= 1
+            return
+        self.marks.publish(index, size, crc)
         self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
-    def put_all(
-        self, sink: Sink, answers: Iterable[tuple[FetchTask, object]]
-    ) -> tuple[int, Exception | None]:
-        """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
-        ``answers`` as are whole bodies of this batch and of one host; how many that are, and what went
-        wrong with the next. Counted together: one by one that is a tenth of a file's bytecodes.
-        """
-        put, states, crcs = sink.put, self.states, self._crcs
-        count = old = size = replaced = 0
+    def commit(self) -> None:
+        """Publish what is written: all items have come to their end. Raises DestinationError."""
+        if not self._written:
+            return
+        self._writer.commit([self._written[index] for index in sorted(self._written)])
+        self.left += len(self._written)
+        for index, record in self._written.items():
+            self.published(index, record.size, record.crc, NEW)
+        self._written.clear()
+
+    def put_all(self, responses: Iterable[tuple[FetchTask, object]]) -> tuple[int, Exception | None]:
+        """See ``TaskBatch``. Counted together: one by one that is a tenth of a file's bytecodes."""
+        put, states, crcs = self._writer.put, self.states, self._crcs
+        count = old = size = replaced = written = 0
         host: Host | None = None
         problem: Exception | None = None
         try:
-            for job, body in answers:
-                if type(body) is not bytes or job.batch is not self or job.size >= 0:
+            for task, body in responses:
+                if type(body) is not bytes or task.batch is not self or task.promised:
                     break
-                if job.host is not host:
+                if task.host is not host:
                     if host is not None:
                         break
-                    host = job.host
-                index = job.index
+                    host = task.host
+                index = task.index
                 length = len(body)
-                # Before the name appears, and the checksum first; see `core.marks`.
+                # Before the name appears, and the checksum first; see `core.item_states`.
                 crcs[index] = crc32(body)
                 states[index] = -3 - length
-                if not put(job.name, body):
-                    how = self._put(sink, job, body)
+                if not put(task.item, body, task.response):
+                    how = self._put(task, body)
                     length = length if how else 0
                     old += not how
                     replaced += how == REPLACED
+                    if how == WRITTEN:
+                        written += 1
+                        length = 0
                 else:
                     states[index] = length + 2
                 size += length
@@ -140,19 +177,20 @@ class ActiveBatch:
             problem = error
         self.requests += count
         self.wire += count
-        self._count(count, old, size, replaced)
+        self.left -= written
+        self._count(count - written, old, size, replaced)
         return count, problem
 
-    def _put(self, sink: Sink, job: FetchTask, body: bytes) -> int:
-        """Store ``body`` through a writer; return what ``Writer.publish`` does."""
-        index = job.index
-        writer = sink.open(job.name, self.seq, index, self.claims.get(index, UNTOUCHED))
+    def _put(self, task: FetchTask, body: bytes) -> int:
+        """Store ``body`` through a writer; return what ``FileWriter.publish`` does."""
+        writer = self.open(task)
         try:
             writer.write(body)
-            how = self.publish(index, writer)
+            how = self._publish(task, writer)
         finally:
             writer.abort()
-        self.marks.publish(index, writer.size, writer.crc)
+        if how != WRITTEN:
+            self.marks.publish(task.index, writer.size, writer.crc)
         return how
 
     def _count(self, published: int, old: int, size: int, replaced: int) -> None:
@@ -190,7 +228,12 @@ class ActiveBatch:
         return BatchDone(*self._outcome(), failures=self.failures)
 
     def returned(self) -> Returned:
-        """What there is of it, to be given back."""
+        """What there is of it, to be given back; what is only written is not."""
+        if self._written:
+            for index in self._written:
+                self.forget(index)
+            self._written.clear()
+            self._writer.abort()
         return Returned(*self._outcome())
 
     def _outcome(self) -> tuple[int, Tally, int, int, int, dict[str, int], dict[int, int], bytes]:
@@ -229,7 +272,7 @@ def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
         if wanted and mark.index not in wanted:
             continue
         pause()
-        if _on_disk(sink, items[mark.index].name, mark):
+        if _on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)):
             batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
             found.add(mark.index)
         elif mark.published:
@@ -281,8 +324,8 @@ class _Pause:
             self._turn_ends = monotonic() + _LONGEST_TURN
 
 
-def _on_disk(sink: Sink, name: str, mark: ItemState) -> bool:
-    if mark.size < _LARGE:
-        return sink.verify(name, mark.size, mark.crc)
+def _on_disk(sink: Sink, written: Written) -> bool:
+    if written.size < _LARGE:
+        return sink.verify(written)
     # In a thread: reading it may take longer than a worker may be silent.
-    return bool(gevent.get_hub().threadpool.apply(sink.verify, (name, mark.size, mark.crc)))
+    return bool(gevent.get_hub().threadpool.apply(sink.verify, (written,)))

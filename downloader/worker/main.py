@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from random import random
 from time import monotonic
@@ -25,7 +24,6 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from downloader.config.config import Config
-from downloader.core.item_states import UNTOUCHED
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.ownership import Rules
 from downloader.core.scheduler import Host, Scheduler
@@ -54,7 +52,7 @@ from downloader.sinks.registry import open_sink
 from downloader.sinks.sink import SAME, Sink
 from downloader.storage.ledger import Ledger
 from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
-from downloader.worker.requests import RequestBuilder
+from downloader.worker.requests import TaskBuilder
 
 __all__ = ["Setup", "run"]
 
@@ -63,7 +61,7 @@ _MOST_OPEN = 64
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a worker is told besides the Config. ``reserved``: see ``openbatch.Exempt``."""
+    """What a worker is told besides the Config. ``reserved``: see ``active_batch.Exempt``."""
 
     number: int
     ledger: Path
@@ -80,8 +78,9 @@ class _Worker:
         self.link = link
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
-        self.requests = RequestsClient(config, self.session, self._gate, self._turn)
-        self.wire = PipelinedClient(config, self.session, self.sink, self)
+        recording = self.sink.wants_records
+        self.requests = RequestsClient(config, self.session, self._gate, self._turn, recording=recording)
+        self.wire = PipelinedClient(config, self.session, self, recording=recording)
         self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
@@ -96,7 +95,7 @@ class _Worker:
         self.drained = False
         self.defect: Exception | None = None
         self.over = Event()
-        self.builder = RequestBuilder(config, self.session, self.schedule)
+        self.builder = TaskBuilder(config, self.session, self.schedule)
         self._due = Event()
         self._idle = Event()
 
@@ -105,7 +104,7 @@ class _Worker:
     def take_lease(self, lease: Lease) -> None:
         """Open a batch: settle what needs no request, schedule the rest."""
         self.credit_out -= 1
-        batch = ActiveBatch(lease, self.ledger.open(lease.seq, lease.count))
+        batch = ActiveBatch(lease, self.ledger.open(lease.seq, lease.count), self.sink)
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)
@@ -116,19 +115,19 @@ class _Worker:
             else:
                 batch.published(index, *end, SAME)
         odd = done or lease.suspects or lease.only
-        if not odd and (jobs := self.builder.jobs(batch, items)):
+        if not odd and (jobs := self.builder.tasks(batch, items)):
             self.schedule.add_all(jobs)
         else:
             self._take_each(batch, items, done)
         self.dispatch()
 
     def _take_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
-        """Scheduler the items of ``batch`` but those that are ``done``, one by one."""
+        """Schedule the items of ``batch`` but those that are ``done``, one by one."""
         suspects = set(batch.lease.suspects)
         for index in batch.wanted():
             if index not in done:
                 try:
-                    job = self.builder.job(batch, index, items[index], index in suspects)
+                    job = self.builder.task(batch, index, items[index], index in suspects)
                 except FetchError as error:
                     self._fail(batch, index, items[index], error, 0)
                 else:
@@ -189,11 +188,8 @@ class _Worker:
         """One attempt at ``job`` through the requests lane."""
         batch, index = job.batch, job.index
         batch.marks.begin(index)
-
-        begin = partial(self.sink.open, job.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
-        publish = partial(batch.publish, index)
         try:
-            done = self.requests.fetch(self.builder.url(job), job.size, begin, publish)
+            done = self.requests.fetch(job, self.builder.url(job))
         except FetchError as error:
             self.attempt_failed(job, error, job.sent)
         except Postponed as postponed:
@@ -314,8 +310,14 @@ class _Worker:
 
     def batch_finished(self, batch: ActiveBatch) -> None:
         """Its last item has come to its end."""
-        if self.batches.pop(batch.lease.seq, None) is None:
+        if batch.lease.seq not in self.batches:
             return
+        try:
+            batch.commit()
+        except DestinationError as error:
+            self.fatal(error)
+            return
+        del self.batches[batch.lease.seq]
         self.link.send(batch.done())
         # Only now: had we died before, the ledger would have been the only record.
         self.ledger.close(batch.slot)

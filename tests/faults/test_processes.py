@@ -124,7 +124,7 @@ SLOW_DISK = """
     from downloader.sinks.null import NullSink
 
     class Slow(NullSink):
-        def verify(self, name, size, crc):
+        def verify(self, written):
             end = time.monotonic() + 0.02
             while time.monotonic() < end:
                 pass
@@ -145,8 +145,9 @@ SLOW_DISK = """
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
 
     gevent.spawn(beat)
-    batch = ActiveBatch(Lease(0, 50, b"", done=done.packed()), Slot())
-    found = reconcile(batch, [Item("n")] * 50, Slow())
+    sink = Slow()
+    batch = ActiveBatch(Lease(0, 50, b"", done=done.packed()), Slot(), sink)
+    found = reconcile(batch, [Item("n")] * 50, sink)
     print(len(found), max(longest, time.monotonic() - last) < 0.7)
 """
 

@@ -235,7 +235,7 @@ class Owner:
 
     def attempt_failed(self, job: FetchTask, error: FetchError, began: float) -> None:
         job.attempts += 1
-        self.attempts.append(f"{job.name}: {error.code}")
+        self.attempts.append(f"{job.item.name}: {error.code}")
         if job.attempts < ATTEMPTS and error.code != "http-404":
             self.requeue([job])
         else:
@@ -283,17 +283,17 @@ def run(
         )
         session, sink = HttpSession(config), open_sink(config, 0)
         slot = Ledger(ledger, 1).open(0, COUNT)
-        batch = ActiveBatch(Lease(0, COUNT, b""), slot)
+        batch = ActiveBatch(Lease(0, COUNT, b""), slot, sink)
         origin = session.origin(url)
         host = Host(origin.key, connections, connections)
         jobs = [
             FetchTask(
-                batch, n, Item(each), each, -1, "", b"/get/" + each.encode(), origin, host, False, origin
+                batch, n, Item(each), False, "", b"/get/" + each.encode(), origin, host, False, origin
             )
             for n, each in enumerate(map(name, range(COUNT)))
         ]
         owner = make(jobs, connections)
-        owner.lane = lane = PipelinedClient(config, session, sink, owner)
+        owner.lane = lane = PipelinedClient(config, session, owner, recording=False)
         sweeper = gevent.spawn(lane.sweep)
         try:
             owner.dispatch()

@@ -8,11 +8,16 @@ import pytest
 
 from downloader.config.config import Config
 from downloader.core.identity import Identity
-from downloader.sources.registry import identify
+from downloader.sources.registry import source_kind
+
+
+def identify(config: Config) -> Identity:
+    return source_kind(config).identity(config)
 
 
 def server(source: str, list_path: str = "list", get_path: str = "get") -> Identity:
-    return identify(Config(source=source, output="d", list_path=list_path, get_path=get_path))
+    paths = {"list_path": list_path, "get_path": get_path}
+    return identify(Config(source=source, output="d", source_options=paths))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from downloader.core.item_states import OWNED, UNOWNED, ItemStates, claims, publ
 from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.sinks.sink import Written
 from downloader.storage.journal import JobSpec, Journal, exists
 
 JOB = JobSpec("digest", "http://x", "server", "files", "flat", 0)
@@ -45,7 +46,7 @@ def failure(index: int, code: str = "http-404") -> Failure:
     return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
 
 
-def there(name: str, size: int, crc: int) -> bool:
+def there(written: Written) -> bool:
     """All files are as their marks say."""
     return True
 
@@ -146,9 +147,9 @@ def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(jour
     journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
     asked: list[tuple[str, int]] = []
 
-    def verify(name: str, size: int, crc: int) -> bool:
-        asked.append((name, size))
-        return name == "0-3"
+    def verify(written: Written) -> bool:
+        asked.append((written.name, written.size))
+        return written.name == "0-3"
 
     journal.keep_marks({0: marks(1, 2, 3, size=7)}, verify)
     assert asked == [("0-2", 7), ("0-3", 7)]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from downloader.core.naming import BadName, SafeName, escape, mirror_path, unescape, url_name, url_path
 from downloader.core.ownership import Rules
 from downloader.errors import FetchError
+from downloader.messages import Item, Lease
 from downloader.sinks.directory import FilesSink
 from downloader.sinks.stored import place
 
@@ -61,8 +62,9 @@ def stand(root: Path) -> dict[str, bytes]:
 
 def store(sink: FilesSink, name: str, body: bytes, index: int) -> None:
     """Store as a worker does it."""
-    if not sink.put(name, body):
-        writer = sink.open(name, 0, index)
+    batch = sink.begin(Lease(0, 1, b""))
+    if not batch.put(Item(name), body):
+        writer = batch.open(Item(name), index)
         try:
             writer.write(body)
             writer.publish()

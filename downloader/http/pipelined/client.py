@@ -24,7 +24,7 @@ from gevent.pool import Group  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core import pipeline_depth as depths  # noqa: E402
-from downloader.core.item_states import UNTOUCHED  # noqa: E402
+from downloader.core.content_check import ContentCheck  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -33,11 +33,17 @@ from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
 from downloader.http.pipelined.interfaces import Owner  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
-from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import (  # noqa: E402
+    Body,
+    NeedsRequestsClient,
+    ResponseParser,
+    discard_body,
+)
+from downloader.http.pipelined.recording_parser import RecordingParser  # noqa: E402
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.sink import Sink, Writer  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedClient"]
 
@@ -52,16 +58,18 @@ _MAX_ORIGINS = 1000
 
 
 class PipelinedClient:
-    """Fetches over connections that ``session`` describes into ``sink``; see ``interfaces``.
+    """Fetches over connections that ``session`` describes into the batches of the tasks.
+
+    ``owner``: see ``interfaces``. ``recording``: each task gets what its response says of the file.
 
     ``depths``: how many requests were sent at which depth. ``appetite``: how many tasks should be ready,
     so that no connection has to wait for one.
     """
 
-    def __init__(self, config: Config, session: HttpSession, sink: Sink, owner: Owner) -> None:
+    def __init__(self, config: Config, session: HttpSession, owner: Owner, *, recording: bool) -> None:
         self._config = config
         self._session = session
-        self._sink = sink
+        self.new_parser = RecordingParser if recording else ResponseParser
         self._owner = owner
         self.secrets = config.secrets
         self.max_size = config.max_size
@@ -220,8 +228,8 @@ class PipelinedClient:
         at, last = 0, len(completed)
         while at < last:
             task, body = completed[at]
-            if type(body) is bytes and task.size < 0:
-                count, problem = task.batch.put_all(self._sink, islice(completed, at, None))
+            if type(body) is bytes and not task.promised:
+                count, problem = task.batch.put_all(islice(completed, at, None))
                 at += count
                 if count:
                     self._stored(task, state)
@@ -257,29 +265,19 @@ class PipelinedClient:
         if state is not None:
             state.fallback_count = 0
 
-    def _store(self, task: FetchTask, body: bytes | bytearray | Writer) -> None:
-        if isinstance(body, (bytes, bytearray)):
-            writer: Writer = self.open_writer(task)
-            try:
-                writer.write(body)
-            except BaseException:
-                writer.abort()
-                raise
-        else:
-            writer = body
+    def _store(self, task: FetchTask, body: bytes | bytearray | CheckedWriter) -> None:
+        writer = self.open_writer(task) if isinstance(body, (bytes, bytearray)) else body
         try:
-            if task.size >= 0 and writer.size != task.size:
-                text = f"{writer.size} bytes arrived, the source says {task.size}"
-                raise FetchError("size-mismatch", text)
-            how = task.batch.publish(task.index, writer)
+            if isinstance(body, (bytes, bytearray)):
+                writer.write(body)
+            how = task.batch.publish(task, writer)
             task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
         finally:
             writer.abort()
 
-    def open_writer(self, task: FetchTask) -> Writer:
+    def open_writer(self, task: FetchTask) -> CheckedWriter:
         """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
-        batch, index = task.batch, task.index
-        return self._sink.open(task.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
+        return CheckedWriter(task.batch.open(task), ContentCheck(task.item, self.max_size))
 
     # connections
 

@@ -29,7 +29,7 @@ from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.exceptions import translate  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
-from downloader.http.pipelined.parser import Body, ResponseParser, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
 from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
     MIN_REST,
@@ -37,7 +37,7 @@ from downloader.http.pipelined.transport import (  # noqa: E402
     Transport,
 )
 from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
-from downloader.sinks.sink import Writer  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedConnection"]
 
@@ -81,7 +81,7 @@ class PipelinedConnection:
         self.usable = self._transport.usable
         self.max_size = client.max_size
         self.pace = client.new_pace()
-        self.parser = ResponseParser(self, origin_state.shapes)
+        self.parser = client.new_parser(self, origin_state.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
         self.since = self.last_received = self._slowest = 0.0
@@ -118,7 +118,7 @@ class PipelinedConnection:
             depths[depth] = 0
             self._client.depth_reached(depth)
         depths[depth] += len(tasks)
-        self._transport.send(origin_state.requests([task.target for task in tasks]))
+        self._transport.send(origin_state.requests(tasks))
 
     # responses
 
@@ -204,7 +204,7 @@ class PipelinedConnection:
         for task, body in islice(completed, self._counted, None):
             if type(body) is bytes:
                 size += len(body)
-                if task.size >= 0 and task.size != len(body) and self._deep:
+                if task.promised and self._deep and task.item.size not in (-1, len(body)):
                     parser.surplus = True  # the size of this file, or of the next one
             elif isinstance(body, FetchError):
                 self._window = self._client.window  # wait for what it means before sending more
@@ -394,7 +394,7 @@ class PipelinedConnection:
 
     # what the parser asks; see ``parser.ParserOwner``
 
-    def large(self, task: FetchTask, length: int) -> Writer:
+    def large(self, task: FetchTask, length: int) -> CheckedWriter:
         """Return a writer for the large body of ``task``; requeue what waits behind it, or for it."""
         outstanding = self.parser.outstanding
         if len(outstanding) > 1 or self.parser.completed:

@@ -9,10 +9,10 @@ from downloader.core.throughput import Pace
 from downloader.errors import FetchError
 from downloader.http.pipelined.commit_queue import CommitQueue
 from downloader.http.pipelined.origin_state import OriginState
-from downloader.http.pipelined.parser import Body
+from downloader.http.pipelined.parser import Body, ParserOwner, ResponseParser
 from downloader.http.session import Origin
 from downloader.http.task import FetchTask
-from downloader.sinks.sink import Writer
+from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = ["ConnectionOwner", "Owner"]
 
@@ -60,6 +60,9 @@ class ConnectionOwner(Protocol):
     window: int
     window_bytes: int
 
+    def new_parser(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], Any]) -> ResponseParser:
+        """Return the parser of a new connection."""
+
     def new_pace(self) -> Pace | None:
         """Return what measures bodies under --min-speed."""
 
@@ -84,7 +87,7 @@ class ConnectionOwner(Protocol):
     def store_completed(self, origin_state: OriginState, completed: list[tuple[FetchTask, Body]]) -> None:
         """Store the files among ``completed`` and report the others, now."""
 
-    def open_writer(self, task: FetchTask) -> Writer:
+    def open_writer(self, task: FetchTask) -> CheckedWriter:
         """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
 
     def release(self, host: Host) -> None:

@@ -12,6 +12,7 @@ from typing import Any  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.http.session import Origin  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["OriginState", "StorageCost"]
 
@@ -72,9 +73,17 @@ class OriginState:
         self._since = self._worked = self._waited = self._storing = 0.0
         self._responses = 0
 
-    def requests(self, targets: list[bytes]) -> bytes:
-        """Return the bytes of the requests for ``targets``."""
-        return self._head + self._joint.join(targets) + self._tail
+    def requests(self, tasks: list[FetchTask]) -> bytes:
+        """Return the bytes of the requests for ``tasks``."""
+        if self.origin.has_extra_headers:
+            return b"".join([self._request(task) for task in tasks])
+        return self._head + self._joint.join([task.target for task in tasks]) + self._tail
+
+    def _request(self, task: FetchTask) -> bytes:
+        """Return the bytes of the request for ``task``, with the headers that are its own."""
+        extra = task.request.headers if task.request is not None else ()
+        lines = b"".join([f"{name}: {value}\r\n".encode("latin-1") for name, value in extra])
+        return self._head + task.target + self._tail[:-2] + lines + b"\r\n"
 
     def record_responses(self, now: float, count: int, latency: float) -> None:
         """Record ``count`` more responses, the slowest after ``latency`` seconds."""

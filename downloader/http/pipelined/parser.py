@@ -23,12 +23,12 @@ from typing import NamedTuple, Protocol  # noqa: E402
 
 import httptools  # noqa: E402
 
+from downloader.core.content_check import check_length  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
-from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.sink import Writer  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["MAX_HEAD", "Body", "NeedsRequestsClient", "ParserOwner", "ResponseParser", "discard_body"]
 
@@ -45,7 +45,7 @@ class NeedsRequestsClient(Exception):
     """The response is not one for the pipelined client; the requests client has to ask again."""
 
 
-Body = bytes | bytearray | Exception | Writer
+Body = bytes | bytearray | Exception | CheckedWriter
 
 
 class _Shape(NamedTuple):
@@ -63,7 +63,7 @@ class ParserOwner(Protocol):
 
     max_size: int
 
-    def large(self, job: FetchTask, length: int) -> Writer:
+    def large(self, job: FetchTask, length: int) -> CheckedWriter:
         """Return the writer for the large body of ``job``; ``length`` is 0 where it is not known. Raises
         FetchError, DestinationError."""
 
@@ -258,7 +258,9 @@ class ResponseParser:
             return
         if not shape.length:
             raise NeedsRequestsClient
-        self._check_size(int(fields[shape.length]))  # llhttp has checked that it is a number
+        check_length(
+            int(fields[shape.length]), self.owner.max_size
+        )  # llhttp has checked that it is a number
 
     def _short(self) -> bool:
         """Return whether the response, which is not stored, is short and has a length."""
@@ -287,7 +289,7 @@ class ResponseParser:
                     self.body = bytearray(body) if isinstance(body, bytes) else body
                     self.body += chunk
                     return
-                self._check_size(len(body) + len(chunk))
+                check_length(len(body) + len(chunk), self.owner.max_size)
                 job = self.outstanding[0] if self.outstanding else None
                 if job is None:
                     raise NeedsRequestsClient  # nobody waits for it
@@ -296,17 +298,11 @@ class ResponseParser:
                     writer.write(body)
             else:
                 writer = body
-                self._check_size(writer.size + len(chunk))
             if chunk:
                 writer.write(chunk)
         except (FetchError, DestinationError, NeedsRequestsClient) as error:
             self.discard()
             self.body = self.problem = error
-
-    def _check_size(self, size: int) -> None:
-        max_size = self.owner.max_size
-        if max_size and size > max_size:
-            raise FetchError("too-large", f"{show_size(size)}, --max-size is {show_size(max_size)}")
 
     def on_message_complete(self) -> None:
         self.in_message = False

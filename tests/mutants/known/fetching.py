@@ -27,8 +27,8 @@ KNOWN = (
         "no length check, requests lane",
         "a body that ends early is stored as if it were whole (requests does that)",
         "RequestsClient.fetch",
-        "writer = begin()",
-        "response.enforce_content_length = False\nwriter = begin()",
+        "writer = CheckedWriter(task.batch.open(task), check)",
+        "response.enforce_content_length = False\nwriter = CheckedWriter(task.batch.open(task), check)",
         (f"{ANSWERS}test_each_ends_as_it_must[requests-short-large]",),
     ),
     Mutant(

@@ -167,7 +167,7 @@ KNOWN = (
     Mutant(
         "secrets not redacted, URLs",
         "a token in a URL stands in the report and the failures",
-        "RequestBuilder.shown",
+        "TaskBuilder.shown",
         "redact_url(item.url or self._base + item.name)",
         "item.url or self._base + item.name",
         ("tests/integration/test_cli.py::test_secrets_in_a_list",),
@@ -215,7 +215,7 @@ KNOWN = (
     Mutant(
         "recalled under other names than the journal's",
         "files of a job that goes on stand under names that the journal does not know; verify misses them",
-        "UrlsSource.recall",
+        "UrlLister.recall",
         "item if item.fault else msgspec.structs.replace(item, name=name)",
         "item",
         (f"{SECRETS}test_a_job_goes_on_under_the_names_that_it_began_with[flat]",),

@@ -86,21 +86,27 @@ KNOWN = (
         "counted before stored",
         "the journal says stored of a file that never got its name",
         "ActiveBatch.put_all",
-        "if not put(job.name, body):\n"
-        "    how = self._put(sink, job, body)\n"
+        "if not put(task.item, body, task.response):\n"
+        "    how = self._put(task, body)\n"
         "    length = length if how else 0\n"
         "    old += not how\n"
         "    replaced += how == REPLACED\n"
+        "    if how == WRITTEN:\n"
+        "        written += 1\n"
+        "        length = 0\n"
         "else:\n"
         "    states[index] = length + 2\n"
         "size += length\n"
         "count += 1",
         "count += 1\n"
-        "if not put(job.name, body):\n"
-        "    how = self._put(sink, job, body)\n"
+        "if not put(task.item, body, task.response):\n"
+        "    how = self._put(task, body)\n"
         "    length = length if how else 0\n"
         "    old += not how\n"
         "    replaced += how == REPLACED\n"
+        "    if how == WRITTEN:\n"
+        "        written += 1\n"
+        "        length = 0\n"
         "else:\n"
         "    states[index] = length + 2\n"
         "size += length",
@@ -142,8 +148,8 @@ KNOWN = (
     Mutant(
         "nothing is written down before the name of a large file appears",
         "the same, for what takes the way of the requests lane",
-        "ActiveBatch.publish",
-        "self.marks.intend(index, writer.size, writer.crc)",
+        "ActiveBatch._publish",
+        "self.marks.intend(task.index, writer.size, writer.crc)",
         "",
         (f"{TAKEN}test_killed_between_a_file_s_name_and_its_mark_in_the_requests_lane",),
     ),
@@ -208,7 +214,7 @@ KNOWN = (
     Mutant(
         "cursor ahead",
         "a killed run goes on behind names that nobody has fetched: lost, and exit 0",
-        "ServerSource._slices",
+        "ServerLister._slices",
         "if taken < len(names):\n"
         "    crc = _crc(part, crc)\n"
         "    cursor = _Cursor(at.marker, taken, crc, page=at.page)",
@@ -218,7 +224,7 @@ KNOWN = (
     Mutant(
         "page that changed is not noticed",
         "names that came into a page between two runs are skipped",
-        "ServerSource._slices",
+        "ServerLister._slices",
         "taken and _crc(names[:taken], 0) != crc",
         "False",
         (f"{LISTING}test_a_page_that_changed_between_two_runs_is_handed_out_again",),
@@ -246,7 +252,7 @@ KNOWN = (
         "marks believed without a look",
         "a file that was lost or changed after the ledger was written counts as stored",
         "reconcile",
-        "_on_disk(sink, items[mark.index].name, mark)",
+        "_on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc))",
         "True",
         (f"{HOST}test_what_changed_between_two_runs_is_fetched_again",),
     ),

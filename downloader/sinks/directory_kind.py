@@ -1,0 +1,45 @@
+"""One file for each item, in a directory, as a kind of sink."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from downloader.config.config import Config
+from downloader.config.extensions import Option
+from downloader.core.ownership import Rules
+from downloader.sinks.sink import Inspect, Sink, Written
+from downloader.sinks.stored import file_matches, place
+
+__all__ = ["KIND", "DirectoryKind"]
+
+
+class DirectoryKind:
+    """See ``SinkKind``."""
+
+    name = "files"
+    options: tuple[Option, ...] = ()
+    keeps = True
+
+    def check(self, config: Config) -> None:
+        """It has no options."""
+
+    def open(self, config: Config, rules: Rules) -> Sink:
+        """Return a FilesSink."""
+        from downloader.sinks.directory import FilesSink
+
+        return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
+
+    def inspector(self, root: Path, layout: str) -> Inspect:
+        """Return what reads the file that an item has under ``root``."""
+
+        def inspect(written: Written) -> str:
+            path = os.fspath(root / place(written.name, layout))
+            if file_matches(path, None, written.size, written.crc):
+                return ""
+            return "changed since it was stored" if os.path.lexists(path) else "missing"
+
+        return inspect
+
+
+KIND = DirectoryKind()
