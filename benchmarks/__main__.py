@@ -90,15 +90,14 @@ def _measure(
 def _write(results: Results, kept: Path, out: Path | None) -> None:
     """The tables and the chart, beside the results or into the project."""
     every = kept.with_name("results.md")
-    every.write_text(f"# Results\n\nWritten by `make bench`.\n\n{tables.all_tables(results)}\n")
     chart = kept.with_name("speed.svg") if out is not None else ROOT / "docs" / "speed.svg"
-    drawn = draw(results, _MAIN, chart)
+    place = "speed.svg" if out is not None else "../docs/speed.svg"
+    picture = f"![files per second of each client]({place})" if draw(results, _MAIN, chart) else ""
+    every.write_text(f"# Results\n\nWritten by `make bench`.\n\n{tables.all_tables(results, picture)}\n")
     if out is not None:
         click.echo(every)
         return
-    picture = "![files per second of each client](docs/speed.svg)" if drawn else ""
-    more = "Every table, the articles' figures too: [benchmarks/results.md](benchmarks/results.md)."
-    summary = tables.summary(results, picture, more)
+    summary = tables.summary(results)
     click.echo(summary)
     tables.insert(ROOT / "README.md", summary)
 

@@ -113,9 +113,13 @@ def _hours(rate: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}"
 
 
-def matrix(results: Results) -> str:
-    """Files a second for every cell of the first group, and how many times curl's."""
-    cells = [cell for cell in of_group("speed") if cell.name != "workers"]
+def matrix(results: Results, titles: Sequence[str] = ()) -> str:
+    """Files a second for every cell of the first group (or of ``titles``), and how many times curl's."""
+    cells = [
+        cell
+        for cell in of_group("speed")
+        if cell.name != "workers" and (not titles or cell.title in titles)
+    ]
     columns = ["downloader", CURL, "pycurl multi", "aiohttp + uvloop", "wget2", "aria2"]
     rows = []
     for cell in cells:
@@ -302,24 +306,26 @@ def measured_on(found: dict[str, Any]) -> str:
     )
 
 
-def summary(results: Results, chart: str = "", more: str = "") -> str:
-    """What the README shows."""
-    main = next(cell for cell in of_group("speed") if cell.name == _MAIN)
-    parts = [
-        chart,
-        "100-byte files over HTTP into memory, 32 connections, client on one core:",
-        cell_table(results, main),
-        "Other sizes, TLS, disk (medians):",
-        matrix(results),
-        measured_on(results.measured_on),
-        more,
-    ]
-    return "\n\n".join(part for part in parts if part)
+_IN_README: Final = (
+    "HTTP, 100 B",
+    "HTTPS, 100 B",
+    "HTTP, 10 kB",
+    "HTTPS, 10 kB",
+    "HTTP, 1 MB",
+    "HTTP, one file of 1 GB",
+)
 
 
-def all_tables(results: Results) -> str:
-    """Every table, with headings."""
-    parts = []
+def summary(results: Results) -> str:
+    """Return what the README shows."""
+    found = results.measured_on
+    where = f"Measured on {found['processor']}, {found['cores']} cores, {found['date']}."
+    return f"{matrix(results, _IN_README)}\n\n{where}"
+
+
+def all_tables(results: Results, chart: str = "") -> str:
+    """Every table, with headings; ``chart`` first."""
+    parts = [("Sizes, TLS, disk (medians)", "\n\n".join(part for part in (chart, matrix(results)) if part))]
     for cell in of_group("speed"):
         where = ", into memory" if cell.where == "memory" else ""
         parts.append((f"{cell.title}{where}, {cell.connections} connections", cell_table(results, cell)))
