@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from importlib import metadata
-from typing import Any, Generic, Protocol, TypeVar, cast
-
-import msgspec
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from downloader.errors import ConfigError
 
 __all__ = ["Extension", "Extensions", "Option", "check_options", "value_of"]
 
 
-class Option(msgspec.Struct, frozen=True, kw_only=True):
+class Option(NamedTuple):
     """An option of the command line that an extension has: ``--`` and ``name`` with hyphens.
 
     ``type`` makes a value of the text, which must survive a trip through JSON; it raises ValueError with a
@@ -86,6 +83,8 @@ class Extensions(Generic[E]):
         return self._loaded[name]
 
     def _load(self) -> Iterator[E]:
+        from importlib import metadata
+
         seen = set(self._built_in)
         for entry in sorted(metadata.entry_points(group=self._group), key=lambda each: each.name):
             package = entry.dist.name if entry.dist else entry.value

@@ -29,7 +29,7 @@ SINK_KINDS: Final[Extensions[SinkForm]] = Extensions(
     "downloader.sinks",
     {
         "files": "downloader.sinks.directory_kind:KIND",
-        "null": "downloader.sinks.null:KIND",
+        "null": "downloader.sinks.null_kind:KIND",
     },
 )
 

@@ -12,6 +12,7 @@ socketpair closes), a signal, a tick. Per batch it moves opaque bytes; it does n
 
 from __future__ import annotations
 
+import math
 import selectors
 import signal
 from collections.abc import Callable
@@ -19,9 +20,11 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
+from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
+from downloader.engine.run_phase import ENDING, TRANSITIONS, Phase, RunEvent
 from downloader.engine.signals import Signals
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import (
@@ -80,8 +83,8 @@ class Supervisor:
         # In a row: feeders that died without a batch, workers that died without a file to blame.
         # Each ends the run when it is too long, as boots that fail do: no endless respawning.
         self._failed_feeders = self._blameless = 0
-        self._finishing = self._settled_names = False
-        self._drain_by: float | None = None
+        self._phase = Phase.FETCHING
+        self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
         self._sharers: list[int] = []
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
@@ -133,6 +136,9 @@ class Supervisor:
     def _spawn(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
         self._pool.spawn(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
 
+    def _enter(self, event: RunEvent) -> None:
+        self._phase = transition(TRANSITIONS, self._phase, event)
+
     # the loop
 
     def _turn(self, signals: Signals) -> None:
@@ -168,22 +174,21 @@ class Supervisor:
 
     def _flow(self) -> None:
         """Lease what waits, ask the feeder for more, and notice the end."""
-        if self._drain_by is None:
+        if self._phase not in (Phase.DRAINING, Phase.KILLING):
             for worker, lease in self._book.assign():
                 self._pool.send(worker, lease)
             self._feed()
             self._share_rate()
-            over = self._queue.drained and not self._book.open and not self._finishing
+            over = self._queue.drained and not self._book.open and self._phase is not Phase.FINISHING
             if over and not self._fetch_contested():
-                self._finishing = True
+                self._enter(RunEvent.OVER)
                 self._pool.send_all(Finish())
         self._pool.listen_for_room()
 
     def _fetch_contested(self) -> bool:
         """Have the items fetched again whose name no other owns, once; return whether there are any."""
-        if self._settled_names or self.result.stop is not None:
+        if self._phase is Phase.SETTLING or self.result.stop is not None:
             return False
-        self._settled_names = True
         claims = self._destination.settle_names()
         count = sum(map(len, claims.values()))
         if not count:
@@ -191,6 +196,7 @@ class Supervisor:
         if self._config.source == "-":
             self._progress.log("warning", f"{count} names are nobody's; the same command fetches them")
             return False
+        self._enter(RunEvent.CONTESTED)
         self.result.tally += Tally(failed=-count)
         self._queue.revisit(claims)
         if self._pool.get(FEEDER) is None:
@@ -284,7 +290,7 @@ class Supervisor:
         if self._abandoned is not None and not self.result.interrupted and self._abandoned():
             self.result.interrupted = True
             self._drain()
-        if self._drain_by is not None and monotonic() > self._drain_by:
+        if monotonic() > self._drain_by:
             self._kill_all()
             return
         limit = self._config.stall_timeout
@@ -299,7 +305,7 @@ class Supervisor:
         status = self._pool.reap(process)
         worker = process.number != FEEDER
         blamed = worker and self._inherit_ledger(process.number)
-        if self._finishing or self._drain_by is not None or (not worker and self._queue.drained):
+        if self._phase in ENDING or (not worker and self._queue.drained):
             return
         if not process.ready:
             process.tries += 1
@@ -370,8 +376,9 @@ class Supervisor:
         self._drain()
 
     def _drain(self) -> None:
-        if self._drain_by is not None:
+        if self._phase in (Phase.DRAINING, Phase.KILLING):
             return
+        self._enter(RunEvent.DRAIN)
         grace = self._config.drain_grace
         self._drain_by = monotonic() + grace + 2.0
         self._book.forget_waiting()
@@ -381,7 +388,7 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         """SIGKILL and reap whatever is left; what they had published is in their ledgers."""
-        self._drain_by = self._drain_by or monotonic()
+        self._enter(RunEvent.KILL)
         for process in self._pool:
             self._pool.kill(process)
         for process in self._pool:

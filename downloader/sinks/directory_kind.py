@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from downloader.config.config import Config
 from downloader.config.extensions import Option
-from downloader.core.ownership import Rules
-from downloader.sinks.sink import Inspect, Sink, Written
-from downloader.sinks.stored import file_matches, place
+
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from pathlib import Path
+
+    from downloader.config.config import Config
+    from downloader.core.ownership import Rules
+    from downloader.sinks.sink import Inspect, Sink, Written
 
 __all__ = ["KIND", "DirectoryKind"]
 
@@ -26,12 +29,15 @@ class DirectoryKind:
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a FilesSink."""
+        from pathlib import Path
+
         from downloader.sinks.directory import FilesSink
 
         return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
 
     def inspector(self, root: Path, layout: str) -> Inspect:
         """Return what reads the file that an item has under ``root``."""
+        from downloader.sinks.stored import file_matches, place
 
         def inspect(written: Written) -> str:
             path = os.fspath(root / place(written.name, layout))

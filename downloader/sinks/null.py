@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from downloader.config.config import Config
-from downloader.config.extensions import Option
 from downloader.core.checksum import crc32
-from downloader.core.ownership import Rules
 from downloader.messages import FileRecord, Item, Lease, ResponseInfo
-from downloader.sinks.sink import NEW, Inspect, Sink, Written
+from downloader.sinks.sink import NEW, Written
 
-__all__ = ["KIND", "NullKind", "NullSink", "NullWriter"]
+__all__ = ["NullSink", "NullWriter"]
 
 
 class NullWriter:
@@ -72,25 +68,3 @@ class NullSink:
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
-
-
-class NullKind:
-    """See ``SinkKind``."""
-
-    name = "null"
-    options: tuple[Option, ...] = ()
-    keeps = False
-
-    def check(self, config: Config) -> None:
-        """It has no options."""
-
-    def open(self, config: Config, rules: Rules) -> Sink:
-        """Return a NullSink."""
-        return NullSink()
-
-    def inspector(self, root: Path, layout: str) -> Inspect:
-        """Return what finds everything in order."""
-        return lambda written: ""
-
-
-KIND = NullKind()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from downloader.config.config import Config
 from downloader.config.extensions import Option
 from downloader.config.source_kinds import refuse_later
-from downloader.core.identity import Identity, identify_server
-from downloader.core.listing import MARKER
-from downloader.core.naming import SafeName, quote_name
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
-from downloader.messages import Item
-from downloader.sources.source import Fetching, Lister, Request
+
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from downloader.config.config import Config
+    from downloader.core.identity import Identity
+    from downloader.sources.source import Fetching, Lister, RequestBuilder
 
 __all__ = ["KIND", "ListingServer", "base_url", "list_url"]
 
@@ -55,6 +55,8 @@ class ListingServer:
 
     def identity(self, config: Config) -> Identity:
         """Return where its listing and its files are."""
+        from downloader.core.identity import identify_server
+
         list_path, get_path = config.source_option("list_path"), config.source_option("get_path")
         return identify_server(config.source, list_path, get_path, list_url(config), base_url(config))
 
@@ -64,20 +66,11 @@ class ListingServer:
 
         return ServerLister(config, fetching())
 
-    def request_builder(self, config: Config) -> ServerRequests:
+    def request_builder(self, config: Config) -> RequestBuilder:
         """Return a builder for the names below one URL."""
-        return ServerRequests(base_url(config))
+        from downloader.sources.plain_requests import PlainRequests
 
-
-class ServerRequests:
-    """See ``RequestBuilder``."""
-
-    def __init__(self, base_url: str) -> None:
-        self.base_url = base_url
-
-    def request(self, item: Item) -> Request:
-        """Return a plain GET."""
-        return Request(item.url or self.base_url + quote_name(SafeName(item.name)))
+        return PlainRequests(base_url(config))
 
 
 KIND = ListingServer()
@@ -104,6 +97,8 @@ def _check_paths(list_path: str, get_path: str) -> None:
         raise ConfigError(
             "--get-path has a query, but a file's name stands behind the path; write %3F for a ? in a path"
         )
+    from downloader.core.listing import MARKER
+
     query = list_path.partition("?")[2]
     if any(part.partition("=")[0] == MARKER for part in query.split("&")):
         raise ConfigError(f"--list-path has a {MARKER}, which names the pages; leave it out")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import stat
+from typing import TYPE_CHECKING
 
-from downloader.config.config import Config
 from downloader.config.extensions import Option
 from downloader.config.source_kinds import refuse_later
-from downloader.core.identity import Identity, identify_list
 from downloader.errors import ConfigError
-from downloader.messages import Item
-from downloader.sources.source import Fetching, Lister, Request
+
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from downloader.config.config import Config
+    from downloader.core.identity import Identity
+    from downloader.sources.source import Fetching, Lister, RequestBuilder
 
 __all__ = ["KIND", "UrlList"]
 
@@ -48,6 +50,8 @@ class UrlList:
 
     def identity(self, config: Config) -> Identity:
         """Return what all lists have: each cursor has a checksum of what was read."""
+        from downloader.core.identity import identify_list
+
         return identify_list()
 
     def lister(self, config: Config, fetching: Fetching, name_key: bytes) -> Lister:
@@ -56,19 +60,11 @@ class UrlList:
 
         return UrlLister(config, name_key)
 
-    def request_builder(self, config: Config) -> UrlRequests:
+    def request_builder(self, config: Config) -> RequestBuilder:
         """Return a builder for items that have their URLs."""
-        return UrlRequests()
+        from downloader.sources.plain_requests import PlainRequests
 
-
-class UrlRequests:
-    """See ``RequestBuilder``."""
-
-    base_url = ""
-
-    def request(self, item: Item) -> Request:
-        """Return a plain GET."""
-        return Request(item.url)
+        return PlainRequests("")
 
 
 KIND = UrlList()

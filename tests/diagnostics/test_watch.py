@@ -93,7 +93,7 @@ def test_the_same_place_is_counted_not_repeated_and_a_line_comes_once_a_second(
 def run():
     for _ in range(15):
         block(0.2)
-        gevent.sleep(0.02)
+        gevent.sleep(0.2)  # long enough to be seen on a busy machine: else two blocks are one
 
 gevent.spawn(run).join()
 """

@@ -250,10 +250,10 @@ POISON = (
             setattr(files.FilesSink, way, deadly(getattr(files.FilesSink, way)))
 
     def deadly(before):
-        def store(self, name, *args, **options):
-            if name in os.environ["POISON"].split():
+        def store(self, what, *args, **options):
+            if getattr(what, "name", what) in os.environ["POISON"].split():
                 os.kill(os.getpid(), 9)
-            return before(self, name, *args, **options)
+            return before(self, what, *args, **options)
 
         return store
 """

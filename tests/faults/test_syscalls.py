@@ -245,6 +245,8 @@ MAY_ASK = {
     },  # since when a job is complete: for a person, nothing depends on it
     "downloader/http/requests_client.py": {"time"},
     "downloader/http/pipelined/parser.py": {"time"},
+    # When a file was fetched: a record, nothing depends on it.
+    "downloader/http/pipelined/recording_parser.py": {"time"},
 }
 
 

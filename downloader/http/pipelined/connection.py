@@ -19,14 +19,17 @@ from downloader.process import patching
 patching.require()
 
 import ssl  # noqa: E402  (only in a patched process)
-from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
+from downloader.core.pipeline_window import room, room_in_window  # noqa: E402
 from downloader.core.scheduler import Host  # noqa: E402
+from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.exceptions import translate  # noqa: E402
+from downloader.http.pipelined import connection_state as states  # noqa: E402
+from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
 from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
@@ -36,13 +39,13 @@ from downloader.http.pipelined.transport import (  # noqa: E402
     Blocked,
     Transport,
 )
-from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
+from downloader.http.pipelined.window import Window  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedConnection"]
 
-# A window is so many times the depth, and so many requests at least; a rest lasts so many seconds at most.
-_WINDOW, _MIN_WINDOW, _MAX_REST = 8, 256, 5.0
+_MAX_REST = 5.0  # seconds
 
 
 class PipelinedConnection:
@@ -54,10 +57,8 @@ class PipelinedConnection:
 
     __slots__ = (
         "_client",
-        "_counted",
         "_deep",
-        "_held_bytes",
-        "_slowest",
+        "_state",
         "_transport",
         "_window",
         "key",
@@ -84,16 +85,19 @@ class PipelinedConnection:
         self.parser = client.new_parser(self, origin_state.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
-        self.since = self.last_received = self._slowest = 0.0
-        # Of the current window: whether more than one request was in flight, how many were sent, how many
-        # of its responses are counted, and the bytes that these hold.
-        self._deep = False
-        self._window = self._counted = self._held_bytes = 0
+        self.since = self.last_received = 0.0
+        self._state, self._deep = states.ConnectionState.IDLE, False
+        self._window = Window()
+
+    def _enter(self, event: Event) -> None:
+        self._state = transition(states.TRANSITIONS, self._state, event)
+        self._deep = self._state in states.DEEP
 
     # requests
 
     def start(self, task: FetchTask, *, alone: bool = True) -> None:
         """Send ``task``, taking over its slot; unless ``alone``, send others with it."""
+        self._enter(Event.START)
         self.slot, began = task.host, task.sent
         now = self.last_received = monotonic()
         others = 0 if alone else self._room(1, 1)
@@ -107,12 +111,13 @@ class PipelinedConnection:
         if not outstanding:
             self.since = now
         self.sent += len(tasks)
-        self._window += len(tasks)
+        self._window.sent += len(tasks)
         for task in tasks:
             task.sent = now
             task.batch.states[task.index] = IN_FLIGHT
         outstanding.extend(tasks)
-        self._deep = self._deep or len(outstanding) > 1
+        if len(outstanding) > 1 and not self._deep:
+            self._enter(Event.PIPELINE)
         depth, depths = origin_state.depth.now, self._client.depths
         if depth not in depths:
             depths[depth] = 0
@@ -149,7 +154,8 @@ class PipelinedConnection:
             if count >= ACKNOWLEDGED_AT_ONCE and outstanding:
                 transport.acknowledge()
             # The last may be responses to discard (see ``large``); those before them are stored.
-            if parser.problem or parser.surplus or len(parser.completed) > self._counted or not outstanding:
+            fresh = len(parser.completed) > self._window.counted
+            if parser.problem or parser.surplus or fresh or not outstanding:
                 self._process(now)
                 if self.slot is None or parser.problem is not None:
                     return
@@ -169,8 +175,8 @@ class PipelinedConnection:
         ):
             self._process_single(completed.pop(), now)
             return
-        if len(completed) > self._counted:
-            self._count(now, len(completed) - self._counted)
+        if len(completed) > self._window.counted:
+            self._count(now)
         if parser.surplus or (parser.in_message and not parser.outstanding):
             self._desynchronized()
             return
@@ -191,82 +197,59 @@ class PipelinedConnection:
         task.batch.latency.add(latency)
         self.served += 1
         self.since = now
-        self._window = 0
+        self._window.sent = 0
         self.origin_state.fallback_count = 0
         self.origin_state.record_responses(now, 1, latency)
         self._client.deliver(task, body)
         self._continue(now)
 
-    def _count(self, now: float, fresh: int) -> None:
-        """Record the latency and size of the ``fresh`` last responses."""
-        parser, size = self.parser, 0
-        completed = parser.completed
-        for task, body in islice(completed, self._counted, None):
-            if type(body) is bytes:
-                size += len(body)
-                if task.promised and self._deep and task.item.size not in (-1, len(body)):
-                    parser.surplus = True  # the size of this file, or of the next one
-            elif isinstance(body, FetchError):
-                self._window = self._client.window  # wait for what it means before sending more
-        self._held_bytes += size
-        first, last = completed[self._counted][0], completed[-1][0]
-        if first.sent is last.sent and first.batch is last.batch:
-            # Requests that were sent together are counted together.
-            self._record_latency(now - last.sent, last.batch, fresh)
-        else:
-            for task, _ in islice(completed, self._counted, None):
-                self._record_latency(now - task.sent, task.batch, 1)
-        self._counted = len(completed)
+    def _count(self, now: float) -> None:
+        """Record the responses that are not counted yet."""
+        window = self._window
+        fresh = window.count(self.parser.completed, now)
+        if window.shifted and self._deep:
+            self.parser.surplus = True  # the size of this file, or of the next one
         if not self.served:
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":
                 self.origin_state.disable_pipelining("HTTP/1.0")
         self.served += fresh
         self.since = now
-        self.origin_state.record_responses(now, fresh, self._slowest)
-
-    def _record_latency(self, latency: float, batch: TaskBatch, count: int) -> None:
-        batch.latency.add(latency, count)
-        if latency > self._slowest:
-            self._slowest = latency
+        self.origin_state.record_responses(now, fresh, window.slowest)
 
     def _room(self, waiting: int, unsent: int = 0) -> int:
         """Return how many more requests may be sent where ``waiting`` are in flight, ``unsent`` of them
-        about to be sent; 0: none.
-
-        The request after which a server closes is sent alone, once all before it are in step. Within a
-        window, one response too many would make up for the one that the close leaves out.
-        """
+        about to be sent; none where it is not more than 0."""
         depth, limit = self.origin_state.depth.now, self.origin_state.limit
-        room = depth - waiting
+        free, window = depth - waiting, self._window
         if self._deep or depth > 1:
-            window = min(self._client.window, max(depth * _WINDOW, _MIN_WINDOW))
-            room = min(room, window - self._window - unsent)
-            room = room if self._held_bytes < self._client.window_bytes else 0
-            limit = self.origin_state.window_end(self.sent - self._window)
-        if not limit:
-            return room
-        left = limit - self.sent - unsent
-        alone = left == 1 and not (self._deep or waiting)
-        return min(room, left if alone else left - 1)
+            free = min(free, room_in_window(depth, self._client.window, window.sent + unsent))
+            # After a failure, wait for what it means before sending more.
+            free = free if window.held_bytes < self._client.window_bytes and not window.failed else 0
+            limit = self.origin_state.window_end(self.sent - window.sent)
+        return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:
         """Send more requests, or rest before the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
-        room = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
-        if room > 0 and (tasks := client.next_tasks(self, room)):
+        free = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
+        if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
             return
         if waiting:
             return
         spent = bool(origin_state.limit) and self.sent >= origin_state.limit
         if self.parser.completed or (spent and not origin_state.no_keepalive):
+            self._enter(Event.REST if self._deep else Event.AWAIT_CLOSE)
             self._transport.acknowledge()
-            client.commit_queue.enqueue_after(self, min(max(self._slowest, MIN_REST), _MAX_REST))
+            client.commit_queue.enqueue_after(self, min(max(self._window.slowest, MIN_REST), _MAX_REST))
         elif spent:
             self.end()
         else:
+            if self._deep:
+                self._commit_window()  # of which every response was discarded
+            self._enter(Event.FINISH)
             client.idle(self)
 
     def commit(self) -> int:
@@ -290,9 +273,8 @@ class PipelinedConnection:
         """Store what is held: the connection is in step."""
         completed, self.parser.completed = self.parser.completed, []
         self.origin_state.trusted = self.origin_state.trusted or self._deep
-        self._deep = False
-        self._window = self._counted = self._held_bytes = 0
-        self._slowest = 0.0
+        self._enter(Event.COMMIT)
+        self._window.clear()
         self._client.store_completed(self.origin_state, completed)
 
     # ends
@@ -370,7 +352,7 @@ class PipelinedConnection:
     def _discard_window(self) -> None:
         """Requeue what is held: it may belong to other requests."""
         completed, self.parser.completed = self.parser.completed, []
-        self._counted = 0
+        self._window.counted = 0
         for _, body in completed:
             discard_body(body)
         self._requeue([task for task, _ in completed])
@@ -413,6 +395,7 @@ class PipelinedConnection:
 
     def close(self) -> None:
         """Close the socket; the census calls it, too, when another connection needs the room."""
+        self._enter(Event.CLOSE)
         self._client.commit_queue.remove(self)
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))
