@@ -36,6 +36,7 @@ from downloader.errors import FetchError  # noqa: E402
 from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
+from downloader.process.library_internals import tunnel_host, unopened_connection  # noqa: E402
 
 __all__ = ["HttpSession", "Origin"]
 
@@ -227,11 +228,11 @@ class HttpSession(requests.Session):
         request.url = f"{origin.key}/"
         request._lane_origin = origin  # type: ignore[attr-defined]
         pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
-        connection = pool._new_conn()
+        connection = unopened_connection(pool)
         connection.timeout = self.config.connect_timeout
         if origin.proxy and not origin.forwarded:
             # As the pool does it when it connects; the tunnel's host is in what is sent, too.
-            connection.set_tunnel(pool._tunnel_host, pool.port, pool.proxy_headers)
+            connection.set_tunnel(tunnel_host(pool), pool.port, pool.proxy_headers)
         return connection
 
     def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from downloader.core.frames import Unpacker, pack
 from downloader.messages import FromChild, Message, ToChild
+from downloader.process.library_internals import raw_socket
 
 __all__ = ["ChildLink", "Link"]
 
@@ -92,6 +93,7 @@ class ChildLink:
         from gevent.socket import socket as gevent_socket
 
         self._sock: Any = gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
+        self._raw = raw_socket(self._sock)
         self._waiting = bytearray()
         self._writer: Any = None
 
@@ -102,7 +104,7 @@ class ChildLink:
         frame = pack(_encode(message))
         if self._writer is None:
             try:
-                sent = self._sock._sock.send(frame)
+                sent = self._raw.send(frame)
             except BlockingIOError:
                 sent = 0
             if sent == len(frame):

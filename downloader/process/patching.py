@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 import msgspec
 
 from downloader.errors import UnsafeProcess
+from downloader.process.library_internals import hub_exists, patched_modules
 
 __all__ = ["Patched", "apply", "culprit", "require", "settle_urllib3"]
 
@@ -106,9 +107,8 @@ def apply() -> Patched:
     """
     if os.getpid() in _applied:
         return require()
-    local = sys.modules.get("gevent._hub_local")
     found = _Found(
-        hub=local is not None and local.get_hub_if_exists() is not None,
+        hub=hub_exists(),
         forked=os.getpid() != _IMPORTED_IN,
         missing=_missing(),
         early=[name for name in ("ssl", "urllib3", "requests") if name in sys.modules],
@@ -133,7 +133,7 @@ def apply() -> Patched:
     for name in [name for name in list(sys.modules) if f".{name}".endswith(_WATCHED)]:
         _disarm(sys.modules[name])
     _applied[os.getpid()] = Patched(
-        modules=tuple(name for name in monkey.saved if not name.startswith("_gevent")),
+        modules=patched_modules(),
         select=monkey.is_object_patched("select", "poll"),
         thread=monkey.is_object_patched("_thread", "start_new_thread"),
         ssl=monkey.is_object_patched("ssl", "SSLContext"),

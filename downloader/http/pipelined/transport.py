@@ -19,6 +19,8 @@ from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 
+from downloader.process.library_internals import raw_socket, tls_object  # noqa: E402
+
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "MIN_REST", "Blocked", "Transport"]
 
 BUFFER = 512 << 10
@@ -71,9 +73,9 @@ class Transport:
         self._on_error = on_error
         self.key: tuple[str, int] = connection.key
         sock = connection.sock
-        self._tls: Any = getattr(sock, "_sslobj", None)
+        self._tls: Any = tls_object(sock)
         # gevent's sockets are non-blocking underneath.
-        self._raw = sock._sock
+        self._raw = raw_socket(sock)
         self._buffer = buffer
         self._end: OSError | None = None
         self.receive: Callable[[bool], int] = self._receive if self._tls is None else self._receive_tls
