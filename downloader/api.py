@@ -43,6 +43,8 @@ def download(config: Config) -> Report:
     """
     if config.source == "-":
         raise ConfigError("standard input cannot be the source of download(); give a file")
+    if config.dry_run:
+        raise ConfigError("download() has a report, and a dry run has none; use the command line for that")
     argv, env = isolation.child("downloader.api:serve_download", dest=config.output)
     errors_to = None if _is_open(2) else subprocess.DEVNULL
     process = subprocess.Popen(
