@@ -1,14 +1,14 @@
-"""One pipelined connection: requests out, responses in, and whether the two are still in step.
+"""Send requests and receive responses on one pipelined connection, and check that they stay in step.
 
-In HTTP/1.1 only the order says which request a response belongs to. A server that sends one response too
-many shifts all that follow, and each of them looks right. So while more than one request is in flight,
-complete responses are held in memory, a window at a time, and stored only when the connection is known to
-be in step: every request is answered, and nothing more arrives for as long as the slowest response took.
-Then the connection joins the ``commit_queue``. Where something does arrive, or the connection ends before
-that, the whole window is fetched again. With one request at a time, whatever arrives behind a response
-closes the connection.
+In HTTP/1.1 only the order determines which request a response belongs to. If a server sends one response
+too many, all that follow are shifted, and each of them looks right. So while more than one request is in
+flight, complete responses are held in memory, a window at a time. They are stored only when the connection
+is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
+response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
+ends before that, the whole window is fetched again. With one request in flight at a time, any data after a
+response closes the connection.
 
-No greenlet belongs to a connection: a watcher calls ``_readable``, which reads, parses, and sends the next
+A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
 """
 
@@ -41,15 +41,16 @@ from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedConnection"]
 
-# A window is so many times the depth, and so many requests at least; a rest lasts so many seconds at most.
+# The size of a window as a multiple of the depth, its minimum in requests, and the maximum rest in seconds.
 _WINDOW, _MIN_WINDOW, _MAX_REST = 8, 256, 5.0
 
 
 class PipelinedConnection:
-    """See the module. ``slot``: the host whose slot of the schedule it uses; None while it is idle.
+    """A pipelined connection; see the module.
 
-    ``sent`` and ``served``: requests and responses so far; ``since``: when the current response began to
-    be waited for; ``last_received``: when something arrived last (seconds, monotonic).
+    ``slot``: the host whose slot in the scheduler it uses, None while it is idle. ``sent`` and ``served``:
+    number of requests and responses so far; ``since``: when the wait for the current response began;
+    ``last_received``: when data last arrived (seconds, monotonic).
     """
 
     __slots__ = (
@@ -85,15 +86,15 @@ class PipelinedConnection:
         self.slot: Host | None = None
         self.sent = self.served = 0
         self.since = self.last_received = self._slowest = 0.0
-        # Of the current window: whether more than one request was in flight, how many were sent, how many
-        # of its responses are counted, and the bytes that these hold.
+        # Of the current window: whether more than one request was in flight, the number of requests sent,
+        # the number of responses counted, and the bytes of these.
         self._deep = False
         self._window = self._counted = self._held_bytes = 0
 
     # requests
 
     def start(self, task: FetchTask, *, alone: bool = True) -> None:
-        """Send ``task``, taking over its slot; unless ``alone``, send others with it."""
+        """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self.slot, began = task.host, task.sent
         now = self.last_received = monotonic()
         others = 0 if alone else self._room(1, 1)
@@ -125,7 +126,7 @@ class PipelinedConnection:
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
         if self.slot is None:
-            self.close()  # idle: most often a server whose keep-alive timeout has passed
+            self.close()  # idle: most often the server's keep-alive timeout has expired
             return
         parser, transport, outstanding = self.parser, self._transport, self.parser.outstanding
         while True:
@@ -148,7 +149,7 @@ class PipelinedConnection:
             parser.feed(self._client.buffer[:count])
             if count >= ACKNOWLEDGED_AT_ONCE and outstanding:
                 transport.acknowledge()
-            # The last may be responses to discard (see ``large``); those before them are stored.
+            # The last responses may be ones to discard (see ``large``); those before them are stored.
             if parser.problem or parser.surplus or len(parser.completed) > self._counted or not outstanding:
                 self._process(now)
                 if self.slot is None or parser.problem is not None:
@@ -157,7 +158,7 @@ class PipelinedConnection:
                 return
 
     def _process(self, now: float) -> None:
-        """Process complete responses, or what is wrong with one; may close the connection."""
+        """Process complete responses, or an invalid one; may close the connection."""
         parser = self.parser
         completed = parser.completed
         if (
@@ -185,7 +186,7 @@ class PipelinedConnection:
         self._continue(now)
 
     def _process_single(self, response: tuple[FetchTask, Body], now: float) -> None:
-        """Process an ordinary response where one request is in flight at a time: a cheaper path."""
+        """Process an ordinary response with one request in flight, on a cheaper path than ``_process``."""
         task, body = response
         latency = now - task.sent
         task.batch.latency.add(latency)
@@ -205,9 +206,9 @@ class PipelinedConnection:
             if type(body) is bytes:
                 size += len(body)
                 if task.promised and self._deep and task.item.size not in (-1, len(body)):
-                    parser.surplus = True  # the size of this file, or of the next one
+                    parser.surplus = True  # another size: this may be the response for another file
             elif isinstance(body, FetchError):
-                self._window = self._client.window  # wait for what it means before sending more
+                self._window = self._client.window  # handle the failure before sending more
         self._held_bytes += size
         first, last = completed[self._counted][0], completed[-1][0]
         if first.sent is last.sent and first.batch is last.batch:
@@ -231,11 +232,12 @@ class PipelinedConnection:
             self._slowest = latency
 
     def _room(self, waiting: int, unsent: int = 0) -> int:
-        """Return how many more requests may be sent where ``waiting`` are in flight, ``unsent`` of them
-        about to be sent; 0: none.
+        """Return how many more requests may be sent while ``waiting`` are in flight.
+
+        ``unsent`` of these are about to be sent. The result is at most 0 if no request may be sent.
 
         The request after which a server closes is sent alone, once all before it are in step. Within a
-        window, one response too many would make up for the one that the close leaves out.
+        window, a surplus response would hide that the close leaves a request without a response.
         """
         depth, limit = self.origin_state.depth.now, self.origin_state.limit
         room = depth - waiting
@@ -251,7 +253,7 @@ class PipelinedConnection:
         return min(room, left if alone else left - 1)
 
     def _continue(self, now: float) -> None:
-        """Send more requests, or rest before the window is committed, or become idle, or close."""
+        """Send more requests, or rest until the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
         room = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
@@ -270,9 +272,9 @@ class PipelinedConnection:
             client.idle(self)
 
     def commit(self) -> int:
-        """Store the window and return the number of responses: the connection has rested.
+        """Store the window after the rest, and return the number of its responses.
 
-        Something may have arrived that has not been read yet; then the window is not stored.
+        If data has arrived that is not read yet, it is read first, and the window may not be stored.
         """
         if not self.usable():
             self._readable()
@@ -282,12 +284,12 @@ class PipelinedConnection:
         self._commit_window()
         origin_state = self.origin_state
         if origin_state.limit and self.sent >= origin_state.limit and not origin_state.no_keepalive:
-            origin_state.limit = 0  # it was for another reason that the server closed
+            origin_state.limit = 0  # the server had closed for another reason
         self._continue(monotonic())
         return stored
 
     def _commit_window(self) -> None:
-        """Store what is held: the connection is in step."""
+        """Store the held responses, since the connection is in step."""
         completed, self.parser.completed = self.parser.completed, []
         self.origin_state.trusted = self.origin_state.trusted or self._deep
         self._deep = False
@@ -298,9 +300,9 @@ class PipelinedConnection:
     # ends
 
     def _on_close(self) -> None:
-        """The server has closed, or announced it; closes the connection.
+        """Close the connection after the server has closed it, or announced that it will.
 
-        Within a window a request may be unanswered though all seem to be: see
+        Within a window a request may be unanswered even though all seem to be answered: see
         ``OriginState.closes_early``.
         """
         if self._deep:
@@ -312,7 +314,7 @@ class PipelinedConnection:
             self.end()
 
     def _on_end(self, error: FetchError | None) -> None:
-        """The connection has ended, by ``error`` or in good order; closes it."""
+        """Close the connection after it has ended, with ``error`` or, if that is None, in order."""
         parser, origin_state = self.parser, self.origin_state
         if not parser.outstanding:
             if error is None:
@@ -328,10 +330,10 @@ class PipelinedConnection:
         if self.served and not parser.in_message and not parser.headers_complete:
             origin_state.broke_at(self.served)
             first = parser.outstanding[0]
-            # The connection had served others, and nothing of the next response came: no attempt is
-            # charged the first time; nor the second, where it shows the limit of the server.
-            spared = 2 if origin_state.limit == self.served else 1
-            if first is None or first.cut_off < spared:
+            # The connection had served others, and no part of the next response arrived. No attempt is
+            # charged the first time, nor the second time if that reveals the limit of the server.
+            uncharged = 2 if origin_state.limit == self.served else 1
+            if first is None or first.cut_off < uncharged:
                 if first:
                     first.cut_off += 1
                 origin_state.broke()
@@ -346,7 +348,7 @@ class PipelinedConnection:
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
         if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
-            # Which request was answered by that is not known yet.
+            # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)
             first = None
@@ -361,14 +363,14 @@ class PipelinedConnection:
         self.end()
 
     def _desynchronized(self) -> None:
-        """A response without a request has arrived; closes the connection."""
+        """Close the connection after a response without a request has arrived."""
         self.origin_state.desynchronized()
         if not self._deep:
             self._commit_window()
         self.requeue_outstanding()
 
     def _discard_window(self) -> None:
-        """Requeue what is held: it may belong to other requests."""
+        """Discard the held responses, which may belong to other requests, and requeue their tasks."""
         completed, self.parser.completed = self.parser.completed, []
         self._counted = 0
         for _, body in completed:
@@ -386,16 +388,16 @@ class PipelinedConnection:
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:
-        """Close the connection and requeue what was sent and is not stored."""
+        """Close the connection and requeue all tasks that were sent and are not stored."""
         self.parser.discard()
         self._requeue(self.parser.take_outstanding())
         self._discard_window()
         self.end()
 
-    # what the parser asks; see ``parser.ParserOwner``
+    # called by the parser; see ``parser.ParserOwner``
 
     def large(self, task: FetchTask, length: int) -> CheckedWriter:
-        """Return a writer for the large body of ``task``; requeue what waits behind it, or for it."""
+        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window."""
         outstanding = self.parser.outstanding
         if len(outstanding) > 1 or self.parser.completed:
             self._discard_window()
@@ -408,11 +410,11 @@ class PipelinedConnection:
         return self._client.open_writer(task)
 
     def proxied(self) -> None:
-        """A response came through a proxy."""
+        """Disable pipelining, since a response came through a proxy."""
         self.origin_state.disable_pipelining("a proxy is in the path (Via)")
 
     def close(self) -> None:
-        """Close the socket; the census calls it, too, when another connection needs the room."""
+        """Close the socket. The census also calls this, to make room for another connection."""
         self._client.commit_queue.remove(self)
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))
