@@ -1,4 +1,5 @@
-"""How many answers a second the file server gives on one core: ``python benchmarks/devserver.py``.
+"""Measure the responses per second that the test server gives on one core: ``python
+benchmarks/devserver.py``.
 
 The server is pinned to core 0, a client of raw sockets to core 1; files of 100 bytes, plain HTTP.
 """
@@ -25,7 +26,7 @@ serve(Settings(files=10**9), say)
 
 
 def answers_per_second(port: int, connections: int, depth: int, seconds: float) -> float:
-    """Counts answers by their length: each request asks for a file of the same size."""
+    """Count responses by their length: each request is for a file of the same size."""
     request = b"GET /get/file-0123456789 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n"
     selector = selectors.DefaultSelector()
     for _ in range(connections):
@@ -60,7 +61,7 @@ def answers_per_second(port: int, connections: int, depth: int, seconds: float) 
 
 
 def main() -> None:
-    """Starts the server, measures, prints."""
+    """Start the server, measure and print the rate."""
     os.sched_setaffinity(0, {1})
     command = [sys.executable, "-c", _SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

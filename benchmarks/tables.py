@@ -1,4 +1,4 @@
-"""Tables and sentences made from the results; nothing is measured here."""
+"""Make tables and sentences from the results; nothing is measured here."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["CURL", "all_tables", "cell_table", "figure", "insert", "measured_on"
 
 CURL: Final = "curl --parallel"
 _HOURS: Final = 1e9 / 3600
-_LARGE: Final = 10_000  # bytes of a file from which on bytes a second are of interest
+_LARGE: Final = 10_000  # file size in bytes from which bytes per second are of interest
 _MAIN: Final = "http-100B"
 _BEGIN: Final = "<!-- benchmarks: begin -->"
 _END: Final = "<!-- benchmarks: end -->"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are figures."""
+    """Return a Markdown table; the first column is text, the others are figures."""
     table = Table(box=MARKDOWN)
     for position, name in enumerate(header):
         table.add_column(name, justify="right" if position else "left", no_wrap=True)
@@ -44,7 +44,7 @@ def _median(runs: Iterable[Run], of: Callable[[Run], float | None]) -> float | N
 
 
 def median_rate(results: Results, cell: str, client: str) -> float | None:
-    """Files a second, the median of those rounds in which all files were right."""
+    """Return files per second: the median of the rounds in which all files were right."""
     return _median(_good(results.of(cell, client)), lambda run: run.rate)
 
 
@@ -53,7 +53,7 @@ def _good(runs: Iterable[Run]) -> list[Run]:
 
 
 def _correct(runs: Sequence[Run], compared: bool) -> str:
-    """What to say of the files of all rounds."""
+    """Return how many files of all rounds were right, as text."""
     wrong, hung = sum(run.wrong for run in runs), sum(run.hung for run in runs)
     files = sum(run.files for run in runs)
     failed = sum(bool(run.failure) for run in runs)
@@ -66,7 +66,7 @@ def _correct(runs: Sequence[Run], compared: bool) -> str:
 
 
 def cell_table(results: Results, cell: Cell) -> str:
-    """All columns for the clients of one cell; empty where nothing was measured."""
+    """Return all columns for the clients of one cell; empty where nothing was measured."""
     curl = median_rate(results, cell.name, CURL)
     large = cell.size >= _LARGE
     rows = []
@@ -98,12 +98,12 @@ def cell_table(results: Results, cell: Cell) -> str:
 
 
 def figure(rate: float) -> str:
-    """A rate, with as many digits as say something."""
+    """Return a rate with as many digits as are significant."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _memory(runs: Iterable[Run], unit: str = "") -> str:
-    """The most of all rounds; a client can be over before the first sample."""
+    """Return the maximum of all rounds; a client can end before the first sample."""
     most = max(run.memory_mb for run in runs)
     return f"{most:,.0f}{unit}" if most else "—"
 
@@ -114,7 +114,8 @@ def _hours(rate: float) -> str:
 
 
 def matrix(results: Results, titles: Sequence[str] = ()) -> str:
-    """Files a second for every cell of the first group (or of ``titles``), and how many times curl's."""
+    """Return files per second for every cell of the first group (or of ``titles``), and the multiple of
+    curl's."""
     cells = [
         cell
         for cell in of_group("speed")
@@ -134,7 +135,7 @@ def matrix(results: Results, titles: Sequence[str] = ()) -> str:
 
 
 def depth(results: Results) -> str:
-    """The depth that adapts beside fixed ones, thrown away: files a second."""
+    """Return the adaptive depth beside fixed ones, files discarded: files per second."""
     cells = of_group("depth")
     names = [name for name in cells[0].clients if name != "downloader"]
     rows = []
@@ -151,7 +152,7 @@ def depth(results: Results) -> str:
 
 
 def million(results: Results) -> str:
-    """The table of "Making 1 million requests with python-aiohttp", with ours beside it."""
+    """Return the table of "Making 1 million requests with python-aiohttp", with ours beside it."""
     rows = []
     for cell in of_group("million"):
         at_once = cell.delay == "0"
@@ -187,7 +188,7 @@ def million(results: Results) -> str:
 
 
 def sessions(results: Results) -> str:
-    """The figures of "requests vs httpx vs aiohttp", with ours beside them."""
+    """Return the figures of "requests vs httpx vs aiohttp", with ours beside them."""
     rows = []
     for name, one in SESSIONS.items():
         figures = [
@@ -229,7 +230,7 @@ def _ms(value: float | None, factor: float) -> str:
 
 
 def billion(results: Results) -> str:
-    """The talk's table in seconds a request, with what the same strategies and ours take here."""
+    """Return the talk's table in seconds per request, with what the same strategies and ours take here."""
     rows = []
     (cell,) = of_group("billion")
     for name in results.clients(cell.name, cell.clients):
@@ -259,7 +260,7 @@ def _days(seconds: float) -> str:
 
 
 def latency(results: Results) -> str:
-    """Percentiles at a constant rate; from when is said in each line."""
+    """Return percentiles at a constant rate; each line says from when latency is measured."""
     rows = []
     for cell in of_group("latency"):
         for name in results.clients(cell.name, cell.clients):
@@ -287,7 +288,7 @@ def latency(results: Results) -> str:
 
 
 def reports(results: Results) -> str:
-    """The scenarios of ``main_job``."""
+    """Return the scenarios of ``main_job``."""
     rows = [
         [row["what"], row["figure"], row["beside"], row["ratio"]]
         for report in results.reports.values()
@@ -297,7 +298,7 @@ def reports(results: Results) -> str:
 
 
 def measured_on(found: dict[str, Any]) -> str:
-    """The machine and the versions, in one paragraph."""
+    """Return the machine and the versions, in one paragraph."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return (
         f"Measured on {found['processor']}, {found['cores']} cores, {found['memory_gb']} GB, "
@@ -324,7 +325,7 @@ def summary(results: Results) -> str:
 
 
 def all_tables(results: Results, chart: str = "") -> str:
-    """Every table, with headings; ``chart`` first."""
+    """Return every table, with headings; ``chart`` first."""
     parts = [("Sizes, TLS, disk (medians)", "\n\n".join(part for part in (chart, matrix(results)) if part))]
     for cell in of_group("speed"):
         where = ", into memory" if cell.where == "memory" else ""
@@ -342,7 +343,7 @@ def all_tables(results: Results, chart: str = "") -> str:
 
 
 def insert(page: Path, text: str) -> None:
-    """Put ``text`` between the marks in ``page``. Raises ValueError where it has none."""
+    """Put ``text`` between the marks in ``page``. Raise ValueError where it has none."""
     before, begin, rest = page.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):

@@ -1,4 +1,4 @@
-"""Says whether HTTPS is concurrent in a process, why it is not, and what provably mends it.
+"""Check whether HTTPS is concurrent in a process, find the cause where it is not, and measure remedies.
 
 ::
 
@@ -7,8 +7,8 @@
     inspect()   # facts and static causes of this process: no network, nothing imported, milliseconds
     check()     # measures in this process, against a TLS server of its own
 
-This module imports nothing, since ``python -m diagnostics`` comes here while the current directory is first
-on ``sys.path``.
+This module imports nothing: ``python -m diagnostics`` runs it while the current directory is still first on
+``sys.path``.
 """
 
 TYPE_CHECKING = False

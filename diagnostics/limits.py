@@ -1,4 +1,4 @@
-"""The predicates of what a program does to itself on purpose, and of a fetch that asks nobody. Pure."""
+"""Recognize limits that a program sets itself, and a fetch that requests nothing from the probe. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The table of remedies: each with the line of code to write, and the place for it; proved by measuring.
+"""Define the table of remedies: each with the line of code, the place for it, and its measurement.
 
-The line is carried out as it is printed, at the place that is printed, in a fresh process of the same
-set-up (``agent/https_agent/remedies.py``): there is no other implementation that it could differ from.
+The line is executed as it is printed, at the place that is printed, in a new process of the same set-up
+(``agent/https_agent/remedies.py``). There is no second implementation that could differ from it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _PATCH = "from gevent import monkey; monkey.patch_all()"
 
 
 class Plan(NamedTuple):
-    """``line``: the code. ``where``: the place, for a person. ``place``: the same for the agent, see
-    ``https_agent.remedies``; ``why``: the reason where it cannot be measured."""
+    """A remedy at a place.
+
+    ``line``: the code; ``where``: the place, as printed; ``place``: the same for the agent, see
+    ``https_agent.remedies``; ``why``: the reason where it cannot be measured.
+    """
 
     line: str
     where: str
@@ -34,7 +37,7 @@ class Plan(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A row: ``plans`` are the places to try in this case, best first; none where it cannot help."""
+    """A row of the table. ``plans``: returns the places to try, best first; none where it cannot help."""
 
     summary: str
     plans: Callable[[Case], list[Plan]]
@@ -55,7 +58,7 @@ def _in_front_of(case: Case, line: str, file: str, number: int) -> Plan:
 
 
 def _begins(case: Case) -> tuple[str, int, int]:
-    """Where the application's own code begins: a file, and the lines of its first two statements."""
+    """Return where the application's own code starts: a file, and the lines of its first two statements."""
     for file in case.facts.get("roots", []):
         first, second = places.first_statement(file)
         if first:
@@ -64,7 +67,10 @@ def _begins(case: Case) -> tuple[str, int, int]:
 
 
 def _before_requests(case: Case, line: str) -> list[Plan]:
-    """In front of the line that leads to the first request, else behind the application's last line."""
+    """Return plans for the line that leads to the first request, else for the end of the application.
+
+    With a style the agent knows the moment before the first request.
+    """
     target = case.question.target
     if target.style:
         return [Plan(line, "before the first request", {"place": "fetch"})]
@@ -98,7 +104,7 @@ def _patch_first(case: Case) -> list[Plan]:
 
 
 def _is_there(case: Case, file: str, number: int) -> bool:
-    """Whether the application begins with it."""
+    """Return whether the application already starts with it."""
     call = case.seen["patches"][0] if case.seen["patches"] else None
     spot = call["caller"] if call else None
     if call is None or spot is None or call["function"] != "patch_all" or call["arguments"]:
@@ -107,7 +113,7 @@ def _is_there(case: Case, file: str, number: int) -> bool:
 
 
 def _patch_earlier(case: Case) -> list[Plan]:
-    """In front of what runs before the application: sitecustomize, a ``.pth`` file."""
+    """Return plans for what runs before the application: sitecustomize, a ``.pth`` file."""
     for event in sorted(case.seen["imports"].values(), key=lambda each: int(each["at"])):
         for spot in event["stack"]:
             file = places.absolute(str(spot[0]), case.facts)
@@ -163,7 +169,7 @@ def _extract_truststore(case: Case) -> list[Plan]:
 
 
 def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
-    """Plans to remove the user's own call of ``function``."""
+    """Return a function that plans to remove the user's own call of ``function``."""
 
     def plans(case: Case) -> list[Plan]:
         for event in reversed(case.seen["injections"]):
@@ -191,8 +197,8 @@ def _unblock(case: Case) -> list[Plan]:
 
 
 def _descriptors(case: Case) -> list[Plan]:
-    most = case.facts.get("most_descriptors") or _DESCRIPTORS
-    number = min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS
+    maximum = case.facts.get("most_descriptors") or _DESCRIPTORS
+    number = min(maximum, _DESCRIPTORS) if maximum > 0 else _DESCRIPTORS
     place = {"place": "ulimit", "number": number}
     return [Plan(f"ulimit -n {number}", "in the shell that starts the process", place)]
 
@@ -219,7 +225,7 @@ KNOWN = {
 
 
 def is_known(case: Case, codes: Iterable[str]) -> bool:
-    """Return True where one of ``codes`` has a place in this case."""
+    """Return True if one of ``codes`` has a place in this case."""
     return any(KNOWN[code].plans(case) for code in codes)
 
 
@@ -227,18 +233,18 @@ def measure_again(
     case: Case,
     codes: Iterable[str],
     again: Callable[[dict[str, Any]], Observation],
-    said: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> tuple[list[Remedy], list[Remedy]]:
-    """Try each of ``codes`` with ``again``; those that worked, best first, and those that did not.
+    """Try each of ``codes`` with ``again``; return those that worked, best first, and those that did not.
 
-    KeyError for a code that is not in the table.
+    Raises KeyError for a code that is not in the table.
     """
     worked: list[Remedy] = []
     failed: list[Remedy] = []
     for code in codes:
         known = KNOWN[code]
         for plan in known.plans(case):
-            said(f"measuring again with: {known.summary}")
+            progress(f"measuring again with: {known.summary}")
             remedy = _measured(case, code, known, plan, again)
             (worked if remedy.verdict == "concurrent" else failed).append(remedy)
             if remedy.verdict == "concurrent":

@@ -1,6 +1,6 @@
-"""``python -m docker.page``: docs/matrix.md, from what the last runs measured.
+"""Write docs/matrix.md from the measurements of the last runs: ``python -m docker.page``.
 
-Reads the ``matrix.json`` of the run in containers and of the native one, as far as there are any.
+Reads the ``matrix.json`` of the run in containers and of the native one, whichever exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY = (
 
 
 def compact(rows: Iterable[report.Row], pythons: Sequence[str]) -> str:
-    """A Markdown table: a line for what was set up, a column for each of ``pythons``."""
+    """Return a Markdown table with a line for each set-up, and a column for each of ``pythons``."""
     lines: dict[str, dict[str, str]] = {}
     for row in rows:
         if row.python in pythons:

@@ -1,6 +1,4 @@
-"""What click is told besides its own: values our parsers read, words with their nearest spelling, options
-that are refused by name, and the pages of help.
-"""
+"""Extend click: own value parsers, spelling suggestions, options refused by name, and help pages."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ else:  # not generic in click 8.1
 
 
 class Parsed(_Type):
-    """A value that one of our parsers reads; its ValueError is the message."""
+    """A value that one of our parsers reads; the text of its ValueError is the error message."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -75,13 +73,13 @@ LIMIT = Parsed("size", _limit)
 TIME = Parsed("time", parse_time)
 
 
-def count(least: int, most: int) -> Parsed:
-    """A whole number from ``least`` to ``most``."""
-    return Parsed("n", lambda text: parse_count(text, least, most))
+def count(minimum: int, maximum: int) -> Parsed:
+    """Return the type of a whole number from ``minimum`` to ``maximum``."""
+    return Parsed("n", lambda text: parse_count(text, minimum, maximum))
 
 
 def pipeline(text: str) -> int:
-    """``auto``, ``off`` or a depth; 0 stands for auto. Raises ValueError."""
+    """Return the depth that ``auto``, ``off`` or a number stands for; 0 is auto. Raises ValueError."""
     try:
         words = {"auto": 0, "off": 1}
         return words[text] if text in words else parse_count(text, 1, DEEPEST_PIPELINE)
@@ -90,12 +88,12 @@ def pipeline(text: str) -> int:
 
 
 def rate() -> Parsed:
-    """A number that is more than 0."""
+    """Return the type of a number greater than 0."""
     return Parsed("n", parse_rate)
 
 
 class Word(_Choice):
-    """A choice that names the nearest right spelling; ``later``: words that this version has not."""
+    """A choice that suggests the nearest spelling. ``later``: words that this version does not support."""
 
     def __init__(self, words: Sequence[str], later: Sequence[str] = ()) -> None:
         super().__init__(words)
@@ -106,7 +104,7 @@ class Word(_Choice):
 
 
 class Name(_Type):
-    """The name of a kind of source or of sink, also of one that an installed package has."""
+    """The name of a kind of source or sink, including those of installed packages."""
 
     name = "name"
 
@@ -143,7 +141,7 @@ def _one_of(
 
 
 def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
-    """Options of the contract that this version does not have: refused by name, never ignored."""
+    """Add options that this version does not support yet: refused by name, never ignored."""
 
     def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value not in (None, False):
@@ -160,7 +158,7 @@ def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
 
 
 class Command(click.Command):
-    """A command whose help is a result like others: an error where standard output cannot be written."""
+    """A command whose help is a result: it is an error if standard output cannot be written."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
@@ -192,7 +190,7 @@ version_option = click.option(
 
 
 class Root(click.Group):
-    """``downloader SOURCE …`` is ``downloader fetch SOURCE …``."""
+    """The command group; ``downloader SOURCE …`` is short for ``downloader fetch SOURCE …``."""
 
     command_class = Command
 
@@ -207,31 +205,31 @@ class Root(click.Group):
         return super().parse_args(ctx, args)
 
 
-# What stands before the name of an option that a kind of source or of sink has.
+# Prefixes of the parameter names of options that belong to a kind of source or sink.
 SOURCE_OPTION, STORE_OPTION = "source__", "store__"
 
-# The options of `fetch` as the help shows them; SOURCE and STORE are those of the kinds.
+# The options of `fetch` in the order of the help; SOURCE and STORE stand for the options of the kinds.
 _SECTIONS = {
     "Source and destination": "output source_type SOURCE limit max_size store STORE layout "
     "resume retry_failed relist existing fsync dry_run",
-    "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
+    "Concurrency, retries and timeouts": "workers connections per_host pipeline lane rate retries backoff "
     "max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects preflight",
-    "What is shown": "progress report failures as_json verbose quiet log_json",
+    "Progress and reports": "progress report failures as_json verbose quiet log_json",
 }
-_LAST = "What is shown"
+_LAST = "Progress and reports"
 
 
 class Fetch(Command):
-    """The command without a name: its help is that of the program."""
+    """The default command; its help is the help of the program."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *self._extension_options]
 
     @functools.cached_property
     def _extension_options(self) -> list[click.Option]:
-        """The options of the kinds of sources and sinks. Raises ConfigError where two have one name."""
+        """Return the options of all kinds of sources and sinks. Raises ConfigError if two have one name."""
         options: dict[str, click.Option] = {}
         taken = {flag for param in self.params for flag in param.opts}
         for prefix, kinds in ((SOURCE_OPTION, SOURCE_KINDS), (STORE_OPTION, SINK_KINDS)):
@@ -269,7 +267,7 @@ class Fetch(Command):
             names = [name for word in words.split() for name in added.get(word, [word])]
             shown = [records.pop(name) for name in names]
             if title == _LAST:
-                shown += records.values()  # --help, which each version of click calls something else
+                shown += records.values()  # --help, whose name differs between versions of click
             with formatter.section(title):
                 formatter.write_dl(shown, col_max=28)
 
@@ -279,10 +277,10 @@ class Fetch(Command):
         with formatter.section("Other commands (each has --help)"):
             formatter.write_dl(
                 [
-                    ("downloader demo", "A file server, a download from it, every byte verified."),
-                    ("downloader serve", "The file server alone."),
-                    ("downloader status DEST", "What the journal of DEST says."),
-                    ("downloader verify DEST", "Whether the files in DEST agree with it."),
+                    ("downloader demo", "Start a file server, download from it, verify every byte."),
+                    ("downloader serve", "Start the file server alone."),
+                    ("downloader status DEST", "Show what the journal of DEST records."),
+                    ("downloader verify DEST", "Compare the files in DEST with its journal."),
                 ]
             )
         with formatter.section("Exit codes"):

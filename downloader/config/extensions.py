@@ -1,8 +1,8 @@
-"""What can be added to the program: kinds of sources and of sinks, with options of their own.
+"""Find extensions: kinds of sources and sinks, with options of their own.
 
-An extension is an object that a module names: one of this package, or one of an installed package that has
-an entry point in the group (``downloader.sources``, ``downloader.sinks``). Modules are imported by their
-names when they are needed, since they are above this room.
+An extension is an object that a module names: a module of this package, or one of an installed package that
+has an entry point in the group (``downloader.sources``, ``downloader.sinks``). Modules are imported by name
+when they are needed, since they belong to higher layers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["Extension", "Extensions", "Option", "check_options", "value_of"]
 
 
 class Option(NamedTuple):
-    """An option of the command line that an extension has: ``--`` and ``name`` with hyphens.
+    """A command line option of an extension: ``--`` and ``name`` with hyphens.
 
-    ``type`` makes a value of the text, which must survive a trip through JSON; it raises ValueError with a
-    sentence for the user.
+    ``type`` converts text to the value, which must survive a round trip through JSON; it raises ValueError
+    with a sentence for the user.
     """
 
     name: str
@@ -31,12 +31,15 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The option as it is written."""
+        """Return the option as it is written on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
 
 class Extension(Protocol):
-    """What sources and sinks have in common. ``name`` is what the command line and the journal have."""
+    """The common interface of kinds of sources and sinks.
+
+    The command line and the journal identify one by ``name``.
+    """
 
     name: str
     options: tuple[Option, ...]
@@ -46,7 +49,7 @@ E = TypeVar("E", bound=Extension)
 
 
 class Extensions(Generic[E]):
-    """The extensions of one entry point ``group``; ``built_in`` has the module and attribute of ours."""
+    """The extensions of one entry point ``group``; ``built_in`` maps our names to module:attribute."""
 
     def __init__(self, group: str, built_in: Mapping[str, str]) -> None:
         self._group = group
@@ -55,9 +58,9 @@ class Extensions(Generic[E]):
         self._installed: tuple[E, ...] | None = None
 
     def __iter__(self) -> Iterator[E]:
-        """Yield those built in, then those of installed packages, in the order of their names.
+        """Yield the built-in extensions, then those of installed packages in the order of their names.
 
-        Raises ConfigError where one cannot be loaded, or has a name that another has.
+        Raises ConfigError where one cannot be loaded, or where two have the same name.
         """
         for name in self._built_in:
             yield self._own(name)
@@ -66,12 +69,14 @@ class Extensions(Generic[E]):
         yield from self._installed
 
     def names(self) -> list[str]:
-        """Return the names of all."""
+        """Return the names of all extensions."""
         return [each.name for each in self]
 
     def find(self, name: str) -> E | None:
-        """Return the extension ``name``; None where there is none. One that is built in is found without
-        a look at what is installed."""
+        """Return the extension ``name``, or None if there is none.
+
+        Installed packages are not searched for the name of a built-in extension.
+        """
         if name in self._built_in:
             return self._own(name)
         return next((each for each in self if each.name == name), None)
@@ -106,7 +111,7 @@ class Extensions(Generic[E]):
 
 
 def check_options(field: str, given: Mapping[str, Any], extension: Extension) -> None:
-    """Raise ConfigError where ``given``, the field of a Config, has what is no option of ``extension``."""
+    """Raise ConfigError where ``given``, a field of a Config, names no option of ``extension``."""
     known = [option.name for option in extension.options]
     for name in given:
         if name not in known:

@@ -1,4 +1,4 @@
-"""The kinds of sink that ``--store`` names."""
+"""Register the kinds of sink that ``--store`` names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["SINK_KINDS", "SinkForm", "sink_named"]
 
 
 class SinkForm(Extension, Protocol):
-    """What a Config needs to know of a kind of sink; ``sinks.sink.SinkKind`` has the rest.
+    """The part of a sink kind that a Config needs; ``sinks.sink.SinkKind`` has the rest.
 
-    ``keeps``: what it stores is there after the run, and can be verified.
+    ``keeps``: stored files remain after the run, and can be verified.
     """
 
     keeps: bool

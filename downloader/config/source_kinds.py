@@ -1,4 +1,4 @@
-"""The kinds of source: which there are, and of which kind a SOURCE is."""
+"""Register the kinds of source, and find the kind of a SOURCE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOURCE_KINDS", "SourceForm", "kind_named", "kind_of", "refuse_later"]
 
-# Named by the documentation, not built yet: refused by name, so that nobody looks for a typing error.
+# Documented but not implemented yet: refused by name, so that users do not search for a typing error.
 _LATER: Final = re.compile(
     r"s3://|index\+https?://|.*\.(csv|tsv|jsonl|parquet)(\.gz|\.zst)?\Z|.*\.txt\.zst\Z",
     re.IGNORECASE | re.DOTALL,
@@ -23,26 +23,26 @@ _LATER: Final = re.compile(
 
 
 class SourceForm(Extension, Protocol):
-    """What a Config needs to know of a kind of source; ``sources.source.SourceKind`` has the rest.
+    """The part of a source kind that a Config needs; ``sources.source.SourceKind`` has the rest.
 
-    ``form`` says for messages what a SOURCE of the kind looks like. ``editable``: a person can correct what
-    the source says of an item, as in a list.
+    ``form`` describes a SOURCE of this kind in messages. ``editable``: a person can correct what the source
+    says about an item, as in a list.
     """
 
     form: str
     editable: bool
 
     def matches(self, source: str) -> bool:
-        """Return whether ``source`` looks like one of this kind."""
+        """Return whether ``source`` has the form of this kind."""
 
     def check(self, config: Config) -> None:
         """Check SOURCE and the options of the kind. Raises ConfigError."""
 
     def check_files(self, config: Config) -> None:
-        """Check what is in the file system; called only where a Config is made. Raises ConfigError."""
+        """Check the file system; called only when a Config is made. Raises ConfigError."""
 
     def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
-        """Return the files that the source is read from: what each is, and its path."""
+        """Return the files that the source is read from, as pairs: what each is, and its path."""
 
 
 SOURCE_KINDS: Final[Extensions[SourceForm]] = Extensions(
@@ -55,9 +55,9 @@ SOURCE_KINDS: Final[Extensions[SourceForm]] = Extensions(
 
 
 def kind_of(source: str) -> SourceForm:
-    """Return the first kind that ``source`` looks like.
+    """Return the first kind that matches ``source``.
 
-    Raises ConfigError where it looks like none that is built in or installed.
+    Raises ConfigError where no built-in or installed kind matches.
     """
     for kind in SOURCE_KINDS:
         if kind.matches(source):
@@ -75,7 +75,7 @@ def kind_named(name: str) -> SourceForm:
 
 
 def refuse_later(source: str) -> None:
-    """Raise ConfigError for a form that a later version reads."""
+    """Raise ConfigError for a form that only a later version supports."""
     if _LATER.match(source):
         raise ConfigError(f"{_named(source)}: sources of this form are not available in this version")
 

@@ -1,6 +1,6 @@
-"""Whether a body is what was promised: its length, its size in the source, its checksum, its largest size.
+"""Check a message body against the size and checksum that the source states, and against --max-size.
 
-The length by which the body was delimited is the parser's to hold; here is what the file must be.
+The parser checks the length that delimits the body on the connection. This module checks the file.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class _Crc32:
 
 
 class ContentCheck:
-    """The check of one body. It is fed what is stored, in order, and asked once at the end.
+    """The check of one body: call ``feed`` for each stored chunk, in order, and ``finish`` once at the end.
 
-    ``max_size`` is in bytes, 0 for none.
+    ``max_size`` is in bytes; 0 means no limit.
     """
 
     __slots__ = ("_checksum", "_digest", "_max_size", "_size", "size")
@@ -61,7 +61,7 @@ class ContentCheck:
             )
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Take the next part of the body. Raises FetchError ``too-large``."""
+        """Add the next chunk of the body. Raises FetchError ``too-large``."""
         self.size += len(chunk)
         if self._max_size and self.size > self._max_size:
             raise FetchError("too-large", f"more than --max-size {show_size(self._max_size)}")
@@ -69,7 +69,7 @@ class ContentCheck:
             self._digest.update(chunk)
 
     def finish(self) -> None:
-        """Raise FetchError (``size-mismatch``, ``checksum-mismatch``) unless the body is as promised."""
+        """Raise FetchError (``size-mismatch``, ``checksum-mismatch``) unless size and checksum match."""
         if self._size >= 0 and self.size != self._size:
             raise FetchError("size-mismatch", f"{self.size} bytes arrived, the source says {self._size}")
         if (
@@ -80,7 +80,7 @@ class ContentCheck:
 
 
 def check_item(item: Item) -> None:
-    """Raise FetchError ``bad-checksum`` where the checksum of ``item`` is of a kind that is not known."""
+    """Raise FetchError ``bad-checksum`` if the checksum of ``item`` is malformed or of an unknown kind."""
     if item.checksum and not is_checksum(item.checksum):
         raise FetchError(
             "bad-checksum", f"{item.checksum[:80]!r} is not one of {', '.join(ALGORITHMS)}:HEX"
@@ -88,7 +88,7 @@ def check_item(item: Item) -> None:
 
 
 def check_length(length: int, max_size: int) -> None:
-    """Raise FetchError ``too-large`` where ``length`` bytes are more than ``max_size`` (0: no limit)."""
+    """Raise FetchError ``too-large`` if ``length`` bytes are more than ``max_size`` (0: no limit)."""
     if max_size and length > max_size:
         raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(max_size)}")
 

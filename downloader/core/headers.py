@@ -1,4 +1,4 @@
-"""The header fields of a request that a user or a source gives."""
+"""Validate request header fields given by a user or a source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 
 
 def header_problem(name: str, value: str) -> str:
-    """Return what is wrong with a header field, as a clause; "" where it can be sent (RFC 9110 §5)."""
+    """Return why a header field cannot be sent (RFC 9110 §5), as a clause; "" if it can."""
     if not _NAME.match(name):
         return "what stands before the colon is not a header's name, as in 'Name: value'"
     if re.search(r"[\r\n\0]", value):

@@ -1,4 +1,4 @@
-"""The supervisor: forks, leases, watches, reaps; one thread, never patched, one loop.
+"""Supervise a run: fork, lease, watch, reap. One thread, never patched, one event loop.
 
 ::
 
@@ -6,8 +6,8 @@
                                           ▲                   │
               (sync,) journal row ◄───┴──── BatchDone ◄───┘
 
-Everything that happens is an event of one ``select``: a frame from a child, the end of a child (its
-socketpair closes), a signal, a tick. Per batch it moves opaque bytes; it does nothing per file.
+Everything that happens is an event of one ``select``: a frame from a child, the exit of a child (its
+socketpair closes), a signal, a tick. It moves opaque bytes per batch, and does no work per file.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from downloader.storage.journal import Journal
 __all__ = ["RunStats", "Supervisor"]
 
 _TICK = 0.2
-_BOOTS = 3
-_FEEDERS = 3
-_BLAMELESS = 10
+_MAX_BOOTS = 3
+_MAX_FAILED_FEEDERS = 3
+_MAX_BLAMELESS_DEATHS = 10
 
 
 class Supervisor:
-    """One run over an open destination. ``run()`` once."""
+    """One run over an open destination. Call ``run()`` once."""
 
     def __init__(
         self,
@@ -80,22 +80,22 @@ class Supervisor:
         self._book = LeaseBook()
         self._queue = BatchQueue(self._journal, failed_only=config.retry_failed)
         self._number = 0
-        # In a row: feeders that died without a batch, workers that died without a file to blame.
-        # Each ends the run when it is too long, as boots that fail do: no endless respawning.
-        self._failed_feeders = self._blameless = 0
+        # Consecutive feeders that died without sending a batch, and consecutive workers that died with no
+        # file in flight. Too many of either end the run, as failed boots do: no endless respawning.
+        self._failed_feeders = self._blameless_deaths = 0
         self._phase = Phase.FETCHING
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
-        self._sharers: list[int] = []
+        self._rate_sharers: list[int] = []
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
     def run(self) -> RunStats:
-        """Fetch until everything has its end, or something ends the run. Never leaves a process."""
+        """Fetch until every item is finished, or an error ends the run. Never leaves a process behind."""
         with Signals(self._selector) as signals:
             try:
                 self._start()
                 while self._pool:
-                    self._turn(signals)
+                    self._iterate(signals)
                 self._check_end()
             except DownloaderError as error:
                 self._stop(error)
@@ -106,7 +106,7 @@ class Supervisor:
         return self.result
 
     def _start(self) -> None:
-        # The feeder first: it is the slowest to have something to do.
+        # The feeder first: workers have nothing to do before its first batch.
         self._spawn_feeder()
         for _ in range(self._config.worker_count):
             self._spawn_worker()
@@ -139,26 +139,26 @@ class Supervisor:
     def _enter(self, event: RunEvent) -> None:
         self._phase = transition(TRANSITIONS, self._phase, event)
 
-    # the loop
+    # event loop
 
-    def _turn(self, signals: Signals) -> None:
+    def _iterate(self, signals: Signals) -> None:
         events = self._selector.select(_TICK)
         if any(key.data == "signals" for key, _ in events):
             signals.woke()
         for number in signals.pending():
-            self._signalled(number)
+            self._on_signal(number)
         for key, mask in events:
             process = self._pool.get(key.data) if isinstance(key.data, int) else None
             if process is not None:
                 self._serve(process, mask)
         self._write_checkpoint()
         self._check_processes()
-        self._flow()
+        self._dispatch()
         self._progress.update(self._tally_now, self._queue.done)
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
-            self._blameless = 0
+            self._blameless_deaths = 0
 
     def _serve(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -172,21 +172,21 @@ class Supervisor:
         if not is_open:
             self._reap(process)
 
-    def _flow(self) -> None:
-        """Lease what waits, ask the feeder for more, and notice the end."""
+    def _dispatch(self) -> None:
+        """Lease waiting batches, request more from the feeder, and detect the end."""
         if self._phase not in (Phase.DRAINING, Phase.KILLING):
             for worker, lease in self._book.assign():
                 self._pool.send(worker, lease)
-            self._feed()
+            self._request_batches()
             self._share_rate()
-            over = self._queue.drained and not self._book.open and self._phase is not Phase.FINISHING
-            if over and not self._fetch_contested():
+            drained = self._queue.drained and not self._book.open and self._phase is not Phase.FINISHING
+            if drained and not self._fetch_contested():
                 self._enter(RunEvent.OVER)
                 self._pool.send_all(Finish())
         self._pool.listen_for_room()
 
     def _fetch_contested(self) -> bool:
-        """Have the items fetched again whose name no other owns, once; return whether there are any."""
+        """Fetch the items again, once, whose name no other item owns; return whether there are any."""
         if self._phase is Phase.SETTLING or self.result.stop is not None:
             return False
         claims = self._destination.settle_names()
@@ -194,7 +194,10 @@ class Supervisor:
         if not count:
             return False
         if self._config.source == "-":
-            self._progress.log("warning", f"{count} names are nobody's; the same command fetches them")
+            self._progress.log(
+                "warning",
+                f"{count} files failed for names that no other item owns; the same command fetches them",
+            )
             return False
         self._enter(RunEvent.CONTESTED)
         self.result.tally += Tally(failed=-count)
@@ -203,22 +206,22 @@ class Supervisor:
             self._spawn_feeder()
         return True
 
-    def _feed(self) -> None:
-        """Ask for as many batches as workers can take, and one in reserve for each at least."""
+    def _request_batches(self) -> None:
+        """Request as many batches as workers can take, and at least one in reserve for each."""
         feeder = self._pool.get(FEEDER)
         if feeder is not None and feeder.ready and not self._queue.done:
-            for order in self._queue.next_requests(self._config.worker_count + self._book.appetite):
-                feeder.link.send(order)
+            for request in self._queue.next_requests(self._config.worker_count + self._book.appetite):
+                feeder.link.send(request)
 
     def _share_rate(self) -> None:
-        """--rate is for all workers together: those that have work share it."""
+        """Divide --rate, which is for all workers together, among those that have work."""
         busy = self._book.busy()
-        if self._config.rate and busy and busy != self._sharers:
-            self._sharers = busy
+        if self._config.rate and busy and busy != self._rate_sharers:
+            self._rate_sharers = busy
             for worker in busy:
                 self._pool.send(worker, Rate(self._config.rate / len(busy)))
 
-    # what children say
+    # messages from children
 
     def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
@@ -227,13 +230,13 @@ class Supervisor:
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):
-            self._batch(message)
+            self._add_batch(message)
         elif isinstance(message, (BatchDone, Returned)):
-            self._ended(process, message)
+            self._add_outcome(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
         elif isinstance(message, Ready):
-            self._ready(process, message)
+            self._child_ready(process, message)
         elif isinstance(message, Ended):
             self._journal.end(limited=message.limited)
             self._queue.end()
@@ -242,16 +245,16 @@ class Supervisor:
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
-            self._stopped(message)
+            self._child_stopped(message)
 
-    def _ready(self, process: Process, message: Ready) -> None:
+    def _child_ready(self, process: Process, message: Ready) -> None:
         process.ready = True
         process.tries = 0
         self.result.record_ready(message)
         if process.number != FEEDER:
             self._book.hired(process.number)
 
-    def _batch(self, batch: Batch) -> None:
+    def _add_batch(self, batch: Batch) -> None:
         self._failed_feeders = 0
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
@@ -265,11 +268,11 @@ class Supervisor:
             # A page without names: the row keeps its cursor.
             self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
 
-    def _ended(self, process: Process, outcome: BatchDone | Returned) -> None:
+    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
         self._checkpoint.add(process.number, outcome)
         process.live = Tally()
 
-    def _stopped(self, message: Stop) -> None:
+    def _child_stopped(self, message: Stop) -> None:
         error = DownloaderError(message.text)
         error.exit_code = message.exit_code
         if message.detail:
@@ -280,11 +283,11 @@ class Supervisor:
             self._stop(error)
 
     def _source_broke(self, error: DownloaderError) -> None:
-        """What is listed can still be fetched; then the run ends as incomplete."""
+        """Record that the source failed: listed items are still fetched, then the run ends incomplete."""
         self.result.stop = self.result.stop or error
         self._queue.give_up()
 
-    # the ends of children
+    # exits of children
 
     def _check_processes(self) -> None:
         if self._abandoned is not None and not self.result.interrupted and self._abandoned():
@@ -300,7 +303,7 @@ class Supervisor:
             self._pool.kill(process)
 
     def _reap(self, process: Process) -> None:
-        """A child's link is closed: reap it, and give its work to another."""
+        """Reap a child whose link is closed, and start another for its work unless the run is ending."""
         self._write_checkpoint()
         status = self._pool.reap(process)
         worker = process.number != FEEDER
@@ -309,7 +312,7 @@ class Supervisor:
             return
         if not process.ready:
             process.tries += 1
-            if process.tries >= _BOOTS:
+            if process.tries >= _MAX_BOOTS:
                 self._stop(BootError(f"a child process ends while it starts ({describe(status)})"))
                 return
         self.result.deaths += worker
@@ -319,8 +322,10 @@ class Supervisor:
             self._replace_feeder(process, status)
 
     def _inherit_ledger(self, number: int) -> bool:
-        """What the dead worker's ledger says, into the journal and the lease book; whether it died
-        with files in flight."""
+        """Record a dead worker's ledger in the journal and the lease book.
+
+        Returns whether the worker died with files in flight.
+        """
         found = self._destination.inherit(number, self._book.held_by(number))
         for seq, index in self._book.died(number, found):
             self._progress.log(
@@ -330,9 +335,9 @@ class Supervisor:
 
     def _replace_worker(self, process: Process, status: int, blamed: bool) -> None:
         text = f"worker {process.pid} died ({describe(status)})"
-        self._blameless = 0 if blamed else self._blameless + 1
-        if self._blameless >= _BLAMELESS:
-            self._stop(BootError(f"{text}, the {_BLAMELESS}th in a row with no file in flight"))
+        self._blameless_deaths = 0 if blamed else self._blameless_deaths + 1
+        if self._blameless_deaths >= _MAX_BLAMELESS_DEATHS:
+            self._stop(BootError(f"{text}, the {_MAX_BLAMELESS_DEATHS}th in a row with no file in flight"))
             return
         self._progress.log("warning", f"{text}; its files go to another")
         self._spawn_worker(process.tries)
@@ -342,8 +347,10 @@ class Supervisor:
         self._failed_feeders += 1
         if self._config.source == "-":
             self._source_broke(SourceError(f"{text} and standard input cannot be read again"))
-        elif self._failed_feeders >= _FEEDERS:
-            self._source_broke(SourceError(f"{text}, the {_FEEDERS}rd in a row at the same place"))
+        elif self._failed_feeders >= _MAX_FAILED_FEEDERS:
+            self._source_broke(
+                SourceError(f"{text}, the {_MAX_FAILED_FEEDERS}rd in a row at the same place")
+            )
         else:
             self._progress.log("warning", f"{text}; another takes over")
             self._queue.feeder_lost()
@@ -352,7 +359,10 @@ class Supervisor:
     # ending
 
     def _check_end(self) -> None:
-        """Nobody is left: was everything read and fetched?"""
+        """Determine whether everything was read and fetched, once all children have exited.
+
+        Raises SourceError where --retry-failed is done but the source was never read to its end.
+        """
         journal = self._journal
         self.result.ended = self._queue.done and self.result.stop is None
         retried = self._config.retry_failed and self.result.ended and not self.result.interrupted
@@ -362,7 +372,7 @@ class Supervisor:
                 "leave out --retry-failed to go on"
             )
 
-    def _signalled(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if self.result.interrupted:
             self._kill_all()
             return
@@ -387,7 +397,7 @@ class Supervisor:
             self._pool.kill(feeder)
 
     def _kill_all(self) -> None:
-        """SIGKILL and reap whatever is left; what they had published is in their ledgers."""
+        """Kill and reap all remaining children; what they have published is in their ledgers."""
         self._enter(RunEvent.KILL)
         for process in self._pool:
             self._pool.kill(process)
@@ -397,7 +407,7 @@ class Supervisor:
                 if process.number != FEEDER:
                     self._inherit_ledger(process.number)
             except DownloaderError as error:
-                # The ledger stays where it is; the next run reads it.
+                # The ledger is kept; the next run reads it.
                 self.result.stop = self.result.stop or error
 
     # progress

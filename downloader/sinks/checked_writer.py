@@ -1,4 +1,4 @@
-"""A FileWriter whose content is checked on its way in."""
+"""Check the content of a file while it is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["CheckedWriter"]
 
 
 class CheckedWriter:
-    """See ``FileWriter``: feeds ``check`` with what it writes to ``writer``."""
+    """A wrapper of a ``FileWriter`` that feeds ``check`` with all data written to ``writer``."""
 
     __slots__ = ("_check", "_writer")
 
@@ -19,12 +19,12 @@ class CheckedWriter:
 
     @property
     def size(self) -> int:
-        """Bytes so far; after ``publish`` those of the file that has the name."""
+        """Bytes so far; after ``publish``, the size of the file that has the name."""
         return self._writer.size
 
     @property
     def crc(self) -> int:
-        """CRC-32 of the same."""
+        """CRC-32 of these bytes."""
         return self._writer.crc
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
@@ -33,13 +33,13 @@ class CheckedWriter:
         self._writer.write(chunk)
 
     def finish(self) -> None:
-        """Raise FetchError (``size-mismatch``, ``checksum-mismatch``) unless the body is as promised."""
+        """Raise FetchError (``size-mismatch``, ``checksum-mismatch``) unless size and checksum match."""
         self._check.finish()
 
     def publish(self) -> int:
-        """See ``FileWriter``; ``finish`` comes before it."""
+        """See ``FileWriter``; call ``finish`` first."""
         return self._writer.publish()
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """See ``FileWriter``."""
         self._writer.abort()

@@ -1,4 +1,4 @@
-"""One file for each item, in a directory, as a kind of sink."""
+"""Define the kind of sink that stores each item as a file in a directory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["KIND", "DirectoryKind"]
 
 
 class DirectoryKind:
-    """See ``SinkKind``."""
+    """The kind of ``FilesSink``; see ``SinkKind``."""
 
     name = "files"
     options: tuple[Option, ...] = ()
     keeps = True
 
     def check(self, config: Config) -> None:
-        """It has no options."""
+        """Do nothing: there are no options."""
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a FilesSink."""
@@ -36,7 +36,7 @@ class DirectoryKind:
         return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
 
     def inspector(self, root: Path, layout: str) -> Inspect:
-        """Return what reads the file that an item has under ``root``."""
+        """Return a function that reads the file of an item under ``root``."""
         from downloader.sinks.stored import file_matches, place
 
         def inspect(written: Written) -> str:

@@ -1,4 +1,4 @@
-"""Fetch, count, throw away: for measuring, and for warming a cache."""
+"""Discard the files after counting them, for measurements and for warming a cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NullSink", "NullWriter"]
 
 
 class NullWriter:
-    """Counts and sums, keeps nothing."""
+    """A writer that computes size and CRC-32, and discards the data."""
 
     __slots__ = ("crc", "size")
 
@@ -34,7 +34,7 @@ class NullWriter:
 
 
 class NullSink:
-    """See ``Sink``. It is its own BatchWriter: all batches are alike."""
+    """A sink that discards all files; it is its own BatchWriter, since batches have no state."""
 
     wants_records = False
 
@@ -59,12 +59,12 @@ class NullSink:
         """Do nothing."""
 
     def standing(self, name: str) -> tuple[int, int] | None:
-        """Return None: there is nothing."""
+        """Return None: there are no files."""
         return None
 
     def verify(self, written: Written) -> bool:
-        """Return True: there is nothing on the disk that could disagree."""
+        """Return True: there is nothing on the disk to compare."""
         return True
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: nothing is open."""

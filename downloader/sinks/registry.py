@@ -1,4 +1,4 @@
-"""The kind of the sink of a run."""
+"""Look up the kind of sink of a run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["open_sink", "sink_kind", "verifier"]
 
 
 def sink_kind(store: str) -> SinkKind:
-    """Return the kind that ``store`` names. Raises ConfigError where there is none."""
+    """Return the kind of sink that ``store`` names. Raises ConfigError if there is none."""
     return cast(SinkKind, sink_named(store))
 
 
 def open_sink(config: Config, rules: Rules) -> Sink:
-    """Return the sink that ``config`` names; ``rules`` are for names that are taken."""
+    """Return the sink that ``config`` names; ``rules`` decide about existing files."""
     return sink_kind(config.store).open(config, rules)
 
 
 def verifier(store: str, root: Path, layout: str) -> Verify:
-    """Return what verifies the files under ``root``, stored with ``store`` and ``layout``."""
+    """Return a function that verifies the files under ``root``, stored with ``store`` and ``layout``."""
     inspect = sink_kind(store).inspector(root, layout)
     return lambda written: not inspect(written)

@@ -1,4 +1,4 @@
-"""A file server with a listing, as a kind of source: where its listing is, and its files."""
+"""Define the kind of source that is a file server with a listing, and the URLs of both."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 __all__ = ["KIND", "ListingServer", "base_url", "list_url"]
 
 _FORM = re.compile(r"https?://", re.IGNORECASE)
-# As requests quotes a query: what is escaped already stays, what a request line cannot have is escaped.
+# As requests quotes a query: existing escapes stay, and characters not allowed in a request are escaped.
 _QUERY_SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 
 class ListingServer:
-    """See ``SourceKind``."""
+    """The kind of ``ServerLister``; see ``SourceKind``."""
 
     name = "server"
     form = "the URL of a file server (http or https)"
@@ -47,14 +47,14 @@ class ListingServer:
         _check_paths(config.source_option("list_path"), config.source_option("get_path"))
 
     def check_files(self, config: Config) -> None:
-        """A server has no files here."""
+        """Do nothing: this source has no local files."""
 
     def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
-        """Return none."""
+        """Return (): this source has no local files."""
         return ()
 
     def identity(self, config: Config) -> Identity:
-        """Return where its listing and its files are."""
+        """Return the identity, from the URLs of the listing and the files."""
         from downloader.core.identity import identify_server
 
         list_path, get_path = config.source_option("list_path"), config.source_option("get_path")
@@ -77,7 +77,7 @@ KIND = ListingServer()
 
 
 def base_url(config: Config) -> str:
-    """Return what stands before the quoted name in the URL of an item that has none of its own."""
+    """Return the prefix of the quoted name in the URL of an item that has no URL of its own."""
     return f"{config.source.rstrip('/')}/{config.source_option('get_path').strip('/')}/"
 
 
@@ -89,7 +89,7 @@ def list_url(config: Config) -> str:
 
 
 def _check_paths(list_path: str, get_path: str) -> None:
-    """Raise ConfigError where a listing or a file would be asked for at another place than was meant."""
+    """Raise ConfigError if a listing or a file would be requested at another URL than intended."""
     for option, path in (("--list-path", list_path), ("--get-path", get_path)):
         if "#" in path:
             raise ConfigError(f"{option} has a fragment, which is never sent; write %23 for a # in a path")

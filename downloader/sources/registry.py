@@ -1,4 +1,4 @@
-"""The kind of the source of a run."""
+"""Look up the kind of source of a run."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["source_kind"]
 
 
 def source_kind(config: Config) -> SourceKind:
-    """Return the kind of the source that ``config`` names."""
+    """Return the kind of source that ``config`` names."""
     return cast(SourceKind, config.source_kind)

@@ -1,8 +1,8 @@
-"""A file server with a listing: ``GET {prefix}/list`` gives names and a marker of the next page.
+"""Read the listing of a file server: ``GET {prefix}/list`` returns names and a marker of the next page.
 
-The protocol of "Downloading a billion files in Python": ``{"FileNames": […], "NextMarker": "…"}``,
-the next page under ``?next-marker=``; the last page has no marker. ``NextFile`` is the same by
-another name. While a page is handed out, the next one is fetched.
+This is the protocol of "Downloading a billion files in Python": a page is ``{"FileNames": […],
+"NextMarker": "…"}``, and the next page is at ``?next-marker=``; the last page has no marker. ``NextFile``
+is an alternative name of ``NextMarker``. While a page is yielded, the next one is fetched.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from downloader.sources.source import Fetch
 
 __all__ = ["ServerLister"]
 
-# An empty page is odd and allowed; so many in a row are a trap.
+# An empty page is allowed; more than this number in a row are treated as a listing without end.
 _NAMELESS = 1000
-# Characters. Longer than any path that can be stored: of such a name only the beginning is kept, which
-# is refused as the whole would be, and does not fill the journal.
+# In characters; longer than any path that can be stored. Only the beginning of a longer name is kept: it is
+# rejected as the whole name would be, and does not fill the journal.
 _LONGEST_NAME = PATH_BYTES + 1
 _LONGEST_MARKER = 64 << 10  # no server takes a URL of that length
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Before item ``taken`` of the page at ``marker``; ``crc`` is over the names taken.
+    """The position before item ``taken`` of the page at ``marker``; ``crc`` covers the names taken.
 
     ``page`` counts from 1, for messages.
     """
@@ -56,7 +56,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ServerLister:
-    """See ``Lister``."""
+    """The lister of a file server; see ``Lister``."""
 
     def __init__(self, config: Config, fetch: Fetch) -> None:
         self._config = config
@@ -66,17 +66,17 @@ class ServerLister:
         self._above: list[str] = []
         if config.layout == "mirror":
             try:
-                # No digest in the place of a secret: it is one for all, and may change between two runs.
+                # No digest for a secret: it is the same for all items, and may change between two runs.
                 self._above = url_path(self._base + "x", None).split("/")[:-1]
             except BadName as error:
                 raise SourceError(f"--layout mirror: {error}") from None
 
     def recall(self, batch: Recall) -> Page:
-        """From the names in the journal; the listing is not asked again."""
+        """Return the items from the names in the journal; the listing is not requested again."""
         names = decode_names(batch.names)
         if not batch.origin:
             return Page([Item(name) for name in names], b"")
-        # Not the names alone: what cannot be stored has none, only a text for messages.
+        # The names alone are not enough: an item that cannot be stored has only a text for messages.
         listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
         items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
         named = [
@@ -85,12 +85,12 @@ class ServerLister:
         return Page(named, b"", batch.origin)
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
-        """See ``Lister``. Raises SourceError also when the markers run in a circle."""
+        """See ``Lister``. Also raises SourceError if the markers form a cycle."""
         at = msgspec.msgpack.decode(cursor, type=_Cursor) if cursor else _Cursor()
         if at.ended:
             return
         pending = self._begin(at.marker, at.page)
-        # Brent's cycle detection: one remembered marker finds a circle of any length.
+        # Brent's cycle detection: one remembered marker finds a cycle of any length.
         remembered, steps, horizon = at.marker, 0, 1
         nameless = 0
         while True:
@@ -130,7 +130,7 @@ class ServerLister:
         names = listing.names
         taken, crc = at.taken, at.crc
         if taken and _crc(names[:taken], 0) != crc:
-            # The page has changed since: hand it out from its start. What is stored is met again.
+            # The page has changed since: yield it from its start. Files already stored are found again.
             taken, crc = 0, 0
         behind = _Cursor(listing.marker, page=at.page + 1) if listing.marker else _Cursor(ended=True)
         if taken >= len(names):
@@ -160,8 +160,8 @@ class ServerLister:
             if self._config.layout != "mirror":
                 return Item(escape(raw))
             if raw in (".", ".."):
-                # Nobody sends such a segment as it is: it is resolved on the way.
-                raise BadName(f"the name {raw!r} cannot be asked for in a URL")
+                # Clients and proxies resolve such a segment instead of sending it.
+                raise BadName(f"the name {raw!r} cannot be requested in a URL")
             url = self._base + quote(raw.encode("utf-8", "surrogatepass"), safe="")
             return Item(mirror_path([*self._above, *raw.split("/")]), url)
         except BadName as error:
@@ -175,7 +175,7 @@ class ServerLister:
         try:
             return parse_listing(self._fetch(url), self._shown(marker, page))
         except SourceError as error:
-            return error  # a greenlet that raises writes its trace to standard error
+            return error  # a greenlet that raises writes its traceback to standard error
 
     def _shown(self, marker: str, page: int) -> str:
         return f"page {page} of the listing, {page_url(redact_url(self._list_url), shown(marker))},"

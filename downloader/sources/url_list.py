@@ -1,4 +1,4 @@
-"""A list of URLs, as a kind of source: a text file, or standard input."""
+"""Define the kind of source that is a list of URLs: a text file, or standard input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORM = re.compile(r"-\Z|(?![a-z0-9+]+://).*\.txt(\.gz)?\Z", re.IGNORECASE | re.
 
 
 class UrlList:
-    """See ``SourceKind``. SOURCE is a path, or ``-`` for standard input."""
+    """The kind of ``UrlLister``; see ``SourceKind``. SOURCE is a path, or ``-`` for standard input."""
 
     name = "urls"
     form = "a list of URLs (.txt, .txt.gz), nor - for a list on standard input"
@@ -36,20 +36,20 @@ class UrlList:
         return _FORM.match(source) is not None
 
     def check(self, config: Config) -> None:
-        """Refuse the forms of later versions."""
+        """Raise ConfigError for the forms that are reserved for later versions."""
         refuse_later(config.source)
 
     def check_files(self, config: Config) -> None:
-        """Check that the list can be read, and again. Raises ConfigError."""
+        """Check that the list can be read more than once. Raises ConfigError."""
         if config.source != "-":
             _check_list(config.source)
 
     def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
-        """Return the list."""
+        """Return the list, unless it is standard input."""
         return () if config.source == "-" else (("the list of URLs", config.source),)
 
     def identity(self, config: Config) -> Identity:
-        """Return what all lists have: each cursor has a checksum of what was read."""
+        """Return the identity that all lists share: each cursor has a checksum of what was read."""
         from downloader.core.identity import identify_list
 
         return identify_list()

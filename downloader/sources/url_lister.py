@@ -1,7 +1,7 @@
-"""A list of URLs: text, one a line, ``#`` comments, plain or .gz, a file or standard input.
+"""Read a list of URLs: text, one URL per line, ``#`` comments, plain or .gz, a file or standard input.
 
-Read as a stream (``lines``): a list of any length takes the same memory. URLs can carry secrets, so the
-journal keeps places in the list, and an earlier batch is made again by reading the list again.
+The list is read as a stream (``lines``), so memory does not grow with its length. URLs can carry secrets,
+so the journal stores positions in the list, and an earlier batch is recreated by reading the list again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["UrlLister"]
 
 
 class UrlLister:
-    """See ``Lister``. Raises ConfigError where the list is not in UTF-8."""
+    """The lister of a list of URLs; see ``Lister``. Raises ConfigError if the list is not in UTF-8."""
 
     def __init__(self, config: Config, name_key: bytes) -> None:
         self._name_key = name_key
@@ -33,10 +33,10 @@ class UrlLister:
         self._source = config.source
         self._shown = "standard input" if config.source == "-" else config.shown_source
         self._lines = Lines(config.source, self._shown)
-        self._grown: Place | None = None  # the end of the list as it was, where its last line has grown
+        self._grown: Place | None = None  # the former end of the list, if its last line has grown
 
     def recall(self, batch: Recall) -> Page:
-        """By reading those lines again."""
+        """See ``Lister``. Reads the lines of the batch again."""
         start, end = msgspec.msgpack.decode(batch.origin, type=tuple[Place, Place])
         if start.offset < self._lines.offset and self._source != "-":
             self._lines.close()
@@ -81,7 +81,7 @@ class UrlLister:
         return items
 
     def _beginning(self, line: bytes) -> bytes:
-        """The first line without the mark that some editors put before it."""
+        """Return the first line without a byte order mark. Raises ConfigError if it is not UTF-8."""
         form = _other_form(line)
         if form:
             name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
@@ -119,7 +119,7 @@ class UrlLister:
 
 
 def _other_form(line: bytes) -> str:
-    """The encoding that a list seems to have which begins with ``line``; "" for UTF-8."""
+    """Return the encoding, as detected, of a list that begins with ``line``; "" for UTF-8."""
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "UTF-16"
     zeros = [not byte for byte in line[:4]]

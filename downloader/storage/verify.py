@@ -1,4 +1,4 @@
-"""``status`` and ``verify``: what a journal says, and whether the files agree with it."""
+"""Implement ``status`` and ``verify``: summarize a journal, and compare the files with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Status", "Verified", "status", "verify"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What the journal of a destination says. ``stored`` counts all runs."""
+    """A summary of a destination's journal. ``stored`` counts all runs."""
 
     source: str
     store: str
@@ -42,8 +42,11 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What ``verify`` found: ``damaged`` names the files (the first 1,000) that are not as stored;
-    ``written_down``: the next run fetches them again."""
+    """The result of ``verify``.
+
+    ``damaged`` names the files that differ from what was stored, at most the first 1,000.
+    ``written_down``: they are recorded as damaged, so that the next run fetches them again.
+    """
 
     checked: int
     agree: int
@@ -53,9 +56,9 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 def status(output: str) -> Status:
-    """Read the journal of ``output``, and the ledgers of workers, also while a run is writing them.
+    """Return a summary of the journal of ``output`` and the ledgers of workers.
 
-    Raises ConfigError where there is none, JournalError.
+    A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
     """
     journal = _open(output, read_only=True)
     try:
@@ -81,7 +84,7 @@ def status(output: str) -> Status:
 
 
 def _in_ledgers(home: Path, journal: Journal) -> Tally:
-    """Return what the ledgers have as published and the journal has not yet, of batches that are open."""
+    """Return the files of open batches that are published in the ledgers and not in the journal yet."""
     files = size = 0
     known: dict[int, bytes] = {}
     for path in sorted(home.glob("ledger-*")):
@@ -97,10 +100,10 @@ def _in_ledgers(home: Path, journal: Journal) -> Tally:
 
 
 def verify(output: str, quiet: bool = False) -> Verified:
-    """Compare every stored file with the size and checksum that the journal has.
+    """Compare every stored file with its size and checksum in the journal, and return the result.
 
-    A file that is missing or differs is written down as damaged, so that the same command fetches it
-    again; not where the file system is read-only. Raises ConfigError, InUse, JournalError.
+    A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
+    on a read-only file system. Raises ConfigError, InUse, JournalError.
     """
     _find(output)
     home = home_of(output)
@@ -172,7 +175,7 @@ def _open(output: str, *, read_only: bool) -> Journal:
 
 
 def _find(output: str) -> None:
-    """Raise ConfigError where there is no journal that this user may read."""
+    """Raise ConfigError if there is no journal, or if this user may not read it."""
     home = home_of(output)
     try:
         os.stat(home / "journal.sqlite")

@@ -1,4 +1,4 @@
-"""A leased batch on its way, in the worker: its marks, its counts, and the exceptions."""
+"""Track a leased batch in the worker: its marks, its counts, and its failures."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from downloader.storage.ledger import Slot
 __all__ = ["ActiveBatch", "Exempt", "reconcile", "settled"]
 
 _LARGE = 16 << 20
-_LONGEST_TURN = 0.1
+_MAX_BUSY = 0.1
 
 
 class ActiveBatch:
-    """``left`` is how many items have not reached their end. Items are counted as they end.
+    """A leased batch. ``left`` is how many items are not finished. Items are counted as they finish.
 
     ``claims``: items whose mark is OWNED or UNOWNED (``core.item_states``), until they are published.
     """
@@ -59,12 +59,12 @@ class ActiveBatch:
     def __init__(self, lease: Lease, slot: Slot, sink: Sink) -> None:
         self.lease = lease
         self._writer = sink.begin(lease)
-        # What is written, and published when the batch is committed.
+        # Files that are written, and published when the batch is committed.
         self._written: dict[int, FileRecord] = {}
         self.seq = lease.seq
         self.slot = slot
         self.marks = slot.marks
-        # As `core.marks` has them: what is written for every file is written without a call.
+        # The arrays of `core.item_states`: the state of each file is written to them without a call.
         self.states, self._crcs = slot.marks.arrays
         self.left = len(lease.only) or lease.count
         self.claims = claims(lease.done) | dict.fromkeys(lease.replace, OWNED)
@@ -80,15 +80,15 @@ class ActiveBatch:
         self._replaced = 0
 
     def wanted(self) -> range | tuple[int, ...]:
-        """The indices of the items that are leased."""
+        """Return the indices of the leased items."""
         return self.lease.only or range(self.lease.count)
 
     def forget(self, index: int) -> None:
-        """Mark item ``index`` as not in flight any more, and not published."""
+        """Mark item ``index`` as neither in flight nor published."""
         self.states[index] = self.claims.get(index, UNTOUCHED)
 
     def claim(self, index: int, claim: int) -> None:
-        """Keep ``claim`` for item ``index``, whatever attempts at it come to."""
+        """Keep ``claim`` for item ``index``, whatever the result of attempts at it."""
         self.claims[index] = self.states[index] = claim
 
     def open(self, task: FetchTask) -> FileWriter:
@@ -97,7 +97,7 @@ class ActiveBatch:
         return self._writer.open(task.item, task.index, claim, task.response)
 
     def publish(self, task: FetchTask, writer: CheckedWriter) -> int:
-        """See ``TaskBatch``. To be followed by ``published``."""
+        """See ``TaskBatch``. Call ``published`` afterwards."""
         writer.finish()
         return self._publish(task, writer)
 
@@ -122,8 +122,10 @@ class ActiveBatch:
     def published(
         self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
     ) -> None:
-        """Count item ``index``, which has its name now, or is WRITTEN, after ``requests``, ``wire`` of them
-        pipelined. ``how``: what ``FileWriter.publish`` returned. An item that is not new adds no bytes."""
+        """Count item ``index`` as published or WRITTEN, after ``requests``, ``wire`` of them pipelined.
+
+        ``how``: what ``FileWriter.publish`` returned. An item that is not new adds no bytes.
+        """
         self.requests += requests
         self.wire += wire
         if how == WRITTEN:
@@ -133,7 +135,7 @@ class ActiveBatch:
         self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
     def commit(self) -> None:
-        """Publish what is written: all items have come to their end. Raises DestinationError."""
+        """Publish the written files, once all items are finished. Raises DestinationError."""
         if not self._written:
             return
         self._writer.commit([self._written[index] for index in sorted(self._written)])
@@ -143,7 +145,10 @@ class ActiveBatch:
         self._written.clear()
 
     def put_all(self, responses: Iterable[tuple[FetchTask, object]]) -> tuple[int, Exception | None]:
-        """See ``TaskBatch``. Counted together: one by one that is a tenth of a file's bytecodes."""
+        """See ``TaskBatch``.
+
+        The items are counted together: to count one by one takes a tenth of the bytecodes of a file.
+        """
         put, states, crcs = self._writer.put, self.states, self._crcs
         count = old = size = replaced = written = 0
         host: Host | None = None
@@ -158,7 +163,7 @@ class ActiveBatch:
                     host = task.host
                 index = task.index
                 length = len(body)
-                # Before the name appears, and the checksum first; see `core.item_states`.
+                # Recorded before the name appears, the checksum first; see `core.item_states`.
                 crcs[index] = crc32(body)
                 states[index] = -3 - length
                 if not put(task.item, body, task.response):
@@ -182,7 +187,7 @@ class ActiveBatch:
         return count, problem
 
     def _put(self, task: FetchTask, body: bytes) -> int:
-        """Store ``body`` through a writer; return what ``FileWriter.publish`` does."""
+        """Store ``body`` through a writer; return what ``FileWriter.publish`` returns."""
         writer = self.open(task)
         try:
             writer.write(body)
@@ -194,8 +199,10 @@ class ActiveBatch:
         return how
 
     def _count(self, published: int, old: int, size: int, replaced: int) -> None:
-        """Count so many as having their names; ``old`` of them had them before, the others have ``size``
-        bytes; for ``replaced`` of those a file was replaced that belonged to no item."""
+        """Count ``published`` items, ``old`` of which had their names before.
+
+        The others have ``size`` bytes; ``replaced`` of them replaced a file that belonged to no item.
+        """
         self._stored += published - old
         self._skipped += old
         self._bytes += size
@@ -203,11 +210,11 @@ class ActiveBatch:
         self.left -= published
 
     def unverified(self) -> None:
-        """Nothing vouched for the length of an item that is published."""
+        """Count a published item whose length nothing confirmed."""
         self._unverified += 1
 
     def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
-        """Item ``index`` has failed for good; ``url`` is redacted."""
+        """Record that item ``index`` has failed for good; ``url`` is redacted."""
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
         self._failed += 1
         self.left -= 1
@@ -218,17 +225,17 @@ class ActiveBatch:
 
     @property
     def tally(self) -> Tally:
-        """What has ended so far."""
+        """Return the counts of the items finished so far."""
         return Tally(
             self._stored, self._skipped, self._failed, self._bytes, self._unverified, self._replaced
         )
 
     def done(self) -> BatchDone:
-        """The outcome of the whole."""
+        """Return the outcome of the whole batch."""
         return BatchDone(*self._outcome(), failures=self.failures)
 
     def returned(self) -> Returned:
-        """What there is of it, to be given back; what is only written is not."""
+        """Return the outcome so far of a batch that is given back; discard what is only written."""
         if self._written:
             for index in self._written:
                 self.forget(index)
@@ -250,18 +257,21 @@ class ActiveBatch:
 
 
 class Exempt(msgspec.Struct, frozen=True):
-    """Which items need no request. ``reserved``: names that no item may have, since a file of the run
-    itself has them, and what that is; ``standing``: files that were there before the job are kept."""
+    """The rules for items that need no request.
+
+    ``reserved``: names that no item may have, since a file of the run itself has them, and what that file
+    is. ``standing``: files that were there before the job are kept.
+    """
 
     reserved: dict[str, str] = {}
     standing: bool = False
 
 
 def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
-    """Return the indices of the items that are stored already: of those that the lease has as written, the
-    ones with which the disk agrees. They are counted in ``batch``.
+    """Return the indices of the items that are stored already, and count them in ``batch``.
 
-    Reads the files; lets other greenlets run in between.
+    They are those that the lease has as written and that agree with the disk. Reads the files; lets other
+    greenlets run in between.
     """
     lease = batch.lease
     earlier = {mark.index for mark in written(lease.earlier)}
@@ -276,7 +286,7 @@ def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
             batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
             found.add(mark.index)
         elif mark.published:
-            # What has the name was this item's own file once: the name is not taken by another.
+            # The file of that name was once this item's own: the name is not taken by another item.
             batch.claim(mark.index, OWNED)
     return found
 
@@ -284,10 +294,10 @@ def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
 def settled(
     batch: ActiveBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
 ) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
-    """Yield the items that nothing is asked for, but for those that are ``done``: the index, and size and
-    CRC-32 of the file that is kept, or the failure.
+    """Yield the items that need no request, except those in ``done``.
 
-    With --existing keep or fail it reads files, and lets other greenlets run in between.
+    Each is the index, and either size and CRC-32 of the file that is kept, or the failure. With --existing
+    keep or fail this reads files, and lets other greenlets run in between.
     """
     poison = set(batch.lease.poison)
     if not (poison or rules.reserved or rules.standing):
@@ -313,15 +323,15 @@ def settled(
 
 
 class _Pause:
-    """Called between files: lets heartbeats go on when reading them takes long."""
+    """A function to call between files: lets heartbeats continue when reading them takes long."""
 
     def __init__(self) -> None:
-        self._turn_ends = monotonic() + _LONGEST_TURN
+        self._pause_at = monotonic() + _MAX_BUSY
 
     def __call__(self) -> None:
-        if monotonic() > self._turn_ends:
-            gevent.sleep(0.001)  # 0 may come back before any timer
-            self._turn_ends = monotonic() + _LONGEST_TURN
+        if monotonic() > self._pause_at:
+            gevent.sleep(0.001)  # sleep(0) may return before any timer runs
+            self._pause_at = monotonic() + _MAX_BUSY
 
 
 def _on_disk(sink: Sink, written: Written) -> bool:

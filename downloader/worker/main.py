@@ -1,13 +1,14 @@
-"""The worker: a forked child that takes leases and brings every item of them to its end.
+"""Run the worker: a forked child that takes leases and fetches and stores every item of them.
 
 ::
 
-    link ──► leases ──► schedule ─┬─► wire lane: connections that pull ─────────┬─► sink
-                                  └─► requests lane: a greenlet for each file ──┘
-    link ◄── outcome of a batch ◄── open batch ◄── mark in the ledger
+    link ──► leases ──► schedule ─┬─► pipelined client: connections that pull tasks ─┬─► sink
+                                  └─► requests client: a greenlet for each file ─────┘
+    link ◄── outcome of a batch ◄── active batch ◄── mark in the ledger
 
-A connection of the wire lane takes one slot of the schedule and then pulls further jobs of its host; in
-the requests lane each file takes a slot. What the wire lane calls runs in the hub and never waits.
+A connection of the pipelined client takes one slot of the schedule and then pulls further tasks of its
+host; in the requests client each file takes a slot. What the pipelined client calls runs in the hub and
+never blocks.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ from downloader.worker.requests import TaskBuilder
 __all__ = ["Setup", "run"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
-_MOST_OPEN = 64
+_MAX_OPEN = 64
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a worker is told besides the Config. ``reserved``: see ``active_batch.Exempt``."""
+    """What a worker needs besides the Config. ``reserved``: see ``active_batch.Exempt``."""
 
     number: int
     ledger: Path
@@ -79,14 +80,16 @@ class _Worker:
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
         recording = self.sink.wants_records
-        self.requests = RequestsClient(config, self.session, self._gate, self._turn, recording=recording)
-        self.wire = PipelinedClient(config, self.session, self, recording=recording)
+        self.requests_client = RequestsClient(
+            config, self.session, self._gate, self._reserve_redirect, recording=recording
+        )
+        self.pipelined = PipelinedClient(config, self.session, self, recording=recording)
         self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
-        self.ledger = Ledger(setup.ledger, min(config.connections, _MOST_OPEN - 4) + 4)
+        self.ledger = Ledger(setup.ledger, min(config.connections, _MAX_OPEN - 4) + 4)
         self.schedule: Scheduler[FetchTask] = Scheduler(config.connections, config.slots_per_host)
         if config.rate:
-            # The smallest share that we can have, until the supervisor says what it is.
+            # The smallest possible share, until the supervisor sends the actual one.
             self.schedule.interval = config.worker_count / config.rate
         self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
@@ -94,7 +97,7 @@ class _Worker:
         self.draining = False
         self.drained = False
         self.defect: Exception | None = None
-        self.over = Event()
+        self.finished = Event()
         self.builder = TaskBuilder(config, self.session, self.schedule)
         self._due = Event()
         self._idle = Event()
@@ -102,78 +105,79 @@ class _Worker:
     # leases in
 
     def take_lease(self, lease: Lease) -> None:
-        """Open a batch: settle what needs no request, schedule the rest."""
+        """Open a batch: finish the items that need no request, schedule the rest."""
         self.credit_out -= 1
         batch = ActiveBatch(lease, self.ledger.open(lease.seq, lease.count), self.sink)
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)
-        for index, end in settled(batch, items, self.sink, done, self.exempt):
+        for index, outcome in settled(batch, items, self.sink, done, self.exempt):
             done.add(index)
-            if isinstance(end, FetchError):
-                self._fail(batch, index, items[index], end, DEATHS_TO_POISON if end.code == "poison" else 0)
+            if isinstance(outcome, FetchError):
+                attempts = DEATHS_TO_POISON if outcome.code == "poison" else 0
+                self._fail(batch, index, items[index], outcome, attempts)
             else:
-                batch.published(index, *end, SAME)
-        odd = done or lease.suspects or lease.only
-        if not odd and (jobs := self.builder.tasks(batch, items)):
-            self.schedule.add_all(jobs)
+                batch.published(index, *outcome, SAME)
+        partial = done or lease.suspects or lease.only
+        if not partial and (tasks := self.builder.tasks(batch, items)):
+            self.schedule.add_all(tasks)
         else:
-            self._take_each(batch, items, done)
+            self._schedule_each(batch, items, done)
         self.dispatch()
 
-    def _take_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
-        """Schedule the items of ``batch`` but those that are ``done``, one by one."""
+    def _schedule_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
+        """Schedule the items of ``batch`` that are not in ``done``, one by one."""
         suspects = set(batch.lease.suspects)
         for index in batch.wanted():
             if index not in done:
                 try:
-                    job = self.builder.task(batch, index, items[index], index in suspects)
+                    task = self.builder.task(batch, index, items[index], index in suspects)
                 except FetchError as error:
                     self._fail(batch, index, items[index], error, 0)
                 else:
-                    self.schedule.add(job)
+                    self.schedule.add(task)
         if not batch.left:
             self.batch_finished(batch)
 
     # work
 
     def dispatch(self) -> None:
-        """Begin what may begin now."""
+        """Begin every task that may begin now."""
         if self.draining:
             return
         take, now = self.schedule.take, monotonic()
-        while (job := take(now)) is not None:
-            job.sent = self.schedule.due
-            if job.solo:
-                self.wire.flush()  # alone means that nothing waits to be stored, either
-            verdict = job.host.verdict and self.schedule.verdict(job.host, now)
+        while (task := take(now)) is not None:
+            task.sent = self.schedule.due
+            if task.solo:
+                self.pipelined.flush()  # solo also means that nothing waits to be stored
+            verdict = task.host.verdict and self.schedule.verdict(task.host, now)
             if verdict:
-                self._fail(job.batch, job.index, job.item, FetchError(*verdict), job.attempts)
-                self.schedule.release(job.host)
-            elif job.path is None or not self.wire.accepts(job.origin):
-                self.greenlets.spawn(self._fetch, job)
+                self._fail(task.batch, task.index, task.item, FetchError(*verdict), task.attempts)
+                self.schedule.release(task.host)
+            elif task.path is None or not self.pipelined.accepts(task.origin):
+                self.greenlets.spawn(self._fetch, task)
             else:
-                self.wire.fetch(job)
+                self.pipelined.fetch(task)
         self._due.set()
-        self._want_more()
+        self._grant_credit()
 
     def _dispatch_soon(self) -> None:
-        """Not now: whoever calls is in the middle of something."""
+        """Dispatch from the event loop, since the caller is in the middle of an operation."""
         gevent.get_hub().loop.run_callback(self.dispatch)
 
-    def _want_more(self) -> None:
-        """Give credit while less is ahead than the connections can take at once."""
+    def _grant_credit(self) -> None:
+        """Send credit while fewer tasks are queued than the connections can take at once."""
         if (
             not self.draining
             and not self.credit_out
-            and self.schedule.unstarted < self.wire.appetite
+            and self.schedule.unstarted < self.pipelined.appetite
             and self.ledger.vacant
         ):
             self.credit_out = 1
             self.link.send(Credit(1))
 
     def timer(self) -> None:
-        """Wake the dispatcher when a pause or a backoff is over, until nothing more is dispatched."""
+        """Wake the dispatcher when a pause or a backoff is over, until the worker drains."""
         while not self.draining:
             self._due.clear()
             wake_at = self.schedule.wake_at
@@ -184,112 +188,119 @@ class _Worker:
                 continue
             self._due.wait(None if left > 1e6 else left)
 
-    def _fetch(self, job: FetchTask) -> None:
-        """One attempt at ``job`` through the requests lane."""
-        batch, index = job.batch, job.index
+    def _fetch(self, task: FetchTask) -> None:
+        """Make one attempt at ``task`` through the requests client."""
+        batch, index = task.batch, task.index
         batch.marks.begin(index)
         try:
-            done = self.requests.fetch(job, self.builder.url(job))
+            done = self.requests_client.fetch(task, self.builder.url(task))
         except FetchError as error:
-            self.attempt_failed(job, error, job.sent)
+            self.attempt_failed(task, error, task.sent)
         except Postponed as postponed:
             batch.forget(index)
             batch.requests += postponed.requests
-            self.schedule.add_later(job, postponed.until)
+            self.schedule.add_later(task, postponed.until)
         except gevent.GreenletExit:
             batch.forget(index)
         except Exception as error:
             batch.forget(index)
             self.fatal(error)
         else:
-            batch.latency.add(monotonic() - job.sent)
+            batch.latency.add(monotonic() - task.sent)
             if not done.verified:
                 batch.unverified()
             batch.published(index, done.size, done.crc, done.how, done.requests)
-            self.host_succeeded(job.host)
+            self.host_succeeded(task.host)
             if not batch.left:
                 self.batch_finished(batch)
-        self.release(job.host)
+        self.release(task.host)
 
-    # what the wire lane asks; see its Owner
+    # called by the pipelined client; see its Owner
 
     def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
-        """Further jobs of ``host`` for a connection to ``origin``."""
+        """Return further tasks of ``host`` for a connection to ``origin``."""
         if self.draining:
             return []
-        jobs = self.schedule.more(host, most, origin)
-        self._want_more()
-        return jobs
+        tasks = self.schedule.more(host, most, origin)
+        self._grant_credit()
+        return tasks
 
-    def requeue(self, jobs: list[FetchTask]) -> None:
-        """These were asked for in vain, and nobody is to blame."""
-        for job in reversed(jobs):
-            job.batch.forget(job.index)
-            job.batch.requests += 1
-            job.batch.wire += 1
-            self.schedule.again(job)
+    def requeue(self, tasks: list[FetchTask]) -> None:
+        """Requeue unanswered tasks without charging an attempt."""
+        for task in reversed(tasks):
+            task.batch.forget(task.index)
+            task.batch.requests += 1
+            task.batch.wire += 1
+            self.schedule.again(task)
         if self.schedule.active < self.schedule.most:
-            self._dispatch_soon()  # others may be idle
+            self._dispatch_soon()  # other connections may be idle
 
-    def fall_back(self, job: FetchTask) -> None:
-        """The requests lane asks once more."""
-        job.path = None
-        self.requeue([job])
+    def fall_back(self, task: FetchTask) -> None:
+        """Requeue ``task`` for the requests client."""
+        task.path = None
+        self.requeue([task])
 
     def release(self, host: Host) -> None:
-        """A slot is free: for what waits."""
+        """Free a slot of ``host`` for a waiting task."""
         self.schedule.release(host)
         self.dispatch()
         if self.draining and not self.schedule.active:
             self._idle.set()
 
     def host_succeeded(self, host: Host) -> None:
-        """``host`` is well: more may begin than before, perhaps."""
+        """Record a success of ``host``, after which more tasks may begin than before."""
         if self.schedule.succeeded(host, monotonic()):
             self._dispatch_soon()
 
     def fatal(self, error: Exception) -> None:
-        """The destination failed; or a defect, and this process must end, not leave an item behind."""
+        """Stop after ``error``: the destination failed, or there is a defect.
+
+        After a defect this process must exit, since it may have left an item unfinished.
+        """
         if isinstance(error, DestinationError):
-            self._give_up(error)
+            self._stop(error)
         else:
             self.defect = self.defect or error
-            self.over.set()
+            self.finished.set()
 
     # failures
 
     def _gate(self, key: str) -> float:
-        """When a redirect may be followed to host ``key``; FetchError when it is condemned."""
+        """Return when a redirect to host ``key`` may be followed.
+
+        Raises FetchError when the host is condemned.
+        """
         now = monotonic()
         if verdict := self.schedule.verdict(self.schedule.host(key), now):
             raise FetchError(*verdict)
         return self.schedule.rests_until(key, now)
 
-    def _turn(self, key: str) -> float:
+    def _reserve_redirect(self, key: str) -> float:
+        """Return when a redirect may be sent to host ``key``; count it as sent then."""
         return self.schedule.turn(key, monotonic())
 
-    def attempt_failed(self, job: FetchTask, error: FetchError, began: float) -> None:
-        """Another attempt, or the end; and what it says of the host."""
-        batch, schedule, now = job.batch, self.schedule, monotonic()
+    def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
+        """Record a failed attempt: retry or fail the item, and update the state of the host."""
+        batch, schedule, now = task.batch, self.schedule, monotonic()
         kind = failure_kind(error.code)
-        job.attempts += 1
-        batch.forget(job.index)
+        task.attempts += 1
+        batch.forget(task.index)
         batch.requests += error.requests
         batch.wire += error.wire
         batch.attempt_failed(error.code)
-        host = schedule.host(error.origin) if error.origin else job.host
+        host = schedule.host(error.origin) if error.origin else task.host
         if kind.host:
             self._host_failed(host, error, kind.retry, began)
         elif not kind.retry:
-            # "There is no such file" is an answer of a host that is well.
+            # A host that says "there is no such file" is working.
             self.host_succeeded(host)
-        if self.policy.allows(job.attempts, kind.retry):
+        if self.policy.allows(task.attempts, kind.retry):
             batch.retries += 1
-            pause = self.policy.delay(job.attempts, random(), error.retry_after)
-            schedule.add_later(job, now + pause)
+            pause = self.policy.delay(task.attempts, random(), error.retry_after)
+            schedule.add_later(task, now + pause)
             self._due.set()
         else:
-            self._fail(batch, job.index, job.item, error, job.attempts)
+            self._fail(batch, task.index, task.item, error, task.attempts)
 
     def _host_failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
         now = monotonic()
@@ -309,7 +320,7 @@ class _Worker:
     # outcomes out
 
     def batch_finished(self, batch: ActiveBatch) -> None:
-        """Its last item has come to its end."""
+        """Commit and report ``batch``, whose last item is finished."""
         if batch.lease.seq not in self.batches:
             return
         try:
@@ -319,48 +330,48 @@ class _Worker:
             return
         del self.batches[batch.lease.seq]
         self.link.send(batch.done())
-        # Only now: had we died before, the ledger would have been the only record.
+        # Only now: until the outcome is sent, the ledger is the only record if this process dies.
         self.ledger.close(batch.slot)
-        self._want_more()
+        self._grant_credit()
 
     def heartbeat(self) -> None:
-        """A sign of life each second, with what is settled but not reported."""
+        """Send a heartbeat each second, with what is finished but not reported."""
         while True:
-            self.link.send(self._pulse())
+            self.link.send(self._make_heartbeat())
             gevent.sleep(1)
 
-    def _pulse(self) -> Heartbeat:
-        live = Tally()
+    def _make_heartbeat(self) -> Heartbeat:
+        tally = Tally()
         for batch in self.batches.values():
-            live += batch.tally
+            tally += batch.tally
         census = self.session.census
-        return Heartbeat(live, census.peak, self.wire.depths, self.wire.stop_reasons())
+        return Heartbeat(tally, census.peak, self.pipelined.depths, self.pipelined.stop_reasons())
 
     # the end
 
-    def _give_up(self, error: DestinationError) -> None:
+    def _stop(self, error: DestinationError) -> None:
         if not self.draining:
             self.draining = True
             self.link.send(Stop(error.exit_code, str(error)))
             gevent.spawn(self.drain, 0.5)
 
     def drain(self, grace: float) -> None:
-        """Start nothing new; what is in flight may finish within ``grace`` seconds; give back."""
+        """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches."""
         self.draining = True
         if self.schedule.active:
             self._idle.wait(grace)
         self.greenlets.kill(timeout=1)
-        self.wire.requeue_outstanding()
+        self.pipelined.requeue_outstanding()
         if self.drained:
-            return  # by another who was told to
+            return  # by a concurrent call
         self.drained = True
         for batch in list(self.batches.values()):
             self.link.send(batch.returned())
         self.batches.clear()
-        self.over.set()
+        self.finished.set()
 
     def listen(self) -> None:
-        """Carry out what the supervisor says, until it says nothing more."""
+        """Carry out the supervisor's messages until the link closes."""
         for message in self.link.messages():
             if isinstance(message, Lease):
                 self.take_lease(message)
@@ -372,33 +383,33 @@ class _Worker:
             elif isinstance(message, Drain):
                 self.drain(message.grace)
             elif isinstance(message, Finish):
-                self.over.set()
-        # The supervisor is gone: nobody would record what we still do.
-        self.over.set()
+                self.finished.set()
+        # The supervisor has exited: further work would not be recorded.
+        self.finished.set()
 
 
 def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
-    """The worker's life: leases in, outcomes out, until told to finish or to drain.
+    """Run a worker: take leases and report outcomes until told to finish or to drain.
 
-    Raises DestinationError when the destination cannot be opened, ConfigError for unusable
-    certificates.
+    Raises DestinationError when the destination cannot be opened, ConfigError for unusable certificates.
     """
     worker = _Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
-    jobs = [worker.listen, worker.heartbeat, worker.timer, worker.wire.sweep]
+    loops = [worker.listen, worker.heartbeat, worker.timer, worker.pipelined.sweep]
     if config.min_speed:
-        jobs.append(worker.requests.sweep)
-    background = [gevent.spawn(job) for job in jobs]
+        loops.append(worker.requests_client.sweep)
+    background = [gevent.spawn(loop) for loop in loops]
     for greenlet in background:
         # A defect in one of these must end the process, not leave it idle.
-        greenlet.link_exception(lambda dead: worker.over.set())
-    worker._want_more()
-    worker.over.wait()
+        greenlet.link_exception(lambda dead: worker.finished.set())
+    worker._grant_credit()
+    worker.finished.wait()
     for defect in (worker.defect, *(greenlet.exception for greenlet in background)):
-        # OSError: the link broke, since the supervisor is gone.
+        # OSError: the link broke, since the supervisor has exited.
         if defect is not None and not isinstance(defect, OSError):
             raise defect
     gevent.killall(background)
     with contextlib.suppress(OSError):
-        link.send(worker._pulse())  # the peak of a run that was shorter than a heartbeat
+        # It has the peak of a run that was shorter than the interval of heartbeats.
+        link.send(worker._make_heartbeat())
     worker.sink.close()

@@ -1,4 +1,4 @@
-"""From the items of a source to the tasks of the clients, by the source's RequestBuilder."""
+"""Build the tasks of the clients from the items of a source, with the source's RequestBuilder."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["TaskBuilder"]
 
-# Fields that urllib3 writes, or that say how a message is framed: not beside ours on the pipelined client.
-_OF_THE_CLIENT = frozenset(
+# Header fields that urllib3 writes, or that define framing: the pipelined client must not add another.
+_CLIENT_FIELDS = frozenset(
     {"accept-encoding", "connection", "content-length", "cookie", "expect", "host", "te"}
     | {"transfer-encoding", "upgrade", "user-agent"}
 )
 
 
 class TaskBuilder:
-    """Makes the tasks of a worker. What is the same for all names below one URL is computed once."""
+    """The builder of a worker's tasks. What is the same for all names below one URL is computed once."""
 
     def __init__(self, config: Config, session: HttpSession, schedule: Scheduler[FetchTask]) -> None:
         self._session = session
@@ -64,24 +64,26 @@ class TaskBuilder:
         return task
 
     def _add_request(self, task: FetchTask, request: Request) -> None:
-        """Have ``task`` fetched by ``request``, which is no plain GET."""
+        """Add ``request``, which is not a plain GET, to ``task``. Raises FetchError."""
         for name, value in request.headers:
             if problem := header_problem(name, value):
                 raise FetchError("bad-url", f"the source gives a header that cannot be sent: {problem}")
         task.request = request
         names = [name.lower() for name, _ in request.headers]
         ours = {name.lower() for name in task.origin.headers}
-        alone = (
-            len(set(names)) == len(names) and ours.isdisjoint(names) and _OF_THE_CLIENT.isdisjoint(names)
+        can_append = (
+            len(set(names)) == len(names) and ours.isdisjoint(names) and _CLIENT_FIELDS.isdisjoint(names)
         )
-        if alone and request.expected_status == 200:
+        if can_append and request.expected_status == 200:
             task.origin.has_extra_headers = True
         else:
-            task.path = None  # the requests client puts them in the place of the run's own
+            task.path = None  # the requests client replaces the run's own fields by them
 
     def tasks(self, batch: ActiveBatch, items: list[Item]) -> list[FetchTask] | None:
-        """Return the tasks for all ``items``, if each is a plain name below one URL: a third of what it
-        costs to make them one by one. None: they are not."""
+        """Return the tasks for all ``items`` if each is a plain name below one URL, otherwise None.
+
+        Takes a third of the time of making them one by one.
+        """
         if not (items and self._base) or any([item.url or item.fault or item.checksum for item in items]):
             return None
         quoted = quote_all([item.name for item in items])
@@ -89,7 +91,7 @@ class TaskBuilder:
             return None
         origin = self._origin
         host = self._schedule.host(origin.key)
-        # FetchTask by task in C; in the order of its fields.
+        # map() calls FetchTask in C; the arguments are in the order of its fields.
         return list(
             map(
                 FetchTask,
@@ -111,7 +113,7 @@ class TaskBuilder:
         return task.url or self._base + quote_name(SafeName(task.item.name))
 
     def shown(self, item: Item) -> str:
-        """Return the URL of ``item``, redacted; "" for one that has none."""
+        """Return the URL of ``item``, redacted, or "" if it has none."""
         if item.fault:
             return ""
         if self._base or item.url:

@@ -1,4 +1,6 @@
-"""What happens to processes: signals, workers that stop, die or cannot start, and who may be the caller."""
+"""Process faults: signals, workers that stop, die or cannot start; and which programs may call
+download().
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ SITE = "sitecustomize.py"
 
 
 def site(tmp_path: Path, text: str) -> dict[str, str]:
-    """An environment in which ``text`` runs as ``sitecustomize`` in every new interpreter."""
+    """Return an environment in which ``text`` runs as ``sitecustomize`` in every new interpreter."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / SITE).write_text(textwrap.dedent(text))
@@ -38,7 +40,7 @@ def site(tmp_path: Path, text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("number", "connections"), [(signal.SIGINT, 400), (signal.SIGTERM, 16), (signal.SIGHUP, 16)]
 )
-def test_one_signal_drains(
+def test_first_signal_drains(
     number: signal.Signals, connections: int, dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
     truth = Truth(800 if connections > 100 else 400)
@@ -68,7 +70,7 @@ def test_one_signal_drains(
     assert server.stats()["gets"] == truth.files
 
 
-def test_the_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_path: Path) -> None:
+def test_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_path: Path) -> None:
     truth = Truth(400)
     server = dev_server(files=truth.files, delay="0-2s")
     dest = tmp_path / "dest"
@@ -86,11 +88,11 @@ def test_the_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_pa
     last = start(*argv, "--json")
     assert last.wait() == 0, last.err
     check(dest, truth)
-    # The ledgers were read: only what was in flight when it was killed is fetched again.
+    # The ledgers were read: only what was in flight at the kill is fetched again.
     assert server.stats()["gets"] - before <= truth.files - (before - 200)
 
 
-def test_under_nohup_a_hangup_is_nothing(dev_server: Serve, tmp_path: Path) -> None:
+def test_nohup_ignores_hangup(dev_server: Serve, tmp_path: Path) -> None:
     truth = Truth(400)
     server = dev_server(files=truth.files, delay="0-50ms")
     argv = (server.url, "-o", tmp_path / "dest", "--connections", 8)
@@ -104,7 +106,7 @@ def test_under_nohup_a_hangup_is_nothing(dev_server: Serve, tmp_path: Path) -> N
         job.close()
 
 
-def test_a_signal_while_nothing_is_listed_yet(dev_server: Serve, start: Start, tmp_path: Path) -> None:
+def test_signal_before_anything_is_listed(dev_server: Serve, start: Start, tmp_path: Path) -> None:
     server = dev_server(files=100)
     job = start(server.url, "-o", tmp_path / "dest")
     job.until((tmp_path / "dest/.downloader/journal.sqlite").exists)
@@ -152,8 +154,8 @@ SLOW_DISK = """
 """
 
 
-def test_a_worker_that_looks_at_what_is_stored_gives_signs_of_life() -> None:
-    """A batch of large files on a slow disk takes longer than anyone may be silent."""
+def test_worker_sends_heartbeats_while_comparing_stored_files() -> None:
+    """A batch of large files on a slow disk takes longer than a worker may be silent."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SLOW_DISK)],
         env=environment(),
@@ -166,7 +168,7 @@ def test_a_worker_that_looks_at_what_is_stored_gives_signs_of_life() -> None:
 
 # Workers that stop, die, or cannot start
 
-# Long enough for a healthy child on a busy machine: one that imports says nothing meanwhile.
+# Long enough for a healthy child on a busy machine: it sends nothing while it imports.
 STALL = """
     import json, sys
     import downloader
@@ -178,7 +180,7 @@ STALL = """
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of the supervisor that ``download()`` started in process ``pid``."""
+    """Return the children of the supervisor that ``download()`` started in process ``pid``."""
     import psutil
 
     for child in psutil.Process(pid).children():
@@ -187,13 +189,13 @@ def descendants(pid: int) -> list[int]:
 
 
 def until_running(job: Job, count: int) -> list[int]:
-    """The pids of feeder and workers, as soon as all are forked."""
+    """Return the pids of feeder and workers, as soon as all are forked."""
     job.until(lambda: len(descendants(job.pid)) >= count)
     return descendants(job.pid)
 
 
 @pytest.mark.parametrize("victim", ["worker", "feeder"])
-def test_a_child_that_stops_is_noticed(victim: str, dev_server: Serve, tmp_path: Path) -> None:
+def test_stopped_child_is_replaced(victim: str, dev_server: Serve, tmp_path: Path) -> None:
     truth = Truth(2000)
     server = dev_server(files=truth.files, delay="0-20ms", page=100)
     dest = tmp_path / "dest"
@@ -205,7 +207,7 @@ def test_a_child_that_stops_is_noticed(victim: str, dev_server: Serve, tmp_path:
         assert job.wait() == 0, job.err
         code, stored, skipped, deaths = json.loads(job.out)
         assert (code, stored + skipped, deaths) == (0, truth.files, int(victim == "worker"))
-        # One that it had put under its name, and was stopped before it could say so, stands there already.
+        # A file that the worker had published, and was stopped before it could report, exists already.
         assert skipped <= deaths
         assert "gave no sign of life for 8 s; killed" in job.err
         job.alone()
@@ -214,7 +216,7 @@ def test_a_child_that_stops_is_noticed(victim: str, dev_server: Serve, tmp_path:
         job.close()
 
 
-def test_a_supervisor_that_was_stopped_blames_nobody(
+def test_stopped_supervisor_does_not_kill_its_children(
     dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
     truth = Truth(1500)
@@ -245,7 +247,7 @@ POISON = (
     MODULE = "downloader.sinks.directory"
 
     def change(files):
-        # `put` is how the wire lane stores a small file, `open` how all others are stored.
+        # The pipelined client stores a small file with `put`; all others are stored with `open`.
         for way in ("put", "open"):
             setattr(files.FilesSink, way, deadly(getattr(files.FilesSink, way)))
 
@@ -260,9 +262,7 @@ POISON = (
 )
 
 
-def test_a_file_that_kills_its_workers_is_set_aside(
-    dev_server: Serve, start: Start, tmp_path: Path
-) -> None:
+def test_file_that_kills_its_workers_is_poison(dev_server: Serve, start: Start, tmp_path: Path) -> None:
     truth = Truth(600, 100, 2000)
     names = [truth.name(150), truth.name(151)]
     server = dev_server(files=truth.files, size="100-2000", delay="0-10ms")
@@ -275,19 +275,19 @@ def test_a_file_that_kills_its_workers_is_set_aside(
     report = json.loads(job.out)
     assert report["failed_by_error"] == {"poison": 2}
     assert (report["stored"], report["failed"]) == (truth.files - 2, 2)
-    # Two deaths show who was there at both, each further one has one file to blame.
+    # Two deaths show which items were in flight at both; each further death has one file as its cause.
     assert 3 <= report["worker_deaths"] <= 6
     check(dest, truth, failed=dict.fromkeys(names, "poison"))
-    # Without whatever killed them, the same command gets them, too.
+    # Without the cause of the deaths, the same command stores them, too.
     last = start(*argv)
     assert last.wait() == 0, last.err
     check(dest, truth)
 
 
-def test_those_that_were_in_flight_with_it_are_not_set_aside(
+def test_files_in_flight_with_a_poison_file_are_stored(
     dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
-    """A suspect is alone until it is stored: the next is not begun while it waits for that."""
+    """A suspect is alone until it is stored: the next is not begun before that."""
     truth = Truth(600, 100, 100)
     names = [truth.name(index) for index in range(50, 600, 100)]
     server = dev_server(files=truth.files, size="100", delay="0-20ms")
@@ -337,7 +337,7 @@ def test_those_that_were_in_flight_with_it_are_not_set_aside(
     ],
     ids=["ssl", "gevent", "no-requests", "killed-at-import", "thread"],
 )
-def test_what_cannot_be_made_safe_ends_with_3(
+def test_unsafe_process_exits_with_3(
     hook: str, says: str, dev_server: Serve, run_downloader: Callable[..., Any], tmp_path: Path
 ) -> None:
     server = dev_server(files=100)
@@ -371,7 +371,7 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("role", DEFECTS)
-def test_a_defect_in_a_child_has_only_stopped_early(
+def test_defect_in_a_child_ends_the_run_as_stopped_early(
     role: str, dev_server: Serve, run_downloader: Callable[..., Any], tmp_path: Path
 ) -> None:
     server = dev_server(files=1000, page=100)
@@ -383,7 +383,7 @@ def test_a_defect_in_a_child_has_only_stopped_early(
     assert run_downloader(*argv).returncode == 0
 
 
-def test_workers_that_die_without_a_file_to_blame_end_the_run(
+def test_workers_dying_without_a_suspect_end_the_run(
     dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
     hook = (
@@ -423,7 +423,7 @@ def test_the_supervisor_never_imports_ssl_or_gevent(
     check(tmp_path / "dest", Truth(300))
 
 
-def test_the_feeder_dies_with_the_list_on_its_standard_input(
+def test_feeder_death_with_the_list_on_standard_input(
     dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
     server = dev_server(files=50)
@@ -433,7 +433,8 @@ def test_the_feeder_dies_with_the_list_on_its_standard_input(
     with open(writer, "wb", buffering=0) as urls:
         for index in range(40):
             urls.write(f"{server.url}/get/{Truth(50).name(index)}\n".encode())
-        # It waits for more: its first batches came from what it has, or will when the pipe closes.
+        # The feeder waits for more input: its first batches contain what it has, or will when the pipe
+        # closes.
         job.until(lambda: len(job.children()) == 2)
         job.until((tmp_path / "dest/.downloader/ledger-0").exists)
         os.kill(job.children()[0], signal.SIGKILL)
@@ -442,7 +443,7 @@ def test_the_feeder_dies_with_the_list_on_its_standard_input(
     job.alone()
 
 
-def test_two_runs_on_one_destination(
+def test_second_run_on_a_destination_is_refused(
     start: Start, run_downloader: Callable[..., Any], tmp_path: Path
 ) -> None:
     asked, opened, dest = threading.Event(), threading.Event(), tmp_path / "dest"
@@ -455,7 +456,7 @@ def test_two_runs_on_one_destination(
         argv = (server.url, "-o", dest, "--read-timeout", "100s")
         first = start(*argv)
         assert asked.wait(60)
-        # The first cannot end before the others have.
+        # The first run cannot end before the others have.
         second = run_downloader(*argv)
         assert second.returncode == 2
         assert str(first.pid) in second.stderr
@@ -521,7 +522,7 @@ CALLERS = {
 
 
 def caller(kind: str, text: str = "") -> list[str]:
-    """The argv of a program of that kind that calls ``download()``."""
+    """Return the argv of a program of that kind that calls ``download()``."""
     body = textwrap.dedent(text or CALLERS[kind])
     return [sys.executable, "-W", "error", "-c", PROLOGUE.format(early=EARLY[kind]) + body]
 
@@ -564,7 +565,7 @@ def test_the_run_drains_when_the_program_that_called_it_is_killed(
     assert server.stats()["gets"] == truth.files
 
 
-def test_download_that_is_given_up_drains(dev_server: Serve, tmp_path: Path) -> None:
+def test_abandoned_download_drains(dev_server: Serve, tmp_path: Path) -> None:
     """A greenlet that is killed, a timeout, Ctrl-C: the run ends before ``download()`` raises."""
     program = """
         import gevent
@@ -584,7 +585,7 @@ def test_download_that_is_given_up_drains(dev_server: Serve, tmp_path: Path) -> 
         job.close()
 
 
-def test_download_raises_what_kept_it_from_beginning(dev_server: Serve, tmp_path: Path) -> None:
+def test_download_raises_start_errors(dev_server: Serve, tmp_path: Path) -> None:
     (tmp_path / "dest").write_text("a file")
     program = """
         for output in (output, output + "/below"):

@@ -26,7 +26,7 @@ SECRET = "s3cr3t-Tok3n"
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line on standard error."""
+    """Return the one line on standard error."""
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
     if lines[0].startswith("{"):
@@ -52,7 +52,7 @@ def test_help_loads_nothing_heavy(run_downloader: Run) -> None:
     assert run_downloader("-h").stdout == run_downloader().stdout == done.stdout
 
 
-def test_help_is_for_a_reader(run_downloader: Run) -> None:
+def test_help_is_readable(run_downloader: Run) -> None:
     text = run_downloader("--help").stdout
     assert text.startswith("Usage: downloader SOURCE -o DEST [options]")
     assert max(map(len, text.splitlines())) <= 80
@@ -147,7 +147,7 @@ def test_help_is_for_a_reader(run_downloader: Run) -> None:
         (["serve", "--size", "9-1"], "is not a range"),
     ],
 )
-def test_usage(run_downloader: Run, tmp_path: Path, args: list[str], says: str) -> None:
+def test_usage_errors(run_downloader: Run, tmp_path: Path, args: list[str], says: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder.txt").mkdir()
     (tmp_path / "binary.txt").write_bytes(b"\x00\xff")
@@ -189,7 +189,7 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
         ["a.csv", "--source", "urls"],
     ],
 )
-def test_what_is_not_built_yet_is_refused(run_downloader: Run, tmp_path: Path, args: list[str]) -> None:
+def test_unimplemented_options_are_refused(run_downloader: Run, tmp_path: Path, args: list[str]) -> None:
     done = run_downloader(*args, "-o", "d", cwd=tmp_path)
     assert done.returncode == 2
     assert complaint(done).endswith("not available in this version")
@@ -197,7 +197,7 @@ def test_what_is_not_built_yet_is_refused(run_downloader: Run, tmp_path: Path, a
 
 
 @pytest.mark.parametrize("verbose", [[], ["-vv"]])
-def test_server_that_is_not_there(run_downloader: Run, tmp_path: Path, verbose: list[str]) -> None:
+def test_unreachable_server(run_downloader: Run, tmp_path: Path, verbose: list[str]) -> None:
     done = run_downloader("http://127.0.0.1:1/x", "-o", tmp_path / "d", *NOW, *verbose)
     assert done.returncode == 4
     assert ("Traceback" in done.stderr) == bool(verbose)
@@ -269,7 +269,7 @@ TRUST = {
 
 
 @pytest.mark.parametrize("kind", TRUST)
-def test_certificate_that_is_not_trusted(run_downloader: Run, tmp_path: Path, kind: Tls) -> None:
+def test_untrusted_certificate(run_downloader: Run, tmp_path: Path, kind: Tls) -> None:
     certificates = Certificates(tmp_path)
     with Server(files={"a": ok()}, tls=certificates.context(kind)) as server:
         done = run_downloader(server.url, "-o", tmp_path / "d", "--cacert", certificates.ca, "--workers", 1)
@@ -324,7 +324,7 @@ def test_binary_garbage_as_a_list(run_downloader: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_gz_that_is_not_gz(run_downloader: Run, tmp_path: Path, cut: bool) -> None:
+def test_invalid_gz(run_downloader: Run, tmp_path: Path, cut: bool) -> None:
     with Server({"/a": ok()}) as server:
         lines = b"".join(b"%s/a?%d\n" % (server.url.encode(), n) for n in range(6000))
         (tmp_path / "list.txt.gz").write_bytes(gzip.compress(lines)[:-500] if cut else lines)
@@ -366,7 +366,7 @@ def test_output_that_cannot_be_written_or_encoded(run_downloader: Run, tmp_path:
 
 
 @pytest.mark.parametrize("args", ["", "-h", "--help", "--version", "serve --help", "serve"])
-def test_what_is_asked_for_cannot_be_written(args: str) -> None:
+def test_requested_output_cannot_be_written(args: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             command(*args.split()), env=environment(), stdout=full, stderr=-1, timeout=60, check=False
@@ -375,7 +375,7 @@ def test_what_is_asked_for_cannot_be_written(args: str) -> None:
     assert done.stderr == b"downloader: error: standard output cannot be written: No space left on device\n"
 
 
-def test_standard_input_that_is_closed(tmp_path: Path) -> None:
+def test_closed_standard_input(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f'exec "{sys.executable}" -m downloader - -o d <&-'],
         cwd=tmp_path,
@@ -392,7 +392,7 @@ def test_standard_input_that_is_closed(tmp_path: Path) -> None:
 
 
 def everything(root: Path, *outputs: str) -> bytes:
-    """Every byte that a run said or left."""
+    """Return every byte that a run printed or left."""
     return b"\n".join([*(text.encode() for text in outputs), left_in(root)])
 
 
@@ -465,7 +465,7 @@ def test_secrets_of_a_server(run_downloader: Run, tmp_path: Path, how: str, serv
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_secrets_that_a_server_sends_back(run_downloader: Run, tmp_path: Path, lane: str) -> None:
-    """In an answer that is not HTTP: http.client puts the line into its message."""
+    """In a response that is not HTTP: http.client puts the line into its message."""
     out = tmp_path / "out"
     out.mkdir()
 
@@ -497,7 +497,7 @@ def test_journal_and_report_are_private_and_files_are_not(run_downloader: Run, t
     assert {"r.json", "f.jsonl", "journal.sqlite"} <= set(modes)
 
 
-def test_the_command_to_repeat_has_no_header() -> None:
+def test_command_to_repeat_omits_headers() -> None:
     console = Console(["-", "-o", "d", "-H", "A: xy", "-HB:xy", "-vH", "C: xy", "-qvHD: xy", "--restart"])
     assert console.next_command(0) == ""
     assert (

@@ -1,4 +1,4 @@
-"""The file server of the task: real server processes, clients of raw sockets."""
+"""The test server: real server processes, clients of raw sockets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from downloader.testserver.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-TCP_CLOSE = 7  # the state of a socket, of linux/tcp_states.h
+TCP_CLOSE = 7  # the state of a socket, from linux/tcp_states.h
 
 SCRIPT = """
 import sys
@@ -84,7 +84,7 @@ class Server:
         return self.process.wait()
 
 
-# asyncio of Python 3.10 does not close a TLS transport whose handshake failed, and warns of itself.
+# asyncio of Python 3.10 does not close a TLS transport whose handshake failed, and warns about it.
 WARNINGS = ["-W", "error", *(["-W", "ignore::ResourceWarning"] if sys.version_info < (3, 11) else [])]
 
 
@@ -92,7 +92,7 @@ WARNINGS = ["-W", "error", *(["-W", "ignore::ResourceWarning"] if sys.version_in
 def spawned(before: str = "", **settings: object) -> Iterator[subprocess.Popen[str]]:
     script = SCRIPT.format(before=before, settings=settings)
     with ExitStack() as made:
-        # Also a server that has to be killed leaves nothing behind.
+        # A server that has to be killed leaves nothing behind, either.
         directory = made.enter_context(tempfile.TemporaryDirectory())
         process = made.enter_context(
             subprocess.Popen(
@@ -113,7 +113,7 @@ def spawned(before: str = "", **settings: object) -> Iterator[subprocess.Popen[s
 
 @contextmanager
 def serving(before: str = "", **settings: object) -> Iterator[Server]:
-    """A server that is up; one that the test has not ended must end well, and silently."""
+    """Run a server. One that the test has not ended must end with exit code 0 and no output."""
     with spawned(before, **settings) as process:
         server = Server(process, bool(settings.get("tls")))
         yield server
@@ -126,7 +126,7 @@ def serving(before: str = "", **settings: object) -> Iterator[Server]:
 
 
 def expected(index: int, least: int, most: int) -> tuple[str, bytes]:
-    """Name and bytes of a file by the published recipe, not by the server's code."""
+    """Return name and bytes of a file by the published recipe, not by the server's code."""
     name = f"file-{index:010d}"
     drawn = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
     size = least + drawn % (most - least + 1)
@@ -144,7 +144,7 @@ def get(index: int, *fields: str, version: str = "1.1") -> bytes:
 
 
 class Answers:
-    """Reads answers off a connection, one after another."""
+    """Read responses from a connection, one after another."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -221,7 +221,7 @@ def test_no_files_is_one_empty_page() -> None:
         assert server.json("/list") == {"FileNames": []}
 
 
-def test_a_marker_works_only_encoded(plain: Server) -> None:
+def test_marker_must_be_encoded(plain: Server) -> None:
     marker = str(plain.json("/list")["NextMarker"])
     assert set("&%+=") <= set(marker)
     encoded = quote(marker, safe="")
@@ -256,7 +256,7 @@ def test_contents_follow_the_recipe(least: int, most: int, count: int) -> None:
         assert len(sizes) > 1 or least == most
 
 
-def test_a_billion_files() -> None:
+def test_listing_of_a_billion_files() -> None:
     with serving(files=10**9) as server:
         name, body = expected(10**9 - 1, 100, 100)
         assert server.get(f"/get/{name}") == (200, body)
@@ -266,7 +266,7 @@ def test_a_billion_files() -> None:
         assert last == {"FileNames": [f"file-{i:010d}" for i in range(10**9 - 1000, 10**9)]}
 
 
-# The wire
+# The protocol
 
 
 @pytest.mark.parametrize(
@@ -299,12 +299,12 @@ def test_statuses(plain: Server, target: str, method: str, status: int) -> None:
         connection.sendall(request(target, *field, method=method) + (body if field else b""))
         assert answers.next()[0] == status
         assert ("allow" in answers.fields) is (status == 405)
-        # Whatever the answer: the connection is kept, and a body is not taken for a request.
+        # After any status the connection is kept, and a request body is not taken for a request.
         connection.sendall(get(7))
         assert answers.next() == (200, expected(7, 100, 100)[1])
 
 
-def test_head_has_the_head_alone(plain: Server) -> None:
+def test_head_response_has_no_body(plain: Server) -> None:
     targets = ["/get/file-0000000003", "/list", "/get/x", "/stats"]
     with plain.connect() as connection:
         answers = Answers(connection)
@@ -328,7 +328,7 @@ def test_head_of_a_large_file_sends_none_of_it() -> None:
         assert answers.next()[0] == 404
 
 
-def test_pipelined_answers_come_in_order(plain: Server) -> None:
+def test_pipelined_responses_come_in_order(plain: Server) -> None:
     with plain.connect() as connection:
         indexes = [(index * 37) % 2503 for index in range(800)]
         connection.sendall(b"".join(get(index) for index in indexes))
@@ -358,7 +358,7 @@ def test_many_requests_take_few_writes() -> None:
         assert server.stop() == 0
         assert server.process.stdout is not None
         lines = server.process.stdout.read().split()
-        # One segment or a few; never one for each request.
+        # One segment or a few; never one per request.
         assert int(lines[-1]) <= 5
 
 
@@ -372,11 +372,11 @@ def test_delays_are_random_overlap_and_keep_the_order() -> None:
         for index in range(100):
             assert answers.next() == (200, expected(index, 100, 100)[1])
             assert answers.next() == (200, listing)
-        # One after another they would take 20 s; the longest of a hundred is hardly short.
+        # One after another they would take 20 s; the longest of a hundred is rarely short.
         assert 0.2 < time.monotonic() - begin < 10
 
 
-def test_a_delay_is_for_files_alone() -> None:
+def test_delay_applies_to_files_only() -> None:
     with serving(files=10, delay=(1.5, 1.5)) as server, ExitStack() as made:
         slow, quick = (made.enter_context(server.connect()) for _ in range(2))
         begin = time.monotonic()
@@ -415,11 +415,11 @@ def test_requests_split_byte_by_byte(plain: Server) -> None:
         (["Connection: Upgrade", "Upgrade: h2c"], "1.1", None, True),
     ],
 )
-def test_keeping_the_connection(
+def test_connection_is_kept_after_each_status(
     plain: Server, fields: list[str], version: str, said: str | None, kept: bool
 ) -> None:
     with plain.connect() as connection:
-        # A second request follows at once: after a close it is not answered, nor is it an error.
+        # A second request follows at once: after a close it gets no response, and it is no error, either.
         connection.sendall(get(5, *fields, version=version) + get(6))
         answers = Answers(connection)
         assert answers.next() == (200, expected(5, 100, 100)[1])
@@ -443,10 +443,10 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("data", MALFORMED)
-def test_malformed_requests_end_the_connection_in_their_turn(plain: Server, data: bytes) -> None:
+def test_malformed_request_ends_the_connection_after_earlier_responses(plain: Server, data: bytes) -> None:
     with plain.connect() as connection:
-        # More follows than the server reads at once: closing with it unread would reset the
-        # connection, and the answers could be lost.
+        # More follows than the server reads at once: closing with unread data would reset the connection,
+        # and responses could be lost.
         connection.sendall(get(1) + data + get(2) * 20_000)
         answers = Answers(connection)
         assert answers.next() == (200, expected(1, 100, 100)[1])
@@ -455,7 +455,7 @@ def test_malformed_requests_end_the_connection_in_their_turn(plain: Server, data
         assert answers.at_end()
 
 
-def test_a_client_that_sends_no_more_gets_what_it_asked_for() -> None:
+def test_half_closed_client_gets_its_responses() -> None:
     with (
         serving(files=10, size=(3 * MIB, 3 * MIB), delay=(0.05, 0.1)) as server,
         ExitStack() as made,
@@ -486,7 +486,7 @@ def test_a_slow_reader_of_a_large_file_takes_no_memory() -> None:
         digest = hashlib.sha256()
         with server.connect() as connection:
             connection.sendall(get(0))
-            # A server without back-pressure makes a block in each turn of its loop.
+            # A server without back-pressure makes a block in each iteration of its event loop.
             for _ in range(250):
                 stats = server.json("/stats")
             assert stats["bytes"] < 32 * MIB
@@ -504,7 +504,7 @@ def test_a_slow_reader_of_a_large_file_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
-def test_a_client_that_only_sends_is_not_read_for_ever(size: int) -> None:
+def test_client_that_never_reads_is_not_read_for_ever(size: int) -> None:
     with serving(files=10, size=(size, size)) as server:
         before = resident(server)
         with server.connect() as connection:
@@ -523,7 +523,7 @@ def test_a_client_that_only_sends_is_not_read_for_ever(size: int) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_reading_goes_on_once_the_client_reads(tls: bool) -> None:
+def test_reading_continues_once_the_client_reads(tls: bool) -> None:
     with serving(files=10, size=(20_000, 20_000), tls=tls) as server, ExitStack() as made:
         connections = []
         for _ in range(2):
@@ -534,8 +534,8 @@ def test_reading_goes_on_once_the_client_reads(tls: bool) -> None:
                 made.enter_context(connection)
             connections.append(connection)
         answers, other = map(Answers, connections)
-        # Far more answers than all buffers hold: the server has stopped reading before the second
-        # half is sent, and must take it up later. Other connections do not notice.
+        # Far more responses than all buffers hold: the server has stopped reading before the second half is
+        # sent, and must continue later. Other connections are not affected.
         for _ in range(2):
             answers.connection.sendall(get(1) * 1000)
             for _ in range(50):
@@ -548,7 +548,7 @@ def test_reading_goes_on_once_the_client_reads(tls: bool) -> None:
 
 
 def test_open_files_are_raised_to_the_hard_limit() -> None:
-    # The child starts with a low limit, as a shell gives it.
+    # The child starts with a low limit, as a shell sets it.
     low = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, HARD))\n"
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with serving(low.replace("HARD", str(hard)), files=10) as server, ExitStack() as made:
@@ -562,7 +562,7 @@ def test_open_files_are_raised_to_the_hard_limit() -> None:
 # The process
 
 
-def test_tls_is_verified_by_the_announced_authority() -> None:
+def test_tls_is_verified_with_the_announced_ca() -> None:
     with serving(files=4, tls=True, size=(0, 3 * MIB)) as server:
         context = ssl.create_default_context(cafile=server.ca)
         for name in ("127.0.0.1", "::1", "localhost"):
@@ -580,8 +580,8 @@ def test_tls_is_verified_by_the_announced_authority() -> None:
 
 @pytest.mark.parametrize("lowered", [False, True])
 def test_tls_below_1_2_is_refused(lowered: bool) -> None:
-    # OpenSSL's security level refuses it too: taken away on both sides, so that only the server's
-    # minimum is left. With that lowered as well the connection stands: the test can tell.
+    # OpenSSL's security level refuses it too: removed on both sides, so that only the server's minimum is
+    # left. With that lowered as well the connection succeeds, so the test detects a missing minimum.
     minimum = "context.minimum_version = server.ssl.TLSVersion.TLSv1_1" if lowered else "pass"
     before = (
         "import warnings\n"
@@ -611,7 +611,7 @@ def test_tls_below_1_2_is_refused(lowered: bool) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, workers: int) -> None:
+def test_signal_ends_the_server_and_leaves_nothing(number: signal.Signals, workers: int) -> None:
     with serving(tls=True, workers=workers) as server:
         directory = Path(server.ca).parent
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -626,7 +626,7 @@ def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, workers: in
             if number == signal.SIGINT:  # a terminal sends it to the whole group
                 for child in children:
                     child.send_signal(number)
-            assert server.stop(number) == 0  # an open connection does not hold it up
+            assert server.stop(number) == 0  # an open connection does not delay the exit
         assert not directory.exists()
         assert not any(child.is_running() for child in children)  # reaped, not only dead
         assert server.process.stdout is not None
@@ -665,7 +665,7 @@ def test_a_worker_that_dies_ends_the_server() -> None:
         assert not any(child.is_running() for child in children)
 
 
-def test_a_worker_that_cannot_start_is_told() -> None:
+def test_worker_start_failure_is_reported() -> None:
     before = "def broken(*_): raise OSError('broken')\nserver.Site = broken"
     with spawned(before, workers=2) as process:
         _, errors = process.communicate()
@@ -683,7 +683,7 @@ def test_a_port_in_use_is_a_configuration_error(workers: int, other: int) -> Non
         assert f"ConfigError: cannot listen on 127.0.0.1 port {server.port}: Address" in errors
 
 
-def test_the_same_port_again_at_once() -> None:
+def test_port_can_be_reused_at_once() -> None:
     with serving() as server:
         with server.connect() as connection:
             connection.sendall(get(1, "Connection: close"))
@@ -753,7 +753,7 @@ def test_workers_share_the_connections() -> None:
 
 
 def secure(server: Server) -> socket.socket:
-    """A connection to ``server``, over TLS where it has a CA."""
+    """Open a connection to ``server``, over TLS where it has a CA."""
     connection = server.connect()
     if not server.ca:
         return connection
@@ -762,13 +762,13 @@ def secure(server: Server) -> socket.socket:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_the_limit_of_a_connection_is_said_and_kept(tls: bool) -> None:
+def test_connection_limit_is_announced_and_kept(tls: bool) -> None:
     with serving(files=1000, close_after=7, tls=tls) as server:
         served, connections, index = 0, 0, 0
         while index < 40:
             with secure(server) as connection:
                 connections += 1
-                # A pipeline longer than the limit: what is behind it gets no answer.
+                # A pipeline longer than the limit: requests behind it get no response.
                 connection.sendall(b"".join(get(i) for i in range(index, index + 20)))
                 answers = Answers(connection)
                 for number in range(1, 8):
@@ -784,14 +784,14 @@ def test_the_limit_of_a_connection_is_said_and_kept(tls: bool) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_at_the_limit_no_answer_is_lost_to_a_reset(tls: bool) -> None:
-    """The client sends all it has, more than the server reads at once, before it reads anything."""
+def test_no_response_is_lost_to_a_reset_at_the_limit(tls: bool) -> None:
+    """The client sends all its requests, more than the server reads at once, before it reads anything."""
     size = 50_000
     with serving(files=1000, size=(size, size), close_after=20, tls=tls) as server, ExitStack() as made:
         connections = [made.enter_context(secure(server)) for _ in range(4)]
         for connection in connections:
             connection.sendall(b"".join(get(i) for i in range(1000)))
-        with secure(server) as other:  # by its answer the limit is reached, or the clients are waited for
+        with secure(server) as other:  # its response reaches the limit, or the clients are waited for
             other.sendall(request("/stats"))
             Answers(other).next()
         for connection in connections:
@@ -803,8 +803,8 @@ def test_at_the_limit_no_answer_is_lost_to_a_reset(tls: bool) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_client_that_goes_on_sending_past_the_limit(tls: bool) -> None:
-    """It is listened to for a while; and not for ever."""
+def test_client_sending_past_the_limit(tls: bool) -> None:
+    """The server reads from it for a limited time."""
     with serving(files=10, close_after=1, tls=tls) as server, secure(server) as connection:
         connection.sendall(get(1))
         assert select.select([connection], [], [], 20)[0]
@@ -822,14 +822,14 @@ def test_a_client_that_goes_on_sending_past_the_limit(tls: bool) -> None:
         assert time.monotonic() - begin < 15
 
 
-def test_the_limit_counts_every_answer_and_needs_not_be_said_twice() -> None:
+def test_limit_counts_every_response_and_client_close_is_no_limit() -> None:
     with serving(files=10, close_after=3) as server:
         with server.connect() as connection:
             connection.sendall(request("/list") + request("/x") + request("/stats") + get(1))
             answers = Answers(connection)
             assert [answers.next()[0] for _ in range(3)] == [200, 404, 200]
             assert answers.at_end()
-        with server.connect() as connection:  # a client that says it at the limit: that is no limit
+        with server.connect() as connection:  # a client that sends the header at the limit: no limit
             connection.sendall(get(1) + get(2) + get(3, "Connection: close") + get(4))
             answers = Answers(connection)
             assert [answers.next()[0] for _ in range(3)] == [200, 200, 200]
@@ -838,7 +838,7 @@ def test_the_limit_counts_every_answer_and_needs_not_be_said_twice() -> None:
         assert server.json("/stats")["closes"] == 1
 
 
-def test_the_limit_with_delays_waits_for_its_answers() -> None:
+def test_limit_with_delays_waits_for_pending_responses() -> None:
     with serving(files=100, close_after=10, delay=(0.0, 0.2)) as server, server.connect() as connection:
         connection.sendall(b"".join(get(i) for i in range(10)))
         answers = Answers(connection)
@@ -849,14 +849,15 @@ def test_the_limit_with_delays_waits_for_its_answers() -> None:
 
 
 class Ends:
-    """How the pipelines of a client ended: whole answers, and what was left of the one behind them."""
+    """How the pipelines of a client ended: complete responses, and what was left of the next one."""
 
     def __init__(self) -> None:
         self.whole = 0
         self.kinds: set[str] = set()
 
     def pipeline(self, connection: socket.socket, wanted: list[int], size: int) -> int:
-        """Ask for ``wanted`` at once; how many came whole. What came must be right, byte by byte."""
+        """Request ``wanted`` at once; return how many complete responses came. What came must be right,
+        byte by byte."""
         data = b""
         connection.sendall(b"".join(get(i) for i in wanted))
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
@@ -869,7 +870,7 @@ class Ends:
                     break
                 data += part
         except (ssl.SSLEOFError, ConnectionResetError):
-            pass  # the ssl module does not tell them apart
+            pass  # the ssl module does not distinguish them
         # The socket does: after a reset it is closed.
         state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
         end = "reset" if state == TCP_CLOSE else "end"
@@ -888,7 +889,7 @@ class Ends:
         [(False, 1), (True, 300), (False, 2 * MIB), (True, 2 * MIB)], (False, True), (1, 300, 2 * MIB)
     ),
 )
-def test_drops_come_everywhere_and_nothing_wrong_is_sent(tls: bool, size: int) -> None:
+def test_drops_occur_at_every_position_and_sent_bytes_are_right(tls: bool, size: int) -> None:
     files = 40 if size > MIB else 200
     with serving(files=files, size=(size, size), drop_rate=0.3, seed=1, tls=tls) as server:
         ends, done, dropped = Ends(), 0, 0
@@ -905,14 +906,14 @@ def test_drops_come_everywhere_and_nothing_wrong_is_sent(tls: bool, size: int) -
             assert [answers.next()[0] for _ in range(99)] == [200] * 99
         assert stats["drops"] == dropped
         assert 0.15 < dropped / (dropped + files) < 0.5
-        # In a body of one byte there is no place but before it.
+        # In a body of one byte the only place is before it.
         assert {"end after nothing", "end after head", "end after body"} - ends.kinds <= (
             set() if size > 1 else {"end after body"}
         )
         assert any(kind.startswith("reset") for kind in ends.kinds)
 
 
-def test_every_answer_dropped_and_none() -> None:
+def test_all_responses_dropped_and_none_dropped() -> None:
     with serving(files=50, drop_rate=1.0) as server:
         for index in range(50):
             with server.connect() as connection:
@@ -924,7 +925,7 @@ def test_every_answer_dropped_and_none() -> None:
         assert [server.get(f"/get/file-{i:010d}")[0] for i in range(50)] == [200] * 50
 
 
-def test_a_seed_draws_the_same_again() -> None:
+def test_same_seed_draws_the_same_drops() -> None:
     def run(seed: int) -> list[int]:
         with serving(files=100, drop_rate=0.2, seed=seed) as server:
             counts = []
@@ -937,7 +938,8 @@ def test_a_seed_draws_the_same_again() -> None:
 
 
 def test_drops_with_delays_and_a_head_alone() -> None:
-    """What is pending behind a dropped answer is dropped with it; a HEAD has a head to cut, alone."""
+    """Responses pending behind a dropped one are dropped with it; of a HEAD response only the header can be
+    cut."""
     with serving(files=50, drop_rate=1.0, delay=(0.0, 0.05), seed=3) as server:
         for index in range(20):
             with server.connect() as connection:
@@ -962,7 +964,7 @@ def test_a_limit_and_drops_together_with_workers() -> None:
         while done < 400:
             with server.connect() as connection:
                 connections += 1
-                # The answer at the limit has one line more: asked for alone, below it.
+                # The response at the limit has one more header line: request it alone, below the limit.
                 done += ends.pipeline(connection, list(range(done, min(done + 49, 400))), 100)
         stats = server.json("/stats")
         assert stats["drops"] >= 5
@@ -970,7 +972,7 @@ def test_a_limit_and_drops_together_with_workers() -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_download_in_spite_of_limits_and_drops(
+def test_download_despite_limits_and_drops(
     tls: bool,
     dev_server: Callable[..., DevServer],
     run_downloader: Callable[..., subprocess.CompletedProcess[str]],
@@ -999,7 +1001,7 @@ def test_a_download_in_spite_of_limits_and_drops(
         (["--seed", "-1"], "--seed"),
     ],
 )
-def test_what_the_command_line_refuses(
+def test_invalid_command_lines(
     options: list[str], says: str, run_downloader: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = run_downloader("serve", *options, timeout=20)
@@ -1007,7 +1009,7 @@ def test_what_the_command_line_refuses(
     assert len(done.stderr.splitlines()) == 1
 
 
-# The rest
+# Other
 
 
 @pytest.mark.parametrize(
@@ -1031,13 +1033,13 @@ def test_what_the_command_line_refuses(
         {"close_after": -1},
     ],
 )
-def test_settings_that_make_no_sense(wrong: dict[str, object]) -> None:
+def test_invalid_settings(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Settings(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("module", ["", ".settings", ".content", ".drops"])
-def test_importing_it_imports_no_ssl(module: str) -> None:
+def test_importing_the_server_imports_no_ssl(module: str) -> None:
     script = (
         f"import sys, downloader.testserver{module}\n"
         "found = {'ssl', 'asyncio', 'gevent', 'httptools', 'trustme'} & set(sys.modules)\n"

@@ -1,5 +1,5 @@
 """A package that the downloader does not know adds a source with an option and a sink that publishes per
-batch. It is installed, and used as a user would."""
+batch. The tests install it, and use it as a user would."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKAGE = Path(__file__).with_name("package")
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which the package is installed."""
+    """Return the environment in which the package is installed."""
     copy = tmp_path_factory.mktemp("source") / "package"
     shutil.copytree(PACKAGE, copy)
     place = tmp_path_factory.mktemp("installed")
@@ -44,7 +44,7 @@ def body_of(path: str) -> bytes:
 
 
 def signed(request: Request) -> Sequence[Step]:
-    """The file, where the signature is of this URL."""
+    """Respond with the file, where the signature is that of this URL."""
     url = f"http://{request.header('Host')}{request.target}"
     if request.header("X-Signature") != hashlib.sha256(f"{KEY} {url}".encode()).hexdigest():
         return status(403)
@@ -70,7 +70,7 @@ def catalog(server: Server, path: Path, count: int, **more: object) -> Path:
 
 
 def crates(dest: Path) -> tuple[dict[str, bytes], list[FileRecord]]:
-    """Every file in the crates, each of them once, and the records."""
+    """Return every file in the crates, each of them once, and the records."""
     files: dict[str, bytes] = {}
     records: list[FileRecord] = []
     for path in dest.glob("crate-*.zip"):
@@ -171,7 +171,7 @@ def test_a_redirect_does_not_take_the_signature_along(
         ({"url": "http://h:x/"}, "bad-url"),
     ],
 )
-def test_what_is_not_as_promised_is_not_stored(
+def test_content_that_differs_from_the_catalog_is_not_stored(
     store: str,
     more: dict[str, object],
     code: str,
@@ -243,7 +243,7 @@ def test_interrupted_and_resumed(
     assert crates(dest)[0] == expected(3000)
 
 
-def test_what_failed_is_added_and_what_is_damaged_is_stored_again(
+def test_failed_files_are_added_and_damaged_files_stored_again(
     installed: dict[str, str], server: Server, run_downloader: Run, tmp_path: Path
 ) -> None:
     server.routes["/f/7"] = status(404)
@@ -272,7 +272,7 @@ def test_what_failed_is_added_and_what_is_damaged_is_stored_again(
         (("--catalog-key", KEY, "--source", "catalogs"), "did you mean catalog?"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_combinations_are_refused(
     argv: tuple[str, ...],
     says: str,
     installed: dict[str, str],
@@ -287,7 +287,7 @@ def test_what_cannot_be_is_refused(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_the_package_its_job_says_what_is_missing(
+def test_job_without_its_package_names_what_is_missing(
     installed: dict[str, str], server: Server, run_downloader: Run, tmp_path: Path
 ) -> None:
     source = catalog(server, tmp_path / "x.catalog", 3)

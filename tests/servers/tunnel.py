@@ -1,4 +1,4 @@
-"""A proxy that does CONNECT and nothing else: bytes there and back, or a refusal."""
+"""Run a proxy that only does CONNECT: it forwards bytes both ways, or refuses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import threading
 
 
 class Tunnel:
-    """``answer``: what it says to each CONNECT; with 200 it becomes a tunnel, with anything else, b""
-    too, the connection ends. ``breaks``: after so many bytes of answers the first tunnel is cut.
-    ``tls``: it is spoken to over TLS itself. ``heads`` are the CONNECTs that came."""
+    """The proxy. ``answer``: its response to each CONNECT; with 200 it becomes a tunnel, with anything
+    else, b"" too, the connection ends. ``breaks``: after that many bytes of responses the first tunnel is
+    cut. ``tls``: the proxy itself is spoken to over TLS. ``heads`` are the CONNECT requests received."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Tunnel:
                 self._carry(client, server, breaks=self._breaks if len(self.heads) == 1 else 0)
 
     def _carry(self, client: socket.socket, server: socket.socket, breaks: int) -> None:
-        # In one thread: a TLS socket is not for two at a time.
+        # In one thread: a TLS socket must not be used by two at a time.
         left = breaks
         while True:
             decrypted = isinstance(client, ssl.SSLSocket) and client.pending()

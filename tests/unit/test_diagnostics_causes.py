@@ -39,34 +39,34 @@ SEEN: dict[str, Any] = {
 
 
 def observation(result: dict[str, Any], **facts: Any) -> Observation:
-    """What came of a probe with ``result``."""
+    """Return the observation of a probe with ``result``."""
     plain = {"rounds": [], "held": [], "parked": [], "looked": 9.0, "scheduler": True, "seconds": 9.0}
     return Observation({**plain, "problem": None, "gap": 0.0, **result}, SEEN, {**FACTS, **facts}, {})
 
 
 def explained(result: dict[str, Any], **facts: Any) -> list[str]:
-    """The codes of the causes of a probe with ``result``."""
+    """Return the codes of the causes of a probe with ``result``."""
     found = observation(result, **facts)
     return [cause.code for cause, _ in explain(Case(ASK, found, judge(ASK, found)))]
 
 
 def held(path: str, line: int, seconds: float) -> dict[str, Any]:
-    """What held the hub without computing."""
+    """Return what held the hub without computing."""
     return {"stack": [[path, line, "fetch"]], "seconds": seconds, "cpu": 0.0, "ready": 0.0}
 
 
-def test_a_moment_in_which_the_hub_was_held_is_not_what_stops_all(tmp_path):
+def test_brief_hub_hold_is_not_the_cause(tmp_path):
     app = tmp_path / "app.py"
     app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
     looking = ["/py/lib/python3.11/site-packages/gevent/_socketcommon.py", 247, "getaddrinfo"]
     parked = {"stack": [looking, [str(app), 4, "fetch"]], "seconds": 8.0, "during": 8.0, "most": 1}
     stuck = {"problem": "nothing more came within 9 s", "parked": [parked]}
     assert explained({**stuck, "held": [held(str(app), 4, 0.6)]}) == ["dns-pool"]
-    # A real lock holds it for good.
+    # A real lock holds it permanently.
     assert explained({**stuck, "held": [held(str(app), 4, 8.8)]}) == ["own-lock"]
 
 
-def test_remedies_are_promised_only_where_there_are_some(tmp_path):
+def test_remedies_are_announced_only_where_they_exist(tmp_path):
     app = tmp_path / "app.py"
     app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
     stuck = {"problem": "nothing more came within 9 s", "held": [held(str(app), 4, 8.8)]}
@@ -83,7 +83,7 @@ def test_remedies_are_promised_only_where_there_are_some(tmp_path):
 
 
 def told(found: Diagnosis) -> str:
-    """The answer for a person."""
+    """Return the text output."""
     console = Console(record=True, width=200, file=StringIO())
     show(ASK, found, console, fixed=False, profile=False)
     return console.export_text()

@@ -1,4 +1,6 @@
-"""The files sink against a real directory: whole or not at all, never over another, never outside."""
+"""The directory sink against a real directory: files are whole or absent, replace nothing, and stay
+inside.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ NO_RULES = Rules()
 
 @pytest.fixture(params=["unnamed", "named", "no links", "no proc"])
 def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Sinks as they work on file systems with and without O_TMPFILE, with and without hard links."""
+    """Return sinks as on file systems with and without O_TMPFILE, with and without hard links."""
     made: list[FilesSink] = []
     if request.param in ("named", "no links"):
         monkeypatch.setattr(files, "_TMPFILE", 0)
@@ -71,7 +73,7 @@ def names(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_name_appears_whole_or_not_at_all(make: Make, tmp_path: Path) -> None:
+def test_file_appears_complete_or_not_at_all(make: Make, tmp_path: Path) -> None:
     sink = make(tmp_path)
     writer = begin(sink, "a")
     writer.write(b"one")
@@ -93,7 +95,7 @@ def test_a_name_appears_whole_or_not_at_all(make: Make, tmp_path: Path) -> None:
     assert file_matches(str(tmp_path / "a"), None, 6, zlib.crc32(b"onetwo"))
 
 
-def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
+def test_taken_name_is_refused(make: Make, tmp_path: Path) -> None:
     sink = make(tmp_path)
     assert put(sink, "a", b"one")
     assert not put(sink, "a", b"one", index=1)
@@ -105,19 +107,19 @@ def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"two"
     assert put(sink, "a", b"three", index=2, claim=UNOWNED) == REPLACED
     assert (tmp_path / "a").read_bytes() == b"three"
-    # What is not trusted is written again, even if it looks the same.
+    # A file not known to be this item's is written again, even with the same content.
     before = (tmp_path / "a").stat().st_ino
     assert put(sink, "a", b"three", index=2, claim=OWNED) == NEW
     assert (tmp_path / "a").stat().st_ino != before
     assert names(tmp_path) == {"a"}
 
 
-def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
+def test_existing_file_is_replaced(make: Make, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "same").write_bytes(b"same")
     (tmp_path / "folder").mkdir()
     sink = make(tmp_path, rules=Rules((tmp_path / "same").stat().st_ctime_ns + 10**9))
-    # Left over from a run that was killed here; it must not be in the way.
+    # Left by a run that was killed here; it must not be in the way.
     (tmp_path / ".downloader-0-0").write_bytes(b"left over")
     assert put(sink, "a", b"new") == REPLACED
     assert put(sink, "same", b"same") == SAME
@@ -128,7 +130,7 @@ def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rules", ["keep", "fail"])
-def test_a_file_that_was_there_before_and_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
+def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "link").symlink_to("a")
     sink = make(tmp_path, rules=Rules((tmp_path / "a").stat().st_ctime_ns + 10**9, 0, rules))  # type: ignore[arg-type]
@@ -151,9 +153,7 @@ def test_a_file_that_was_there_before_and_is_kept(make: Make, tmp_path: Path, ru
 
 
 @pytest.mark.parametrize("foreign", [True, False])
-def test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before(
-    make: Make, tmp_path: Path, foreign: bool
-) -> None:
+def test_large_existing_file_is_replaced_unread(make: Make, tmp_path: Path, foreign: bool) -> None:
     """A worker that reads for longer than it may be silent would be taken for stuck."""
     block, blocks = bytes(1 << 20), 257
     (tmp_path / "a").touch()
@@ -169,7 +169,7 @@ def test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before(
     assert after.st_size == before.st_size
 
 
-def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
+def test_crash_between_link_and_unlink_does_not_truncate_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_TMPFILE", 0)
@@ -185,7 +185,7 @@ def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
     assert names(tmp_path) == {"a"}
 
 
-def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_publish_method_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_TMPFILE", 0)
     monkeypatch.setattr(os, "link", refuse(errno.EPERM))
     monkeypatch.setattr(sys, "platform", "other")
@@ -199,7 +199,7 @@ def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "name", ["..", ".", "", "/a", "../a", "a/../../b", "a//b", "a/.", "a/", "a\0b", "./a", "a/../b"]
 )
-def test_the_last_door(make: Make, tmp_path: Path, name: str) -> None:
+def test_sink_refuses_unsafe_names(make: Make, tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     sink = make(root)
@@ -211,7 +211,7 @@ def test_the_last_door(make: Make, tmp_path: Path, name: str) -> None:
     assert names(tmp_path) == set()
 
 
-def test_directories_that_lead_outside(make: Make, tmp_path: Path) -> None:
+def test_symlinked_directories_are_not_followed(make: Make, tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -228,7 +228,7 @@ def test_directories_that_lead_outside(make: Make, tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_descriptors_are_bounded(make: Make, tmp_path: Path) -> None:
+def test_open_descriptors_are_bounded(make: Make, tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     sink = make(tmp_path, "mirror")
     held = [begin(sink, f"first/{number}/a", number) for number in range(10)]
@@ -285,7 +285,7 @@ def test_short_writes_and_full_disks(make: Make, tmp_path: Path, monkeypatch: py
 def test_a_small_file_that_cannot_be_written_has_no_name(
     room: int, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way of small files has a ``write`` of its own; there is room for some bytes, or for none."""
+    """Small files have a ``write`` of their own; there is room for some bytes, or for none."""
     sink = make(tmp_path)
     real = os.write
     seen: list[set[str]] = []
@@ -308,12 +308,12 @@ def test_a_small_file_that_cannot_be_written_has_no_name(
     assert not any(seen)
 
 
-def test_a_destination_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_destination(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match="No such file"):
         FilesSink(tmp_path / "none", "flat", Rules())
 
 
-def test_opened_by_name(tmp_path: Path) -> None:
+def test_open_sink_chooses_by_configuration(tmp_path: Path) -> None:
     null = open_sink(Config(source="http://h", output=str(tmp_path), store="null"), Rules())
     assert isinstance(null, NullSink)
     writer = null.open(Item("../x"), 0)
@@ -331,7 +331,7 @@ def test_opened_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["files", "null"])
-def test_what_is_verified_beside_a_sink_agrees_with_it(tmp_path: Path, store: str) -> None:
+def test_verification_beside_a_sink_agrees_with_it(tmp_path: Path, store: str) -> None:
     sink = open_sink(Config(source="http://h", output=str(tmp_path), store=store), Rules())
     verify = verifier(store, tmp_path, "flat")
     assert sink.begin(Lease(0, 1, b"")).put(Item("a"), b"abc")

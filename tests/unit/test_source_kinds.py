@@ -1,4 +1,4 @@
-"""Which kind of source a form is, and what is said of one that is none."""
+"""The kind that each form of source selects, and the message for an unknown form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from downloader.errors import ConfigError
         ("./http:/x.txt", "urls"),
     ],
 )
-def test_kinds(source: str, kind: str) -> None:
+def test_kind_of_each_source(source: str, kind: str) -> None:
     assert kind_of(source).name == kind
     refuse_later(source)
 
@@ -31,7 +31,7 @@ def test_kinds(source: str, kind: str) -> None:
 @pytest.mark.parametrize(
     "source", ["s3://b/p", "index+https://h/", "x.csv", "x.CSV.gz", "x.jsonl", "x.parquet", "x.txt.zst"]
 )
-def test_forms_of_a_later_version(source: str) -> None:
+def test_source_forms_of_a_later_version(source: str) -> None:
     for ask in (kind_of, refuse_later):
         with pytest.raises(ConfigError, match="not available in this version"):
             ask(source)
@@ -40,7 +40,7 @@ def test_forms_of_a_later_version(source: str) -> None:
 @pytest.mark.parametrize(
     "source", ["", "--", "list", "ftp://u:secret@h/x.txt", "x.txt\x1b[2J", "file:///x.txt"]
 )
-def test_forms_of_nothing(source: str) -> None:
+def test_unknown_source_forms(source: str) -> None:
     with pytest.raises(ConfigError, match="neither the URL of a file server") as caught:
         kind_of(source)
     assert "secret" not in str(caught.value)

@@ -1,14 +1,14 @@
-"""One pipelined connection: requests out, responses in, and whether the two are still in step.
+"""Send requests and receive responses on one pipelined connection, and check that they stay in step.
 
-In HTTP/1.1 only the order says which request a response belongs to. A server that sends one response too
-many shifts all that follow, and each of them looks right. So while more than one request is in flight,
-complete responses are held in memory, a window at a time, and stored only when the connection is known to
-be in step: every request is answered, and nothing more arrives for as long as the slowest response took.
-Then the connection joins the ``commit_queue``. Where something does arrive, or the connection ends before
-that, the whole window is fetched again. With one request at a time, whatever arrives behind a response
-closes the connection.
+In HTTP/1.1 only the order determines which request a response belongs to. If a server sends one response
+too many, all that follow are shifted, and each of them looks right. So while more than one request is in
+flight, complete responses are held in memory, a window at a time. They are stored only when the connection
+is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
+response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
+ends before that, the whole window is fetched again. With one request in flight at a time, any data after a
+response closes the connection.
 
-No greenlet belongs to a connection: a watcher calls ``_readable``, which reads, parses, and sends the next
+A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
 """
 
@@ -49,10 +49,11 @@ _MAX_REST = 5.0  # seconds
 
 
 class PipelinedConnection:
-    """See the module. ``slot``: the host whose slot of the schedule it uses; None while it is idle.
+    """A pipelined connection; see the module.
 
-    ``sent`` and ``served``: requests and responses so far; ``since``: when the current response began to
-    be waited for; ``last_received``: when something arrived last (seconds, monotonic).
+    ``slot``: the host whose slot in the scheduler it uses, None while it is idle. ``sent`` and ``served``:
+    number of requests and responses so far; ``since``: when the wait for the current response began;
+    ``last_received``: when data last arrived (seconds, monotonic).
     """
 
     __slots__ = (
@@ -96,7 +97,7 @@ class PipelinedConnection:
     # requests
 
     def start(self, task: FetchTask, *, alone: bool = True) -> None:
-        """Send ``task``, taking over its slot; unless ``alone``, send others with it."""
+        """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self._enter(Event.START)
         self.slot, began = task.host, task.sent
         now = self.last_received = monotonic()
@@ -130,7 +131,7 @@ class PipelinedConnection:
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
         if self.slot is None:
-            self.close()  # idle: most often a server whose keep-alive timeout has passed
+            self.close()  # idle: most often the server's keep-alive timeout has expired
             return
         parser, transport, outstanding = self.parser, self._transport, self.parser.outstanding
         while True:
@@ -153,7 +154,7 @@ class PipelinedConnection:
             parser.feed(self._client.buffer[:count])
             if count >= ACKNOWLEDGED_AT_ONCE and outstanding:
                 transport.acknowledge()
-            # The last may be responses to discard (see ``large``); those before them are stored.
+            # The last responses may be ones to discard (see ``large``); those before them are stored.
             fresh = len(parser.completed) > self._window.counted
             if parser.problem or parser.surplus or fresh or not outstanding:
                 self._process(now)
@@ -163,7 +164,7 @@ class PipelinedConnection:
                 return
 
     def _process(self, now: float) -> None:
-        """Process complete responses, or what is wrong with one; may close the connection."""
+        """Process complete responses, or an invalid one; may close the connection."""
         parser = self.parser
         completed = parser.completed
         if (
@@ -191,7 +192,7 @@ class PipelinedConnection:
         self._continue(now)
 
     def _process_single(self, response: tuple[FetchTask, Body], now: float) -> None:
-        """Process an ordinary response where one request is in flight at a time: a cheaper path."""
+        """Process an ordinary response with one request in flight, on a cheaper path than ``_process``."""
         task, body = response
         latency = now - task.sent
         task.batch.latency.add(latency)
@@ -208,7 +209,7 @@ class PipelinedConnection:
         window = self._window
         fresh = window.count(self.parser.completed, now)
         if window.shifted and self._deep:
-            self.parser.surplus = True  # the size of this file, or of the next one
+            self.parser.surplus = True  # another size: this may be the response for another file
         if not self.served:
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":
@@ -218,8 +219,10 @@ class PipelinedConnection:
         self.origin_state.record_responses(now, fresh, window.slowest)
 
     def _room(self, waiting: int, unsent: int = 0) -> int:
-        """Return how many more requests may be sent where ``waiting`` are in flight, ``unsent`` of them
-        about to be sent; none where it is not more than 0."""
+        """Return how many more requests may be sent while ``waiting`` are in flight.
+
+        ``unsent`` of these are about to be sent. The result is at most 0 if no request may be sent.
+        """
         depth, limit = self.origin_state.depth.now, self.origin_state.limit
         free, window = depth - waiting, self._window
         if self._deep or depth > 1:
@@ -230,7 +233,7 @@ class PipelinedConnection:
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:
-        """Send more requests, or rest before the window is committed, or become idle, or close."""
+        """Send more requests, or rest until the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
         free = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
@@ -253,9 +256,9 @@ class PipelinedConnection:
             client.idle(self)
 
     def commit(self) -> int:
-        """Store the window and return the number of responses: the connection has rested.
+        """Store the window after the rest, and return the number of its responses.
 
-        Something may have arrived that has not been read yet; then the window is not stored.
+        If data has arrived that is not read yet, it is read first, and the window may not be stored.
         """
         if not self.usable():
             self._readable()
@@ -265,12 +268,12 @@ class PipelinedConnection:
         self._commit_window()
         origin_state = self.origin_state
         if origin_state.limit and self.sent >= origin_state.limit and not origin_state.no_keepalive:
-            origin_state.limit = 0  # it was for another reason that the server closed
+            origin_state.limit = 0  # the server had closed for another reason
         self._continue(monotonic())
         return stored
 
     def _commit_window(self) -> None:
-        """Store what is held: the connection is in step."""
+        """Store the held responses, since the connection is in step."""
         completed, self.parser.completed = self.parser.completed, []
         self.origin_state.trusted = self.origin_state.trusted or self._deep
         self._enter(Event.COMMIT)
@@ -280,9 +283,9 @@ class PipelinedConnection:
     # ends
 
     def _on_close(self) -> None:
-        """The server has closed, or announced it; closes the connection.
+        """Close the connection after the server has closed it, or announced that it will.
 
-        Within a window a request may be unanswered though all seem to be: see
+        Within a window a request may be unanswered even though all seem to be answered: see
         ``OriginState.closes_early``.
         """
         if self._deep:
@@ -294,7 +297,7 @@ class PipelinedConnection:
             self.end()
 
     def _on_end(self, error: FetchError | None) -> None:
-        """The connection has ended, by ``error`` or in good order; closes it."""
+        """Close the connection after it has ended, with ``error`` or, if that is None, in order."""
         parser, origin_state = self.parser, self.origin_state
         if not parser.outstanding:
             if error is None:
@@ -310,10 +313,10 @@ class PipelinedConnection:
         if self.served and not parser.in_message and not parser.headers_complete:
             origin_state.broke_at(self.served)
             first = parser.outstanding[0]
-            # The connection had served others, and nothing of the next response came: no attempt is
-            # charged the first time; nor the second, where it shows the limit of the server.
-            spared = 2 if origin_state.limit == self.served else 1
-            if first is None or first.cut_off < spared:
+            # The connection had served others, and no part of the next response arrived. No attempt is
+            # charged the first time, nor the second time if that reveals the limit of the server.
+            uncharged = 2 if origin_state.limit == self.served else 1
+            if first is None or first.cut_off < uncharged:
                 if first:
                     first.cut_off += 1
                 origin_state.broke()
@@ -328,7 +331,7 @@ class PipelinedConnection:
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
         if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
-            # Which request was answered by that is not known yet.
+            # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)
             first = None
@@ -343,14 +346,14 @@ class PipelinedConnection:
         self.end()
 
     def _desynchronized(self) -> None:
-        """A response without a request has arrived; closes the connection."""
+        """Close the connection after a response without a request has arrived."""
         self.origin_state.desynchronized()
         if not self._deep:
             self._commit_window()
         self.requeue_outstanding()
 
     def _discard_window(self) -> None:
-        """Requeue what is held: it may belong to other requests."""
+        """Discard the held responses, which may belong to other requests, and requeue their tasks."""
         completed, self.parser.completed = self.parser.completed, []
         self._window.counted = 0
         for _, body in completed:
@@ -368,16 +371,16 @@ class PipelinedConnection:
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:
-        """Close the connection and requeue what was sent and is not stored."""
+        """Close the connection and requeue all tasks that were sent and are not stored."""
         self.parser.discard()
         self._requeue(self.parser.take_outstanding())
         self._discard_window()
         self.end()
 
-    # what the parser asks; see ``parser.ParserOwner``
+    # called by the parser; see ``parser.ParserOwner``
 
     def large(self, task: FetchTask, length: int) -> CheckedWriter:
-        """Return a writer for the large body of ``task``; requeue what waits behind it, or for it."""
+        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window."""
         outstanding = self.parser.outstanding
         if len(outstanding) > 1 or self.parser.completed:
             self._discard_window()
@@ -390,11 +393,11 @@ class PipelinedConnection:
         return self._client.open_writer(task)
 
     def proxied(self) -> None:
-        """A response came through a proxy."""
+        """Disable pipelining, since a response came through a proxy."""
         self.origin_state.disable_pipelining("a proxy is in the path (Via)")
 
     def close(self) -> None:
-        """Close the socket; the census calls it, too, when another connection needs the room."""
+        """Close the socket. The census also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)
         self._client.commit_queue.remove(self)
         self._client.forget(self)

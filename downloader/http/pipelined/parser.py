@@ -1,13 +1,13 @@
-"""The parser of one pipelined connection's responses: the callbacks of llhttp (``httptools``).
+"""Parse the responses of one pipelined connection, with the callbacks of llhttp (``httptools``).
 
-llhttp itself puts the header fields into a dict, without a line of Python for each. What a set of field
-names means is computed once (``_Shape``): a server sends the same names with nearly every response.
+llhttp puts the header fields into a dict without running Python code for each. The meaning of a set of
+field names is computed once (``_Shape``), since a server sends the same names with nearly every response.
 
-A response ends as an entry of ``completed``: its task, and either the body, a writer that has the body, or
-the exception that says why it is not a file.
+Each response becomes an entry of ``completed``: its task, and either the body, a writer that has the body,
+or the exception that says why it is not a file.
 
-The bytes of a large body bypass llhttp once the length is known: they go from the receive buffer to the
-writer, without the copy that llhttp's callback makes.
+Once its length is known, a large body bypasses llhttp: its bytes go from the receive buffer to the writer,
+without the copy that llhttp makes for its callback.
 """
 
 from __future__ import annotations
@@ -35,21 +35,24 @@ __all__ = ["MAX_HEAD", "Body", "NeedsRequestsClient", "ParserOwner", "ResponsePa
 MAX_HEAD = 64 << 10
 _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
-_LINES = 100  # of a head; http.client has the same limit
+_LINES = 100  # maximum header fields; http.client has the same limit
 _SHAPES = 256
-_WORN = -1  # the parser has not seen the end of its last body: the next answer needs a new one
-_NONE = b""  # no piece of the body is here; told apart by identity
+_NEEDS_NEW_PARSER = -1  # llhttp has not seen the end of its last body, so the next response needs a new one
+_NONE = b""  # no chunk of the body has arrived; compared by identity
 
 
 class NeedsRequestsClient(Exception):
-    """The response is not one for the pipelined client; the requests client has to ask again."""
+    """The pipelined client cannot handle the response; the requests client must repeat the request."""
 
 
 Body = bytes | bytearray | Exception | CheckedWriter
 
 
 class _Shape(NamedTuple):
-    """What the names of a response's fields mean; the names as the server spells them."""
+    """The meaning of a response's header field names; names are as the server spells them.
+
+    ``plain``: the response has a length and needs no further check.
+    """
 
     plain: bool
     chunked: bytes = b""
@@ -59,26 +62,28 @@ class _Shape(NamedTuple):
 
 
 class ParserOwner(Protocol):
-    """What a parser asks of the connection that it belongs to."""
+    """The connection of a parser, as the parser calls it."""
 
     max_size: int
 
-    def large(self, job: FetchTask, length: int) -> CheckedWriter:
-        """Return the writer for the large body of ``job``; ``length`` is 0 where it is not known. Raises
-        FetchError, DestinationError."""
+    def large(self, task: FetchTask, length: int) -> CheckedWriter:
+        """Return the writer for the large body of ``task``; ``length`` is 0 if it is not known.
+
+        Raises FetchError, DestinationError.
+        """
 
     def proxied(self) -> None:
-        """The response came through a proxy."""
+        """Handle that the response came through a proxy."""
 
 
 class ResponseParser:
-    """llhttp's callbacks, and what was received.
+    """The callbacks of llhttp, and the received data.
 
-    ``outstanding``: the tasks that wait for a response, oldest first (None: its response is discarded).
-    ``completed``: the tasks whose response is complete. ``in_message``: a response has begun;
-    ``headers_complete``: so have its headers; ``closing``: the last response announced that no other
-    follows; ``surplus``: there was a response without a request; ``problem``: the connection cannot be
-    used any more, because the response that is being received is not valid.
+    ``outstanding``: the tasks that wait for a response, oldest first (None: discard the response).
+    ``completed``: the tasks whose response is complete, with their bodies. ``in_message``: a response has
+    begun; ``headers_complete``: its headers are complete; ``closing``: the last response announced that no
+    other follows; ``surplus``: there was a response without a request; ``problem``: the connection cannot
+    be used any more, because the response that is being received is not valid.
     """
 
     __slots__ = (
@@ -116,11 +121,13 @@ class ResponseParser:
         self.body: Body = _NONE
         self._status = self._head = self._received = 0
         self._before = self._idle = 0
-        self._left = 0  # of a body that does not pass the parser
+        self._left = 0  # remaining bytes of a body that bypasses llhttp
         self.max_in_memory = min(owner.max_size, _WHOLE) if owner.max_size else _WHOLE
-        self._plain: tuple[bytes, ...] | None = None  # () is what an answer without fields has
+        self._plain: tuple[bytes, ...] | None = (
+            None  # not (), which are the names of a response without fields
+        )
         self._fields: dict[bytes, bytes] = {}
-        # Of several fields of one name the first stays; see `_judge` for the one where that matters.
+        # Keeps the first of several fields of one name; `_check_head` has the case where that matters.
         self.on_header: Callable[[bytes, bytes], bytes] = self._fields.setdefault
         self.parser = httptools.HttpResponseParser(self)
 
@@ -138,18 +145,20 @@ class ResponseParser:
                 self._left -= taken
                 if not self._left and self.problem is None:
                     self.on_message_complete()
-                    self._left = _WORN
+                    self._left = _NEEDS_NEW_PARSER
             else:
                 if self._left:
                     self.parser = httptools.HttpResponseParser(self)
                     self._left = 0
-                # In slices, so that the length of a head is known, though nobody counts it field by field.
+                # In slices, to bound the size of a head without counting it field by field.
                 taken = self._feed(data if self.headers_complete else data[:_SLICE])
             data = data[taken:]
 
     def _feed(self, data: memoryview) -> int:
-        """Give ``data`` to llhttp and return how many bytes of it are dealt with: the beginning of a large
-        body is left, to be written together with what follows it."""
+        """Pass ``data`` to llhttp and return the number of bytes that were consumed.
+
+        The beginning of a large body is not consumed, to be written together with what follows it.
+        """
         size = len(data)
         inside = self.in_message and not self.headers_complete
         if inside:
@@ -161,11 +170,11 @@ class ResponseParser:
             if self.closing or self.problem is not None:
                 return size
             if not self.in_message:
-                self.surplus = True  # garbage behind a complete response
+                self.surplus = True  # garbage after a complete response
             elif self.headers_complete:
                 self.problem = FetchError("protocol", f"the body is not valid HTTP: {error}")
             else:
-                # llhttp is stricter than what a user of requests expects; let that decide.
+                # llhttp is stricter than a user of requests expects; let the requests client decide.
                 self.problem = NeedsRequestsClient()
             return size
         if not self.in_message or self.headers_complete:
@@ -177,9 +186,11 @@ class ResponseParser:
         return size
 
     def _inside(self, size: int) -> int:
-        """Take the rest of the body past llhttp if its length is known; return how many of ``size`` bytes
-        belong to a large body that begins with them. Where the length is not known, progress is required:
-        trailers may be endless."""
+        """Let the rest of the body bypass llhttp if its length is known.
+
+        Returns how many of ``size`` bytes belong to a large body that begins in them. If the length is not
+        known, the body must make progress, since trailers may be endless.
+        """
         body = self.body
         if isinstance(body, Exception):
             return 0
@@ -187,7 +198,7 @@ class ResponseParser:
         if shape is not None and shape.length and not shape.chunked:
             length, here = int(self._fields[shape.length]), 0
             large = length > self.max_in_memory
-            if large and isinstance(body, bytes):  # one piece, so it is of these bytes
+            if large and isinstance(body, bytes):  # a single chunk, so it is part of these bytes
                 here, self.body = len(body), _NONE
             self._left = length - self.progress
             if large:
@@ -199,19 +210,19 @@ class ResponseParser:
             self.problem = FetchError("protocol", "the body does not end, and nothing of it comes")
         return 0
 
-    # callbacks of llhttp, which would wrap what they raise; so they store it
+    # Callbacks of llhttp. They store exceptions instead of raising them, since llhttp would wrap them.
 
     def on_message_begin(self) -> None:
         self.in_message = True
 
     def on_headers_complete(self) -> None:
         status = self._status = self.parser.get_status_code()
-        # The same field names as a plain response before it: this one is plain, too.
+        # With the same field names as an earlier plain response, this one is plain, too.
         if status == 200 and not self._big and tuple(self._fields) == self._plain:
             self.headers_complete = True
             return
         try:
-            self._judge(status)
+            self._check_head(status)
         except FetchError as error:
             self.body = error
         except NeedsRequestsClient as error:
@@ -219,8 +230,8 @@ class ResponseParser:
             if not self._short():
                 self.problem = error  # not worth waiting for its end
 
-    def _judge(self, status: int) -> None:
-        """Check that the response can be stored from here. Raises FetchError, NeedsRequestsClient."""
+    def _check_head(self, status: int) -> None:
+        """Check that this client can store the response. Raises FetchError, NeedsRequestsClient."""
         fields = self._fields
         if self._big and max(self._head, sum(map(len, fields.values()))) > MAX_HEAD:
             raise FetchError("protocol", "the headers are too long")
@@ -250,20 +261,19 @@ class ResponseParser:
             self._plain = names
             return
         if shape.chunked:
-            # A chunked body tells its own end; llhttp refuses one that has a length as well, and reads
-            # to the end of the connection where chunked is not the last coding.
+            # A chunked body marks its own end. llhttp rejects one that also has a length, and reads to
+            # the end of the connection if chunked is not the last coding.
             if fields[shape.chunked].lower() != b"chunked" or not self.parser.should_keep_alive():
                 raise NeedsRequestsClient
             self._before = self._idle = 0
             return
         if not shape.length:
             raise NeedsRequestsClient
-        check_length(
-            int(fields[shape.length]), self.owner.max_size
-        )  # llhttp has checked that it is a number
+        # llhttp has checked that it is a number.
+        check_length(int(fields[shape.length]), self.owner.max_size)
 
     def _short(self) -> bool:
-        """Return whether the response, which is not stored, is short and has a length."""
+        """Return whether the response, which is not stored, is known to be short."""
         length = [value for name, value in self._fields.items() if name.lower() == b"content-length"]
         return self._status in (204, 304) or (bool(length) and int(length[0]) <= MAX_HEAD)
 
@@ -276,12 +286,15 @@ class ResponseParser:
         self._append(chunk)
 
     def _append(self, chunk: bytes | memoryview, length: int = 0) -> None:
-        """Add ``chunk`` to the body, in memory or in a writer; ``length`` is that of the whole, or 0."""
+        """Add ``chunk`` to the body, in memory or in a writer.
+
+        ``length`` is that of the whole body, 0 if it is not known.
+        """
         body = self.body
         if isinstance(body, Exception):
             self._received += len(chunk)
             if self._received > MAX_HEAD and self.problem is None:
-                self.problem = body  # enough of an error's page
+                self.problem = body  # do not read more of an error page
             return
         try:
             if isinstance(body, (bytes, bytearray)):
@@ -290,10 +303,10 @@ class ResponseParser:
                     self.body += chunk
                     return
                 check_length(len(body) + len(chunk), self.owner.max_size)
-                job = self.outstanding[0] if self.outstanding else None
-                if job is None:
-                    raise NeedsRequestsClient  # nobody waits for it
-                writer = self.body = self.owner.large(job, length)
+                task = self.outstanding[0] if self.outstanding else None
+                if task is None:
+                    raise NeedsRequestsClient  # no task waits for it
+                writer = self.body = self.owner.large(task, length)
                 if body:
                     writer.write(body)
             else:
@@ -308,50 +321,50 @@ class ResponseParser:
         self.in_message = False
         self._fields.clear()
         if self._status < 200:
-            return  # 100, 103: the answer is still to come
+            return  # 100, 103: the final response follows
         self.headers_complete = False
         body, self.body = self.body, _NONE
         self._received = 0
         if self.problem is body:
-            self.problem = None  # the answer has ended by itself
+            self.problem = None  # the response is complete, so the connection can be used
         try:
-            job = self.outstanding.popleft()
+            task = self.outstanding.popleft()
         except IndexError:
             self.surplus = True
             return
         if not self.parser.should_keep_alive():
             self.closing = True
-        if job is not None:
-            self.completed.append((job, body))
+        if task is not None:
+            self.completed.append((task, body))
         else:
             discard_body(body)
 
     @property
     def progress(self) -> int:
-        """The number of bytes received of the current body."""
+        """Number of bytes received of the current body."""
         body = self.body
         if isinstance(body, (bytes, bytearray)):
             return len(body)
         return self._received if isinstance(body, Exception) else body.size
 
     def cut_error(self) -> FetchError:
-        """Return the error that a connection which ends here means."""
+        """Return the error for a connection that ends at this point."""
         if self.headers_complete:
             return FetchError("truncated", "the body ends early")
         if self.in_message:
-            return FetchError("truncated", "the answer ends in its headers")
+            return FetchError("truncated", "the response ends in its headers")
         return FetchError("reset", "the server closed the connection")
 
     def finish(self) -> None:
         """Complete the response that ended with the connection."""
-        job, body = self.outstanding.popleft(), self.body
+        task, body = self.outstanding.popleft(), self.body
         self.body = _NONE
         self.in_message = self.headers_complete = False
-        if job is not None:
-            self.completed.append((job, body))
+        if task is not None:
+            self.completed.append((task, body))
 
     def take_outstanding(self) -> list[FetchTask | None]:
-        """Return all outstanding tasks and wait for them no longer."""
+        """Remove and return all outstanding tasks."""
         taken = list(self.outstanding)
         self.outstanding.clear()
         return taken
@@ -363,7 +376,7 @@ class ResponseParser:
 
 
 def discard_body(body: Body) -> None:
-    """Discard ``body``: a writer must leave nothing behind."""
+    """Discard ``body``; abort it if it is a writer, so that no file is left."""
     if not isinstance(body, (bytes, bytearray, Exception)):
         body.abort()
 

@@ -1,4 +1,4 @@
-"""A parser that keeps what each response says of its file, for sinks that want to know."""
+"""Record the metadata of each file from its response, for sinks that want it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RecordingParser"]
 
 
 class RecordingParser(ResponseParser):
-    """See ``ResponseParser``; sets ``FetchTask.response``."""
+    """A ``ResponseParser`` that sets ``FetchTask.response``."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """A source that the downloader does not know: a catalog of files, each requested with a signature.
 
 A catalog is a file of JSON lines, ``{"name": …, "url": …}``, with ``sha256``, ``size`` and further columns
-where they are known. Each request has a header ``X-Signature``: the SHA-256 of the key and the URL.
+where they are known. Each request has a header field ``X-Signature``: the SHA-256 of the key and the URL.
 """
 
 from __future__ import annotations

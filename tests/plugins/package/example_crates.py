@@ -1,7 +1,7 @@
 """A sink that the downloader does not know: one zip file for each batch, published when the batch is over.
 
-``crate-SEQ.zip`` has the files of batch SEQ, and ``INDEX`` the records of them. What a later attempt at the
-batch adds, because some files had failed, is in ``crate-SEQ-1.zip``, and so on.
+``crate-SEQ.zip`` has the files of batch SEQ, and ``INDEX`` their records. Files that a later attempt at the
+batch adds, because some had failed, are in ``crate-SEQ-1.zip``, and so on.
 """
 
 from __future__ import annotations
