@@ -62,7 +62,7 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
             elif isinstance(command, Finish):
                 return
     finally:
-        gevent.killall([heartbeat, reader])
+        gevent.killall([heartbeat, reader], block=False)  # the process ends
 
 
 class _CreditCount:

@@ -408,7 +408,7 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
         # OSError: the link broke, since the supervisor has exited.
         if defect is not None and not isinstance(defect, OSError):
             raise defect
-    gevent.killall(background)
+    gevent.killall(background, block=False)  # the process ends
     with contextlib.suppress(OSError):
         # It has the peak of a run that was shorter than the interval of heartbeats.
         link.send(worker._make_heartbeat())

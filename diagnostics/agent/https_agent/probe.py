@@ -42,6 +42,7 @@ class Probe(object):
         self._during = {}  # type: Dict[Any, float]
         self._looked = 0.0
         self._gap = 0.0
+        self._looking = False
         self.greenlets = set()  # type: set[Any]
 
     def run(self, told, longer):
@@ -76,7 +77,8 @@ class Probe(object):
 
         watch.on_tick = tick
         watch.start()
-        looking = gevent.spawn(self._look)
+        self._looking = True
+        gevent.spawn(self._look)
         try:
             for number, (count, delay) in enumerate(self._plan(rounds)):
                 if patience.is_over(sampler.clock(), watch.starved):
@@ -84,7 +86,9 @@ class Probe(object):
                 rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay))
         finally:
             watch.stop()
-            looking.kill()
+            # Not killed: what is raised in a greenlet while a finalizer runs in it is swallowed there, and
+            # who waits for its end waits for ever.
+            self._looking = False
             self._thread.close()
         return self._complete(result, watch, None)
 
@@ -156,7 +160,7 @@ class Probe(object):
         # type: () -> None
         """Record where the greenlets wait, and the longest time in which this greenlet did not run."""
         last = sampler.clock()
-        while True:
+        while self._looking:
             self._gevent.sleep(_LOOK_EVERY)
             now = sampler.clock()
             self._gap = max(self._gap, now - last)

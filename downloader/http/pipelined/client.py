@@ -143,7 +143,7 @@ class PipelinedClient:
         """Store responses that are known to be in step, requeue the rest, and close all connections."""
         self.flush()
         self.commit_queue.commit_all()
-        self._opening.kill()
+        self._opening.kill(timeout=1)
         for connection in list(self._busy):
             connection.requeue_outstanding()
 
