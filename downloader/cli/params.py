@@ -34,6 +34,7 @@ __all__ = [
     "later",
     "pipeline",
     "rate",
+    "verbose",
     "version_option",
 ]
 
@@ -178,6 +179,9 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
         say(f"downloader, version {VERSION}")
         ctx.exit()
 
+
+# Console reads it from argv.
+verbose = click.option("-v", "verbose", count=True, expose_value=False, help="-vv: tracebacks.")
 
 version_option = click.option(
     "--version",

@@ -114,6 +114,10 @@ class ProcessPool:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
 
+    def live(self) -> Tally:
+        """Return what the processes have settled and not reported yet."""
+        return sum((process.live for process in self), Tally())
+
     def reap(self, process: Process) -> int:
         """Close the link of a child that is exiting, wait for it, and return its wait status."""
         del self._all[process.number]

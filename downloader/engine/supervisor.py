@@ -20,9 +20,11 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
+from downloader.core.respawn import MAX_BLAMELESS_DEATHS, MAX_FAILED_FEEDERS, RespawnLimits
 from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
+from downloader.engine.children import feeder_main, worker_main
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
 from downloader.engine.run_phase import ENDING, TRANSITIONS, Phase, RunEvent
 from downloader.engine.signals import Signals
@@ -54,9 +56,6 @@ from downloader.storage.journal import Journal
 __all__ = ["RunStats", "Supervisor"]
 
 _TICK = 0.2
-_MAX_BOOTS = 3
-_MAX_FAILED_FEEDERS = 3
-_MAX_BLAMELESS_DEATHS = 10
 
 
 class Supervisor:
@@ -80,9 +79,7 @@ class Supervisor:
         self._book = LeaseBook()
         self._queue = BatchQueue(self._journal, failed_only=config.retry_failed)
         self._number = 0
-        # Consecutive feeders that died without sending a batch, and consecutive workers that died with no
-        # file in flight. Too many of either end the run, as failed boots do: no endless respawning.
-        self._failed_feeders = self._blameless_deaths = 0
+        self._limits = RespawnLimits()
         self._phase = Phase.FETCHING
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
         self._rate_sharers: list[int] = []
@@ -112,26 +109,13 @@ class Supervisor:
             self._spawn_worker()
 
     def _spawn_feeder(self, tries: int = 0) -> None:
-        config, name_key = self._config, self._destination.name_key
-
-        def main(link: object, ready: object) -> None:
-            from downloader.feeder import main as feeder
-
-            feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
-
-        self._spawn(FEEDER, main, tries, stdin=config.source == "-")
+        stdin = self._config.source == "-"
+        self._spawn(FEEDER, feeder_main(self._config, self._destination), tries, stdin=stdin)
 
     def _spawn_worker(self, tries: int = 0) -> None:
-        config, number, at = self._config, self._number, self._destination
+        number = self._number
         self._number += 1
-
-        def main(link: object, ready: object) -> None:
-            from downloader.worker import main as worker
-
-            setup = worker.Setup(number, at.ledger(number), at.rules, at.reserved)
-            worker.run(config, setup, link, ready)  # type: ignore[arg-type]
-
-        self._spawn(number, main, tries)
+        self._spawn(number, worker_main(self._config, self._destination, number), tries)
 
     def _spawn(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
         self._pool.spawn(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
@@ -154,11 +138,11 @@ class Supervisor:
         self._write_checkpoint()
         self._check_processes()
         self._dispatch()
-        self._progress.update(self._tally_now, self._queue.done)
+        self._progress.update(lambda: self.result.tally + self._pool.live(), self._queue.done)
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
-            self._blameless_deaths = 0
+            self._limits.record_outcome()
 
     def _serve(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -255,7 +239,7 @@ class Supervisor:
             self._book.hired(process.number)
 
     def _add_batch(self, batch: Batch) -> None:
-        self._failed_feeders = 0
+        self._limits.record_batch()
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
             return
@@ -312,7 +296,7 @@ class Supervisor:
             return
         if not process.ready:
             process.tries += 1
-            if process.tries >= _MAX_BOOTS:
+            if self._limits.failed_boot(process.tries):
                 self._stop(BootError(f"a child process ends while it starts ({describe(status)})"))
                 return
         self.result.deaths += worker
@@ -335,21 +319,20 @@ class Supervisor:
 
     def _replace_worker(self, process: Process, status: int, blamed: bool) -> None:
         text = f"worker {process.pid} died ({describe(status)})"
-        self._blameless_deaths = 0 if blamed else self._blameless_deaths + 1
-        if self._blameless_deaths >= _MAX_BLAMELESS_DEATHS:
-            self._stop(BootError(f"{text}, the {_MAX_BLAMELESS_DEATHS}th in a row with no file in flight"))
+        if self._limits.worker_death(blamed):
+            self._stop(BootError(f"{text}, the {MAX_BLAMELESS_DEATHS}th in a row with no file in flight"))
             return
         self._progress.log("warning", f"{text}; its files go to another")
         self._spawn_worker(process.tries)
 
     def _replace_feeder(self, process: Process, status: int) -> None:
         text = f"the feeder died ({describe(status)})"
-        self._failed_feeders += 1
+        too_many = self._limits.failed_feeder()
         if self._config.source == "-":
             self._source_broke(SourceError(f"{text} and standard input cannot be read again"))
-        elif self._failed_feeders >= _MAX_FAILED_FEEDERS:
+        elif too_many:
             self._source_broke(
-                SourceError(f"{text}, the {_MAX_FAILED_FEEDERS}rd in a row at the same place")
+                SourceError(f"{text}, the {MAX_FAILED_FEEDERS}rd in a row at the same place")
             )
         else:
             self._progress.log("warning", f"{text}; another takes over")
@@ -409,11 +392,3 @@ class Supervisor:
             except DownloaderError as error:
                 # The ledger is kept; the next run reads it.
                 self.result.stop = self.result.stop or error
-
-    # progress
-
-    def _tally_now(self) -> Tally:
-        tally = self.result.tally
-        for process in self._pool:
-            tally += process.live
-        return tally

@@ -21,22 +21,22 @@ import os
 import posix
 import stat
 from collections import OrderedDict
-from collections.abc import Sequence
 from pathlib import Path
 
 from downloader.core.checksum import crc32
-from downloader.core.item_states import OWNED, UNTOUCHED
+from downloader.core.item_states import OWNED
 from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
-from downloader.messages import FileRecord, Item, Lease, ResponseInfo
+from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
+from downloader.sinks.directory_batch import DirectoryBatch
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
 from downloader.sinks.sink import NEW, REPLACED, SAME, Written
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
-__all__ = ["DirectoryBatch", "FilesSink", "FilesWriter"]
+__all__ = ["FilesSink", "FilesWriter"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Reading more than this from a slow disk may take longer than a worker's heartbeats may be missing.
@@ -185,29 +185,6 @@ class FilesWriter:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._directory)
         self._sink.unpin(self._directory)
-
-
-class DirectoryBatch:
-    """A batch whose files are published one at a time; see ``BatchWriter``."""
-
-    __slots__ = ("_seq", "_sink", "put")
-
-    def __init__(self, sink: FilesSink, seq: int) -> None:
-        self._sink = sink
-        self._seq = seq
-        self.put = sink.put  # not a method of its own: it is called for every file
-
-    def open(
-        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
-    ) -> FilesWriter:
-        """See ``BatchWriter``."""
-        return self._sink.open(item.name, f".downloader-{self._seq}-{index}", claim)
-
-    def commit(self, records: Sequence[FileRecord]) -> None:
-        """Do nothing: each file is published already."""
-
-    def abort(self) -> None:
-        """Do nothing."""
 
 
 class FilesSink:

@@ -10,7 +10,6 @@ Checksums and counts (``table``) detect a damaged journal, which is then not use
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,38 +19,13 @@ from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.sinks.sink import Verify, Written
+from downloader.storage.records import BatchRow, JobSpec
 from downloader.storage.table import Rows
 
 __all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
+
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
 _UNFINISHED = "(done = 0 OR failed > 0)"
-
-
-class JobSpec(msgspec.Struct, frozen=True):
-    """The job of a journal. ``source`` is a digest, ``shown`` the source without secrets.
-
-    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
-    """
-
-    source: str
-    shown: str
-    kind: str
-    store: str
-    layout: str
-    foreign_before_ns: int
-    lost_before_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRow:
-    """A batch in the journal."""
-
-    seq: int
-    count: int
-    names: bytes
-    origin: bytes
-    done: bool
-    marks: bytes
 
 
 def exists(home: Path) -> bool:

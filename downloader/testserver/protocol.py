@@ -273,33 +273,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         whole = method == b"GET"
         path, _, query = target.partition(b"?")
-        body: bytes | None
         if path.startswith(b"/get/"):
-            name = path[5:]
-            if b"%" in name:
-                name = unquote_to_bytes(name)
-            if content.index_of(name, site.files) is None:
-                self._refuse(b"404 Not Found", fields, whole)
-                return
-            size = content.size_of(name, *site.size)
-            head = _head(b"200 OK", _BYTES, size, fields)
-            if site.drops is not None and (cut := site.drops.draw(len(head), size if whole else 0)):
-                site.counts[DROPS] += 1
-                self._end = _End.RESET if cut.reset else _End.CUT
-                self._closing = True
-                self._pending.clear()
-                # The beginning of a file equals a shorter file of the same name.
-                size = max(cut.after - len(head), 0)
-                head = head[: cut.after]
-            self._send(head)
-            if whole:
-                blocks = content.blocks(name, size)
-                if size > content.BLOCK:
-                    self._rest = blocks
-                else:
-                    site.counts[BYTES] += size
-                    self._send(next(blocks, b""))
+            self._answer_file(path[5:], fields, whole)
             return
+        body: bytes | None = None
         if path == b"/list":
             body = site.listing(query.decode("latin-1"))
             if body is None:
@@ -307,12 +284,38 @@ class Connection(asyncio.BufferedProtocol):
                 return
         elif path == b"/stats":
             body = site.stats()
-        else:
+        if body is None:
             self._refuse(b"404 Not Found", fields, whole)
             return
         self._send(_head(b"200 OK", _JSON, len(body), fields))
         if whole:
             self._send(body)
+
+    def _answer_file(self, name: bytes, fields: bytes, whole: bool) -> None:
+        site = self._site
+        if b"%" in name:
+            name = unquote_to_bytes(name)
+        if content.index_of(name, site.files) is None:
+            self._refuse(b"404 Not Found", fields, whole)
+            return
+        size = content.size_of(name, *site.size)
+        head = _head(b"200 OK", _BYTES, size, fields)
+        if site.drops is not None and (cut := site.drops.draw(len(head), size if whole else 0)):
+            site.counts[DROPS] += 1
+            self._end = _End.RESET if cut.reset else _End.CUT
+            self._closing = True
+            self._pending.clear()
+            # The beginning of a file equals a shorter file of the same name.
+            size = max(cut.after - len(head), 0)
+            head = head[: cut.after]
+        self._send(head)
+        if whole:
+            blocks = content.blocks(name, size)
+            if size > content.BLOCK:
+                self._rest = blocks
+            else:
+                site.counts[BYTES] += size
+                self._send(next(blocks, b""))
 
     def _refuse(self, status: bytes, fields: bytes, whole: bool = True) -> None:
         body = status + b"\n"

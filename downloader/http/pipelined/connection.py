@@ -94,8 +94,6 @@ class PipelinedConnection:
         self._state = transition(states.TRANSITIONS, self._state, event)
         self._deep = self._state in states.DEEP
 
-    # requests
-
     def start(self, task: FetchTask, *, alone: bool = True) -> None:
         """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self._enter(Event.START)
@@ -125,8 +123,6 @@ class PipelinedConnection:
             self._client.depth_reached(depth)
         depths[depth] += len(tasks)
         self._transport.send(origin_state.requests(tasks))
-
-    # responses
 
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
@@ -279,8 +275,6 @@ class PipelinedConnection:
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
-
-    # ends
 
     def _on_close(self) -> None:
         """Close the connection after the server has closed it, or announced that it will.

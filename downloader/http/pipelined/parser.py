@@ -1,7 +1,7 @@
 """Parse the responses of one pipelined connection, with the callbacks of llhttp (``httptools``).
 
 llhttp puts the header fields into a dict without running Python code for each. The meaning of a set of
-field names is computed once (``_Shape``), since a server sends the same names with nearly every response.
+field names is computed once (``header_shape``): a server sends the same names with nearly every response.
 
 Each response becomes an entry of ``completed``: its task, and either the body, a writer that has the body,
 or the exception that says why it is not a file.
@@ -19,13 +19,14 @@ patching.require()
 from collections import deque  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from time import time  # noqa: E402
-from typing import NamedTuple, Protocol  # noqa: E402
+from typing import Protocol  # noqa: E402
 
 import httptools  # noqa: E402
 
 from downloader.core.content_check import check_length  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.http.pipelined.header_shape import MAX_LINES, HeaderShape, shape_of  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
@@ -35,7 +36,6 @@ __all__ = ["MAX_HEAD", "Body", "NeedsRequestsClient", "ParserOwner", "ResponsePa
 MAX_HEAD = 64 << 10
 _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
-_LINES = 100  # maximum header fields; http.client has the same limit
 _SHAPES = 256
 _NEEDS_NEW_PARSER = -1  # llhttp has not seen the end of its last body, so the next response needs a new one
 _NONE = b""  # no chunk of the body has arrived; compared by identity
@@ -46,19 +46,6 @@ class NeedsRequestsClient(Exception):
 
 
 Body = bytes | bytearray | Exception | CheckedWriter
-
-
-class _Shape(NamedTuple):
-    """The meaning of a response's header field names; names are as the server spells them.
-
-    ``plain``: the response has a length and needs no further check.
-    """
-
-    plain: bool
-    chunked: bytes = b""
-    length: bytes = b""
-    retry_after: bytes = b""
-    via: bool = False
 
 
 class ParserOwner(Protocol):
@@ -111,7 +98,7 @@ class ResponseParser:
         "surplus",
     )
 
-    def __init__(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], _Shape]) -> None:
+    def __init__(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], HeaderShape]) -> None:
         self.owner = owner
         self.shapes = shapes
         self.outstanding: deque[FetchTask | None] = deque()
@@ -242,14 +229,10 @@ class ResponseParser:
             return
         self.headers_complete = True
         names = tuple(fields)
-        shape = self.shapes.get(names)
-        if shape is None:
-            if len(self.shapes) >= _SHAPES:
-                self.shapes.clear()
-            shape = self.shapes[names] = _shape(names, bool(self.owner.max_size))
+        shape = self.shapes.get(names) or self._add_shape(names)
         if shape.via:
             self.owner.proxied()
-        if len(fields) > _LINES:
+        if len(fields) > MAX_LINES:
             raise NeedsRequestsClient
         if status >= 400:
             value = fields.get(shape.retry_after)
@@ -259,7 +242,18 @@ class ResponseParser:
             raise NeedsRequestsClient
         if shape.plain:
             self._plain = names
-            return
+        else:
+            self._check_framing(shape)
+
+    def _add_shape(self, names: tuple[bytes, ...]) -> HeaderShape:
+        if len(self.shapes) >= _SHAPES:
+            self.shapes.clear()
+        shape = self.shapes[names] = shape_of(names, bool(self.owner.max_size))
+        return shape
+
+    def _check_framing(self, shape: HeaderShape) -> None:
+        """Check that the end of the body will be known. Raises FetchError, NeedsRequestsClient."""
+        fields = self._fields
         if shape.chunked:
             # A chunked body marks its own end. llhttp rejects one that also has a length, and reads to
             # the end of the connection if chunked is not the last coding.
@@ -379,18 +373,3 @@ def discard_body(body: Body) -> None:
     """Discard ``body``; abort it if it is a writer, so that no file is left."""
     if not isinstance(body, (bytes, bytearray, Exception)):
         body.abort()
-
-
-def _shape(names: tuple[bytes, ...], limited: bool) -> _Shape:
-    spelt = {name.lower(): name for name in names}
-    odd = b"content-encoding" in spelt or b"set-cookie" in spelt
-    chunked = spelt.get(b"transfer-encoding", b"")
-    length = spelt.get(b"content-length", b"")
-    via = b"via" in spelt
-    return _Shape(
-        plain=bool(length) and not (odd or chunked or via or limited) and len(names) <= _LINES,
-        chunked=b"" if odd else chunked,
-        length=b"" if odd else length,
-        retry_after=spelt.get(b"retry-after", b""),
-        via=via,
-    )
