@@ -36,22 +36,22 @@ def answers_per_second(port: int, connections: int, depth: int, seconds: float) 
     length = 0
     buffer = bytearray(1 << 16)
     for key in selector.get_map().values():
-        client = key.fileobj
-        assert isinstance(client, socket.socket)
-        client.sendall(request)
-        length = client.recv_into(buffer)
+        opened = key.fileobj
+        assert isinstance(opened, socket.socket)
+        opened.sendall(request)
+        length = opened.recv_into(buffer)
         assert buffer.startswith(b"HTTP/1.1 200 OK\r\n"), bytes(buffer[:100])
-        client.sendall(request * depth)
+        opened.sendall(request * depth)
     answers = 0
     begin = now = time.perf_counter()
     while now < begin + seconds:
         for key, _ in selector.select():
-            client, rest = key.fileobj, key.data
-            assert isinstance(client, socket.socket)
-            whole, rest[0] = divmod(rest[0] + client.recv_into(buffer), length)
+            ready, rest = key.fileobj, key.data
+            assert isinstance(ready, socket.socket)
+            whole, rest[0] = divmod(rest[0] + ready.recv_into(buffer), length)
             if whole:
                 answers += whole
-                client.sendall(request * whole)
+                ready.sendall(request * whole)
         now = time.perf_counter()
     for key in tuple(selector.get_map().values()):
         assert isinstance(key.fileobj, socket.socket)

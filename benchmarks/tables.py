@@ -43,6 +43,16 @@ def _median(runs: Iterable[Run], of: Callable[[Run], float | None]) -> float | N
     return statistics.median(found) if found else None
 
 
+def _said(key: str) -> Callable[[Run], float | None]:
+    """Return what gets the figure ``key`` of a run, None where its client did not give it."""
+    return lambda run: run.said.get(key)
+
+
+def _surely_said(key: str) -> Callable[[Run], float]:
+    """Return what gets the figure ``key`` of a run; it raises KeyError where its client did not give it."""
+    return lambda run: run.said[key]
+
+
 def median_rate(results: Results, cell: str, client: str) -> float | None:
     """Return files per second: the median of the rounds in which all files were right."""
     return _median(_good(results.of(cell, client)), lambda run: run.rate)
@@ -206,8 +216,7 @@ def sessions(results: Results) -> str:
             measured += 1
             totals = [run.said["seconds"] for run in good]
             single = {
-                key: _median(good, lambda run, key=key: run.said.get(key))  # type: ignore[misc]
-                for key in ("mean", "median", "deviation", "latency_ms_p50")
+                key: _median(good, _said(key)) for key in ("mean", "median", "deviation", "latency_ms_p50")
             }
             middle = single["median"]
             rows.append(
@@ -272,8 +281,7 @@ def latency(results: Results) -> str:
                     continue
                 kept = [_median(good, lambda run: run.files / run.said["seconds"])]
                 figures = [
-                    _median(good, lambda run, key=f"{prefix}_{p}": run.said[key])  # type: ignore[misc]
-                    for p in ("p50", "p90", "p99", "p999")
+                    _median(good, _surely_said(f"{prefix}_{p}")) for p in ("p50", "p90", "p99", "p999")
                 ]
                 rows.append(
                     [

@@ -339,6 +339,7 @@ class _Inspection:
 
     def position(self, cursor: bytes) -> int | None:
         """Return how many names come before ``cursor`` in the listing."""
+        taken: int
         marker, taken, _, ended = msgspec.msgpack.decode(cursor)[:4]
         if ended:
             return self.truth.files

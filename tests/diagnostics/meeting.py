@@ -16,8 +16,9 @@ import signal
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import trustme
@@ -34,6 +35,16 @@ urllib3.contrib.pyopenssl.inject_into_urllib3()
 _ALONE = 3.0  # seconds after which no more requests come, on a busy machine too
 _PATIENCE = 60.0
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Answer(Protocol):
+    """The result of ``run``, as far as it is used here; the fixture is in ``conftest``."""
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def json(self) -> Any: ...
 
 
 class Meeting:
@@ -151,18 +162,21 @@ def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
 
 
 @pytest.fixture
-def said(run, meeting, tmp_path):
+def said(run: Callable[..., Answer], meeting: Meeting, tmp_path: Path) -> Callable[..., Answer]:
     """Measure a program that makes three requests, then diagnose it.
 
     ``most``: the requests that must have waited at once.
     """
 
-    def ask(argv, most, *options, port=0, verdict=""):
+    def ask(
+        argv: Sequence[object], most: int | None, *options: object, port: int = 0, verdict: str = ""
+    ) -> Answer:
         if most is not None:
             assert meeting.of(3, argv, tmp_path, port, PORT=str(port)) == most
         env = {"URL": meeting.url, "REQUESTS": "3", "PORT": str(port)}
         answer = run("--json", *options, "--", *argv, env=env)
-        verdict = verdict or {3: "concurrent", 1: "serialized", 0: "error"}[most]
+        meant: dict[int | None, str] = {3: "concurrent", 1: "serialized", 0: "error"}
+        verdict = verdict or meant[most]
         code = {"concurrent": 0, "serialized": 1, "error": 3}[verdict]
         assert (answer.code, answer.json["verdict"]) == (code, verdict), answer
         return answer

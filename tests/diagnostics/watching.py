@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import Job
@@ -42,8 +43,8 @@ def watch(tmp_path: Path) -> Iterator[Starter]:
     ``Job``."""
     with contextlib.ExitStack() as made:
 
-        def begin(*args: object, **options: object) -> Job:
-            job = Job(*WATCH, *args, cwd=tmp_path, **options)  # type: ignore[arg-type]
+        def begin(*args: object, **options: Any) -> Job:
+            job = Job(*WATCH, *args, cwd=tmp_path, **options)
             made.callback(job.close)
             return job
 

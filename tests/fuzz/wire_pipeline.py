@@ -22,6 +22,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from downloader.config.config import Config
+from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
 from downloader.core.scheduler import Host
 from downloader.errors import FetchError
@@ -285,7 +286,7 @@ def run(
         config = Config(
             source=url, output=str(output), connections=connections, pipeline=depth, read_timeout=5.0
         )
-        session, sink = HttpSession(config), open_sink(config, 0)
+        session, sink = HttpSession(config), open_sink(config, Rules())
         slot = Ledger(ledger, 1).open(0, COUNT)
         batch = ActiveBatch(Lease(0, COUNT, b""), slot, sink)
         origin = session.origin(url)

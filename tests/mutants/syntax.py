@@ -128,9 +128,8 @@ def _places(node: ast.AST, old: str) -> Iterator[_Statements | _Expression]:
     """Yield the places of ``old`` in ``node``, except in the definitions inside it."""
     wanted = ast.parse(old).body
     dumps = [ast.dump(each) for each in wanted]
-    expression = dumps[0] if len(wanted) == 1 and isinstance(wanted[0], ast.Expr) else ""
-    if expression:
-        expression = ast.dump(wanted[0].value)  # type: ignore[attr-defined]
+    only = wanted[0] if len(wanted) == 1 else None
+    expression = ast.dump(only.value) if isinstance(only, ast.Expr) else ""
     for parent in _inner(node):
         for field, value in ast.iter_fields(parent):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):

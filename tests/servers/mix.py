@@ -24,7 +24,9 @@ def _head(*lines: str) -> bytes:
 
 
 def _half(body: bytes) -> bytes:
-    return ok(body)[0][: -(len(body) + 1) // 2]  # type: ignore[index, return-value]
+    whole = ok(body)[0]
+    assert isinstance(whole, bytes)
+    return whole[: -(len(body) + 1) // 2]
 
 
 _CHUNKED = _head("Transfer-Encoding: chunked")

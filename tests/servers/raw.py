@@ -7,9 +7,10 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import BinaryIO
 from urllib.parse import quote
 
 from servers.answers import Answer, End, Forever, Nth, Pause, Step, Until, listing, status
@@ -55,7 +56,7 @@ class Server:
         files: Mapping[str, Answer] | None = None,
         default: Answer | None = None,
         tls: ssl.SSLContext | None = None,
-        connected: Answer = (),
+        connected: Sequence[Step] | Nth = (),
         host: str = "127.0.0.1",
         record: bool = True,
     ) -> None:
@@ -114,8 +115,8 @@ class Server:
             thread.join(5)
         assert not self.errors, self.errors
 
-    def _spawn(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+    def _spawn(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
         if len(self._threads) > 1000:
             self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
@@ -141,7 +142,7 @@ class Server:
             sock.settimeout(30)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             steps = self._connected.at(number) if isinstance(self._connected, Nth) else self._connected
-            if self._carry_out(sock, steps):  # type: ignore[arg-type]
+            if self._carry_out(sock, steps):
                 return
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_side=True)
@@ -165,13 +166,13 @@ class Server:
                 self._sockets -= {raw, sock}
             sock.close()
 
-    def _read(self, stream: object, sock: socket.socket, number: int) -> Request | None:
-        line = stream.readline()  # type: ignore[attr-defined]
-        if not line.strip():
+    def _read(self, stream: BinaryIO, sock: socket.socket, number: int) -> Request | None:
+        first = stream.readline()
+        if not first.strip():
             return None
-        method, target, _ = line.decode("latin-1").split(" ", 2)
+        method, target, _ = first.decode("latin-1").split(" ", 2)
         headers = []
-        while (line := stream.readline().decode("latin-1")) not in ("\r\n", ""):  # type: ignore[attr-defined]
+        while (line := stream.readline().decode("latin-1")) not in ("\r\n", ""):
             name, _, value = line.partition(":")
             headers.append((name, value.strip()))
         request = Request(method, target, tuple(headers), number, monotonic(), sock.getsockname()[0])

@@ -7,6 +7,7 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 
 
 class Tunnel:
@@ -43,8 +44,8 @@ class Tunnel:
             thread.join(10)
         self._listener.close()
 
-    def _start(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()
 

@@ -149,7 +149,7 @@ def main() -> int:
     with source.open("w") as lines:
         lines.writelines(f"http://127.0.0.{n % 2 + 1}:{port}/soak-{n:09d}\n" for n in range(files))
     with scratch(given.out) as dest:
-        options = (
+        options: tuple[object, ...] = (
             "--workers",
             2,
             "--connections",

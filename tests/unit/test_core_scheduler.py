@@ -315,6 +315,28 @@ STEPS = st.lists(
 )
 
 
+def apply_step(
+    schedule: Scheduler[Schedulable], step: str, host: Host, n: int, now: float
+) -> Schedulable | None:
+    """Apply a step to ``host``; return the job where the step adds one."""
+    if step == "ok":
+        schedule.succeeded(host, now)
+    elif step == "fail":
+        schedule.failed(host, now, now)
+    elif step == "pause":
+        schedule.pause(host, now + 1 + n)
+    elif step == "condemn":
+        schedule.condemn(host, "dns", "", now)
+    else:
+        job = Schedulable(host, step == "solo")
+        if step == "later":
+            schedule.add_later(job, now + n)
+        else:
+            schedule.add(job)
+        return job
+    return None
+
+
 @settings(deadline=None)
 @given(STEPS, st.integers(1, 5), st.integers(1, 5), st.sampled_from([0.0, 0.3]))
 def test_every_job_is_started_once_and_limits_hold(
@@ -336,25 +358,13 @@ def test_every_job_is_started_once_and_limits_hold(
 
     for step, n in steps:
         host = schedule.host(str(n))
-        if step in ("add", "solo", "later"):
-            job = Schedulable(host, step == "solo")
-            added.append(job)
-            if step == "later":
-                schedule.add_later(job, now + n)
-            else:
-                schedule.add(job)
-        elif step == "finish" and flying:
-            schedule.release(flying.pop(n % len(flying)).host)
-        elif step == "ok":
-            schedule.succeeded(host, now)
-        elif step == "fail":
-            schedule.failed(host, now, now)
-        elif step == "pause":
-            schedule.pause(host, now + 1 + n)
-        elif step == "condemn":
-            schedule.condemn(host, "dns", "", now)
-        elif step == "wait":
+        if step == "wait":
             now += n / 2
+        elif step == "finish":
+            if flying:
+                schedule.release(flying.pop(n % len(flying)).host)
+        elif (job := apply_step(schedule, step, host, n, now)) is not None:
+            added.append(job)
         pump()
     # Nothing is lost: with all finished, and time advanced as the timers request, all get their turn.
     for _ in range(1000):

@@ -6,7 +6,7 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
-PROCESSES = "tests/faults/test_processes.py::"
+SIGNALS = "tests/faults/test_signals.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 IMPORTS = "tests/faults/test_imports.py::"
@@ -84,7 +84,7 @@ KNOWN = (
         "",
         (
             "tests/unit/test_core_scheduler.py::test_suspects_go_alone",
-            f"{PROCESSES}test_files_in_flight_with_a_poison_file_are_stored",
+            f"{SIGNALS}test_files_in_flight_with_a_poison_file_are_stored",
         ),
     ),
     Mutant(
@@ -93,7 +93,7 @@ KNOWN = (
         "LeaseBook.died",
         "deaths[index] >= DEATHS_TO_POISON",
         "False",
-        (f"{PROCESSES}test_file_that_kills_its_workers_is_poison",),
+        (f"{SIGNALS}test_file_that_kills_its_workers_is_poison",),
         25,
     ),
     Mutant(
@@ -168,7 +168,7 @@ KNOWN = (
         "TaskBuilder.shown",
         "redact_url(item.url or self._base + item.name)",
         "item.url or self._base + item.name",
-        ("tests/integration/test_cli.py::test_secrets_in_a_list",),
+        ("tests/integration/test_cli_secrets.py::test_secrets_in_a_list",),
     ),
     Mutant(
         "secrets not redacted, messages",
@@ -176,7 +176,7 @@ KNOWN = (
         "translate",
         "redact(_sentence(chain, code), secrets)",
         "_sentence(chain, code)",
-        ("tests/integration/test_cli.py::test_secrets_that_a_server_sends_back",),
+        ("tests/integration/test_cli_secrets.py::test_secrets_that_a_server_sends_back",),
     ),
     Mutant(
         "secrets in names, within the query",

@@ -10,6 +10,7 @@ __all__ = ["KNOWN"]
 
 HOST = "tests/faults/test_host.py::"
 PROCESSES = "tests/faults/test_processes.py::"
+SIGNALS = "tests/faults/test_signals.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 TAKEN = "tests/faults/test_names_taken.py::"
@@ -219,7 +220,7 @@ KNOWN = (
         "    crc = _crc(part, crc)\n"
         "    cursor = _Cursor(at.marker, taken, crc, page=at.page)",
         "if False:\n    crc = _crc(part, crc)\n    cursor = _Cursor(at.marker, taken, crc, page=at.page)",
-        (f"{PROCESSES}test_first_signal_drains[15-16]",),
+        (f"{SIGNALS}test_first_signal_drains[15-16]",),
     ),
     Mutant(
         "changed page not detected",
@@ -270,7 +271,7 @@ KNOWN = (
         "Checkpoint.write",
         "self._destination.keep({outcome.seq: outcome.marks})",
         "pass",
-        (f"{PROCESSES}test_first_signal_drains[15-16]",),
+        (f"{SIGNALS}test_first_signal_drains[15-16]",),
     ),
     Mutant(
         "sync after the journal",
