@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from diagnostics.here import check, inspect
+    from diagnostics.in_process import check, inspect
     from diagnostics.model import Cause, Diagnosis, Remedy
 
 __all__ = ["Cause", "Diagnosis", "Remedy", "check", "inspect"]
@@ -24,8 +24,8 @@ _HOMES = {
     "Cause": "diagnostics.model",
     "Diagnosis": "diagnostics.model",
     "Remedy": "diagnostics.model",
-    "check": "diagnostics.here",
-    "inspect": "diagnostics.here",
+    "check": "diagnostics.in_process",
+    "inspect": "diagnostics.in_process",
 }
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from diagnostics import clients, limits, patch_order, signs
-from diagnostics.case import Case
+from diagnostics import clients, limits, patch_order, predicates
+from diagnostics.evidence import Case
 from diagnostics.model import Cause
 
 __all__ = ["LIMITS", "TABLE", "explain"]
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     summary: str
     explanation: str
     remedies: tuple[str, ...]
-    found: Callable[[Case], signs.Found | None]
+    found: Callable[[Case], predicates.Found | None]
 
 
 def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
@@ -96,7 +96,7 @@ TABLE: tuple[Entry, ...] = (
         "The same number of requests from threads of a clean process takes as long.\n"
         "Nothing in the process under check can change that.",
         (),
-        signs.serial_server,
+        predicates.serial_server,
     ),
     Entry(
         "too-few-descriptors",
@@ -104,7 +104,7 @@ TABLE: tuple[Entry, ...] = (
         "Each connection takes a file descriptor, and the limit of this process is reached.\n"
         "Raise it (ulimit -n), or fetch with fewer at once.",
         ("raise-descriptors",),
-        signs.too_few_descriptors,
+        predicates.too_few_descriptors,
     ),
     Entry(
         "foreign-client",
@@ -156,7 +156,7 @@ TABLE: tuple[Entry, ...] = (
         "truststore's context, made by hand or put in the place of ssl.SSLContext by an injection, hands\n"
         "gevent's sockets to methods that do not know them.",
         ("no-truststore", "extract-truststore"),
-        signs.truststore,
+        predicates.truststore,
     ),
     Entry(
         "not-patched",
@@ -164,21 +164,21 @@ TABLE: tuple[Entry, ...] = (
         "Greenlets only switch where gevent knows that one waits. A socket of the standard library waits\n"
         "in the kernel, and the hub with it.",
         ("patch-all-first", "patch-before-everything"),
-        signs.not_patched,
+        predicates.not_patched,
     ),
     Entry(
         "original-restored",
         "what gevent had patched was put back afterwards",
         "After patching, something set the original function again. Whatever waits in it holds the hub.\n",
         ("patch-again",),
-        signs.put_back,
+        predicates.put_back,
     ),
     Entry(
         "ssl-unpatched",
         "sockets are patched, ssl is not",
         "The standard library's ssl cannot work on gevent's sockets: patch both, or neither.\n",
         ("patch-all-first", "patch-before-everything"),
-        signs.ssl_left_out,
+        predicates.ssl_left_out,
     ),
     Entry(
         "gevent-openssl-python3",
@@ -186,28 +186,28 @@ TABLE: tuple[Entry, ...] = (
         "gevent-openssl 1.2 wraps recv() and not recv_into(), which Python 3 reads with: urllib3's\n"
         "wrapper waits in the unpatched select/poll as before.",
         ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
-        signs.gevent_openssl,
+        predicates.gevent_openssl,
     ),
     Entry(
         "pyopenssl-vendored-copy",
         "a vendored copy of urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
         ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
-        signs.vendored,
+        predicates.vendored,
     ),
     Entry(
         "pyopenssl-own-context",
         "an adapter brings its own pyOpenSSL context, and select is not patched",
         _HELD_IN_POLL,
         ("patch-all-first", "patch-select"),
-        signs.own_context,
+        predicates.own_context,
     ),
     Entry(
         "pyopenssl-unpatched-select",
         "urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
         ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
-        signs.pyopenssl,
+        predicates.pyopenssl,
     ),
     Entry(
         "pyopenssl-unpatched-sockets",
@@ -215,14 +215,14 @@ TABLE: tuple[Entry, ...] = (
         "The sockets are the original ones, so OpenSSL itself waits for the network; to patch select does\n"
         "not help here.",
         ("patch-all-first", "patch-before-everything"),
-        signs.blocking_pyopenssl,
+        predicates.blocking_pyopenssl,
     ),
     Entry(
         "sockets-unpatched",
         "sockets are not patched",
         "A socket of the standard library waits in the kernel, and the hub with it.\n",
         ("patch-all-first", "patch-before-everything"),
-        signs.sockets,
+        predicates.sockets,
     ),
     Entry(
         "pool-of-one",
@@ -230,7 +230,7 @@ TABLE: tuple[Entry, ...] = (
         "A request waits until a connection of the pool is free, so no more run at once than it has:\n"
         "block=True of urllib3, max_connections of httpx, concurrency of geventhttpclient (1 by default).",
         ("unblock-pool",),
-        signs.pool_of_one,
+        predicates.pool_of_one,
     ),
     Entry(
         "own-lock",
@@ -238,14 +238,14 @@ TABLE: tuple[Entry, ...] = (
         "Where the lock is gevent's, they pass it one by one; a real lock, which gevent has not replaced,\n"
         "blocks the whole process permanently.",
         (),
-        signs.own_lock,
+        predicates.own_lock,
     ),
     Entry(
         "blocking-call",
         "a call that blocks the thread holds the hub",
         "While it waits no other greenlet runs. It is not patched, or was taken by name\nbefore patching.",
         ("patch-all-first", "patch-before-everything"),
-        signs.blocking,
+        predicates.blocking,
     ),
     Entry(
         "cpu-bound",
@@ -253,7 +253,7 @@ TABLE: tuple[Entry, ...] = (
         "Greenlets share one thread: while one computes, no other runs.\n"
         "Do less there, or do it in other processes.",
         (),
-        signs.computing,
+        predicates.computing,
     ),
     Entry(
         "dns-pool",
@@ -261,7 +261,7 @@ TABLE: tuple[Entry, ...] = (
         "gevent looks names up in a few threads. A look-up without a response keeps its thread until the\n"
         "resolver gives up; a few of those block every look-up.",
         ("more-resolver-threads",),
-        signs.dns,
+        predicates.dns,
     ),
     Entry(
         "certificate-not-trusted",
@@ -269,13 +269,13 @@ TABLE: tuple[Entry, ...] = (
         "The probe's server has a certificate of its own, given as SSL_CERT_FILE and REQUESTS_CA_BUNDLE.\n"
         "An application that names its own CA file does not see it: use --url with a real server.",
         (),
-        signs.untrusted,
+        predicates.untrusted,
     ),
     Entry(
         "unexplained",
         "no known cause explains it",
         "The frames that were seen are the evidence.\n",
         ("patch-all-first",),
-        signs.unexplained,
+        predicates.unexplained,
     ),
 )

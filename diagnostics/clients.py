@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from diagnostics.case import Case
-from diagnostics.places import Spot, is_own
-from diagnostics.signs import Found, error_text, put_back, untrusted
+from diagnostics.evidence import Case
+from diagnostics.predicates import Found, error_text, put_back, untrusted
+from diagnostics.source_places import Spot, is_own
 
 __all__ = ["asynchronous", "eventlet", "foreign", "threads"]
 

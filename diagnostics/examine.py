@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from diagnostics.case import Case
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
+from diagnostics.evidence import Case
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin

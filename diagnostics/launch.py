@@ -24,8 +24,8 @@ from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
-from diagnostics.places import here, is_own, where
 from diagnostics.processes import Processes, end_all, is_alive
+from diagnostics.source_places import here, is_own, where
 from downloader.core.redact import redact
 from downloader.process import isolation
 

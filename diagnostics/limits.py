@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from diagnostics.case import Case
-from diagnostics.signs import Found
+from diagnostics.evidence import Case
+from diagnostics.predicates import Found
 from diagnostics.waits import asleep, queued
 
 __all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]

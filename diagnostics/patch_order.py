@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from diagnostics.case import Case
-from diagnostics.places import Spot, absolute, is_own, line_of
-from diagnostics.signs import Found, error_text
+from diagnostics.evidence import Case
+from diagnostics.predicates import Found, error_text
+from diagnostics.source_places import Spot, absolute, is_own, line_of
 
 __all__ = ["early_context", "too_late"]
 

@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from diagnostics import places, signs
-from diagnostics.case import Case
+from diagnostics import predicates, source_places
 from diagnostics.errors import ProbeError
+from diagnostics.evidence import Case
 from diagnostics.model import Observation, Remedy
-from diagnostics.places import Spot, source_line
+from diagnostics.source_places import Spot, source_line
 from diagnostics.verdict import judge
 
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
@@ -60,7 +60,7 @@ def _in_front_of(case: Case, line: str, file: str, number: int) -> Plan:
 def _begins(case: Case) -> tuple[str, int, int]:
     """Return where the application's own code starts: a file, and the lines of its first two statements."""
     for file in case.facts.get("roots", []):
-        first, second = places.first_statement(file)
+        first, second = source_places.first_statement(file)
         if first:
             return file, first, second
     return "", 0, 0
@@ -76,9 +76,9 @@ def _before_requests(case: Case, line: str) -> list[Plan]:
         return [Plan(line, "before the first request", {"place": "fetch"})]
     reached: Spot | None = case.seen.get("reached")
     if target.command and reached:
-        first, last, _ = places.statement_at(reached)
+        first, last, _ = source_places.statement_at(reached)
         if first:
-            file = places.absolute(str(reached[0]), case.facts)
+            file = source_places.absolute(str(reached[0]), case.facts)
             place = {"place": "line", "file": file, "number": first, "last": last}
             return [Plan(line, f"in front of {case.shown(file)}:{first}", place)]
     roots = case.facts.get("roots", [])
@@ -109,17 +109,17 @@ def _is_there(case: Case, file: str, number: int) -> bool:
     spot = call["caller"] if call else None
     if call is None or spot is None or call["function"] != "patch_all" or call["arguments"]:
         return False
-    return places.absolute(str(spot[0]), case.facts) == file and bool(spot[1] <= number)
+    return source_places.absolute(str(spot[0]), case.facts) == file and bool(spot[1] <= number)
 
 
 def _patch_earlier(case: Case) -> list[Plan]:
     """Return plans for what runs before the application: sitecustomize, a ``.pth`` file."""
     for event in sorted(case.seen["imports"].values(), key=lambda each: int(each["at"])):
         for spot in event["stack"]:
-            file = places.absolute(str(spot[0]), case.facts)
+            file = source_places.absolute(str(spot[0]), case.facts)
             folder, name = os.path.split(file)
             if name in ("sitecustomize.py", "usercustomize.py"):
-                return [_in_front_of(case, _PATCH, file, places.first_statement(file)[0] or 1)]
+                return [_in_front_of(case, _PATCH, file, source_places.first_statement(file)[0] or 1)]
             if spot[2] == ".pth":
                 earlier = next(
                     each
@@ -140,15 +140,15 @@ def _patch_select(case: Case) -> list[Plan]:
 
 
 def _patch_again(case: Case) -> list[Plan]:
-    names = signs.put_back_modules(case)
+    names = predicates.put_back_modules(case)
     if not names:
         return []
     line = "import gevent.monkey; " + "; ".join(f"gevent.monkey.patch_{name}()" for name in names)
     plans = []
-    spot = signs.putting_back(case, names[0])
-    after = places.statement_at(spot)[2] if spot and places.is_own(spot, case.facts) else 0
+    spot = predicates.putting_back(case, names[0])
+    after = source_places.statement_at(spot)[2] if spot and source_places.is_own(spot, case.facts) else 0
     if spot and after:
-        file = places.absolute(str(spot[0]), case.facts)
+        file = source_places.absolute(str(spot[0]), case.facts)
         plans = [
             Plan(
                 line,
@@ -174,11 +174,11 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
     def plans(case: Case) -> list[Plan]:
         for event in reversed(case.seen["injections"]):
             spot = event["caller"]
-            if event["function"] != function or not spot or not places.is_own(spot, case.facts):
+            if event["function"] != function or not spot or not source_places.is_own(spot, case.facts):
                 continue
-            first, last, _ = places.statement_at(spot)
+            first, last, _ = source_places.statement_at(spot)
             if first:
-                file = places.absolute(str(spot[0]), case.facts)
+                file = source_places.absolute(str(spot[0]), case.facts)
                 place = {"place": "call", "file": file, "name": function, "number": first, "last": last}
                 return [Plan(source_line(spot), f"remove it at {case.where(spot)}", place)]
         return []
@@ -189,7 +189,7 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
 def _unblock(case: Case) -> list[Plan]:
     for name in ("pool_block", "block"):
         spot = case.own_line(rf"\b{name}\s*=\s*True")
-        first, last, _ = places.statement_at(spot) if spot else (0, 0, 0)
+        first, last, _ = source_places.statement_at(spot) if spot else (0, 0, 0)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
             return [Plan(f"{name}=False", f"instead of {name}=True at {case.where(spot)}", place)]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from diagnostics.places import Spot
+from diagnostics.source_places import Spot
 
 __all__ = [
     "asleep",

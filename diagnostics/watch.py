@@ -20,7 +20,7 @@ from rich.table import Table
 from diagnostics import relay
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import UsageError
-from diagnostics.held import News, Seen, headline, table
+from diagnostics.hold_report import News, Seen, headline, table
 from diagnostics.launch import AGENT, _argv, new_outbox, read_report, write_spec
 from diagnostics.model import Question, Target
 

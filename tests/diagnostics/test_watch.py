@@ -15,7 +15,7 @@ import pytest
 from watching import PATCHED, Starter, Writer, free_port, get, program, until, watch
 
 from diagnostics.agent.https_agent.holds import Hold
-from diagnostics.held import Held, News, Seen, headline, table
+from diagnostics.hold_report import Held, News, Seen, headline, table
 
 __all__ = ["program", "watch"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from diagnostics.case import Case
 from diagnostics.causes import explain
+from diagnostics.evidence import Case
 from diagnostics.examine import diagnose
 from diagnostics.model import Diagnosis, Observation, Question, Target
 from diagnostics.report import show

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from diagnostics.model import Observation, Question
-from diagnostics.places import Spot, is_own, line_of, short, source_line, where
+from diagnostics.source_places import Spot, is_own, line_of, short, source_line, where
 from diagnostics.verdict import Judgement, waited
 
 __all__ = ["Case"]

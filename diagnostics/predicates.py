@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from diagnostics.case import Case
-from diagnostics.places import Spot, source_line
+from diagnostics.evidence import Case
+from diagnostics.source_places import Spot, source_line
 from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 

@@ -7,13 +7,13 @@ import re
 import sys
 from typing import Any
 
-from diagnostics import places
+from diagnostics import source_places
 from diagnostics.agent.https_agent import facts as agent_facts
 from diagnostics.agent.https_agent import fetchers, frames, keepers, probe
 from diagnostics.agent.https_agent.recorder import record
 from diagnostics.errors import ProbeError
+from diagnostics.import_traces import reconstruct
 from diagnostics.model import Cause, Diagnosis, Observation, Question, Target
-from diagnostics.traces import reconstruct
 
 __all__ = ["Inspection", "check", "inspect"]
 
@@ -116,7 +116,7 @@ def _keeping(keeper: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the line that led to ``keeper``."""
     if keeper["kind"] == "context":
         pattern = rf"^\s*{re.escape(keeper['name'])}\b.*="
-        spot: Any = places.line_of([keeper["file"]], pattern)
+        spot: Any = source_places.line_of([keeper["file"]], pattern)
     else:
         event = reconstruct(facts)["imports"].get("ssl", {})
         spot = keeper["user"] or keeper["caller"] or event.get("user")
