@@ -66,7 +66,7 @@ class LeaseBook:
         """Add a new batch, which waits for a worker."""
         self._waiting.append(lease)
 
-    def hired(self, worker: int) -> None:
+    def add_worker(self, worker: int) -> None:
         """Add ``worker``, which has no credit yet."""
         self._holders[worker] = _Holder()
 

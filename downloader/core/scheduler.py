@@ -143,7 +143,7 @@ class Scheduler(Generic[J]):
             self._ready.rotate(-1)
         return job
 
-    def more(self, host: Host, most: int, path: object) -> list[J]:
+    def next_jobs(self, host: Host, most: int, path: object) -> list[J]:
         """Return up to ``most`` further jobs of ``host`` with this ``path``, to follow in an occupied slot.
 
         A pipelined client sends them on the connection that has the slot. Returns none while the host is
@@ -183,7 +183,7 @@ class Scheduler(Generic[J]):
             for other in islice(self._ready, _LOOK)
         )
 
-    def again(self, job: J) -> None:
+    def requeue(self, job: J) -> None:
         """Put ``job``, which was started, back at the front of its queue."""
         self.unstarted += 1
         if job.solo:

@@ -76,7 +76,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
             progress.log("debug", detail)
         report = reports.make(config, destination, run, monotonic() - began)
         if report.exit_code == 0 and destination.journal.unsynced:
-            destination.journal.trust()
+            destination.journal.mark_synced()
         destination.finish(report.exit_code == 0)
         # From the open journal: the destination may have been moved or removed by now.
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))

@@ -236,7 +236,7 @@ class Supervisor:
         process.tries = 0
         self.result.record_ready(message)
         if process.number != FEEDER:
-            self._book.hired(process.number)
+            self._book.add_worker(process.number)
 
     def _add_batch(self, batch: Batch) -> None:
         self._limits.record_batch()

@@ -114,7 +114,7 @@ class Destination:
                 "lost; look after the file system, then run the same command again"
             )
             with contextlib.suppress(JournalError, OSError):
-                self.journal.distrust()
+                self.journal.mark_unsynced()
                 for path in self.home.glob("ledger-*"):
                     path.unlink()
             raise self._unsynced from error

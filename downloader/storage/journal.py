@@ -152,7 +152,7 @@ class Journal:
         """Return whether files of open batches may not be on the disk, even if they look right."""
         return bool(self._get("unsynced"))
 
-    def distrust(self) -> None:
+    def mark_unsynced(self) -> None:
         """Record that a sync failed, and that nothing is published of open batches."""
         with self._rows.transaction():
             for row in list(self._rows.select("batch", "WHERE done = 0")):
@@ -160,7 +160,7 @@ class Journal:
                 self._recount(row[0], b"")
             self._put("unsynced", "1")
 
-    def trust(self) -> None:
+    def mark_synced(self) -> None:
         """Record that every file was written again and synced after a failed sync."""
         self._put("unsynced", "")
 

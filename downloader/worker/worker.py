@@ -220,7 +220,7 @@ class Worker:
         """Return further tasks of ``host`` for a connection to ``origin``."""
         if self.draining:
             return []
-        tasks = self.schedule.more(host, most, origin)
+        tasks = self.schedule.next_jobs(host, most, origin)
         self.grant_credit()
         return tasks
 
@@ -230,7 +230,7 @@ class Worker:
             task.batch.forget(task.index)
             task.batch.requests += 1
             task.batch.wire += 1
-            self.schedule.again(task)
+            self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
 

@@ -82,7 +82,7 @@ class World(RuleBasedStateMachine):
         schedule: Scheduler[Job] = Scheduler(self.most, self.per_host)
         schedule.interval = self.interval
         self.workers[self.number] = Worker(schedule)
-        self.book.hired(self.number)
+        self.book.add_worker(self.number)
         self.number += 1
 
     @precondition(lambda self: self.workers)
@@ -168,7 +168,7 @@ class World(RuleBasedStateMachine):
         else:
             marks.set(index, UNTOUCHED)
             if how == "given back":
-                schedule.again(job)
+                schedule.requeue(job)
             else:
                 if how == "host fails":
                     schedule.failed(job.host, self.now, self.now)

@@ -25,7 +25,7 @@ def test_unsynced_files_are_not_counted_as_stored(tmp_path: Path, monkeypatch: p
     try:
         destination.journal.open_batch(Batch(0, 1, b"cursor", encode_names(["a"]), b"", b""))
         book.add(Lease(0, 1, b""))
-        book.hired(0)
+        book.add_worker(0)
         book.grant(0, 1)
         assert [lease.seq for _, lease in book.assign()] == [0]
         marks = ItemStates(1)

@@ -18,7 +18,7 @@ def lease(seq: int, count: int = 10) -> Lease:
 def book(*credits: int) -> LeaseBook:
     made = LeaseBook()
     for worker, credit in enumerate(credits):
-        made.hired(worker)
+        made.add_worker(worker)
         made.grant(worker, credit)
     return made
 
@@ -85,7 +85,7 @@ def test_death_of_an_unknown_worker_is_ignored() -> None:
 
 def die(made: LeaseBook, worker: int, in_flight: dict[int, list[int]]) -> list[tuple[int, int]]:
     """Let ``worker`` take what waits, and die."""
-    made.hired(worker)
+    made.add_worker(worker)
     made.grant(worker, 10)
     list(made.assign())
     return made.died(worker, {seq: (b"", indices) for seq, indices in in_flight.items()})
@@ -96,12 +96,12 @@ def test_item_is_a_suspect_after_two_deaths_and_poison_after_three() -> None:
     made.add(lease(0))
     assert die(made, 0, {0: [1, 2, 3]}) == []
     assert die(made, 1, {0: [2, 3, 4]}) == []
-    made.hired(2)
+    made.add_worker(2)
     made.grant(2, 1)
     [(_, third)] = made.assign()
     assert third.suspects == (2, 3)
     assert made.died(2, {0: (b"", [3])}) == [(0, 3)]
-    made.hired(3)
+    made.add_worker(3)
     made.grant(3, 1)
     [(_, fourth)] = made.assign()
     assert (fourth.suspects, fourth.poison) == ((2,), (3,))
@@ -112,7 +112,7 @@ def test_deaths_are_forgotten_with_the_batch() -> None:
     made = book()
     made.add(lease(0))
     die(made, 0, {0: [1]})
-    made.hired(1)
+    made.add_worker(1)
     made.grant(1, 1)
     list(made.assign())
     made.settle(1, 0)
@@ -127,7 +127,7 @@ def test_lease_fields_survive_a_worker_death() -> None:
     made.add(Lease(4, 10, b"x", only=(1, 2), done=b"d", earlier=b"e", poison=(9,), replace=(2,)))
     list(made.assign())
     made.died(0, {})
-    made.hired(1)
+    made.add_worker(1)
     made.grant(1, 1)
     [(_, again)] = made.assign()
     assert again == Lease(4, 10, b"x", only=(1, 2), done=b"d", earlier=b"e", poison=(9,), replace=(2,))
@@ -153,7 +153,7 @@ def test_no_batch_is_ever_lost_or_held_twice(seed: int) -> None:
     for _ in range(400):
         what = rng.random()
         if what < 0.1 or not workers:
-            made.hired(number)
+            made.add_worker(number)
             workers.add(number)
             held[number], credit[number] = set(), 0
             number += 1

@@ -415,10 +415,10 @@ def test_a_slot_may_be_used_for_more_of_its_host() -> None:
     jobs = fill(schedule, "a", 6)
     fill(schedule, "b", 1)
     host = schedule.take(0.0).host  # type: ignore[union-attr]
-    assert schedule.more(host, 3, None) == jobs[1:4]
+    assert schedule.next_jobs(host, 3, None) == jobs[1:4]
     assert (schedule.active, schedule.unstarted) == (1, 3)
     jobs[5].path = "another"
-    assert schedule.more(host, 9, None) == [jobs[4]]
+    assert schedule.next_jobs(host, 9, None) == [jobs[4]]
 
 
 def test_job_pulled_by_a_slot_is_not_started_again() -> None:
@@ -426,7 +426,7 @@ def test_job_pulled_by_a_slot_is_not_started_again() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     jobs = fill(schedule, "a", 3)
     assert schedule.take(0.0) is jobs[0]
-    assert schedule.more(jobs[0].host, 9, None) == jobs[1:]
+    assert schedule.next_jobs(jobs[0].host, 9, None) == jobs[1:]
     assert schedule.take(0.0) is None
     schedule.release(jobs[0].host)
     assert schedule.take(0.0) is None
@@ -438,7 +438,7 @@ def test_last_jobs_are_shared_among_connections() -> None:
     jobs = fill(schedule, "a", 12)
     for _ in range(4):
         schedule.take(0.0)
-    assert len(schedule.more(jobs[0].host, 64, None)) == 1 + 8 // 4
+    assert len(schedule.next_jobs(jobs[0].host, 64, None)) == 1 + 8 // 4
 
 
 def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
@@ -447,10 +447,10 @@ def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
     a = schedule.take(0.0).host  # type: ignore[union-attr]
     schedule.take(0.0)
     fill(schedule, "b", 3)
-    assert schedule.more(a, 3, None) == []
+    assert schedule.next_jobs(a, 3, None) == []
     schedule.release(a)
     assert keys(take_all(schedule)) == "b"
-    assert len(schedule.more(a, 3, None)) == 3
+    assert len(schedule.next_jobs(a, 3, None)) == 3
 
 
 def test_no_further_jobs_for_a_recovering_paced_or_condemned_host() -> None:
@@ -459,26 +459,26 @@ def test_no_further_jobs_for_a_recovering_paced_or_condemned_host() -> None:
         fill(schedule, key, 5)
     a, b, c = (schedule.host(key) for key in "abc")
     schedule.failed(a, 0.0, 0.0)
-    assert schedule.more(a, 3, None) == []
+    assert schedule.next_jobs(a, 3, None) == []
     schedule.condemn(b, "connect", "", 0.0)
-    assert schedule.more(b, 3, None) == []
-    assert schedule.more(c, 2, None) != []
+    assert schedule.next_jobs(b, 3, None) == []
+    assert schedule.next_jobs(c, 2, None) != []
     schedule.interval = 0.1
-    assert schedule.more(c, 3, None) == []
+    assert schedule.next_jobs(c, 3, None) == []
 
 
 def test_no_further_jobs_while_a_suspect_waits() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 5)
     fill(schedule, "a", 1, solo=True)
-    assert schedule.more(schedule.host("a"), 3, None) == []
+    assert schedule.next_jobs(schedule.host("a"), 3, None) == []
 
 
 def test_requeued_job_comes_first() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(1, 1)
     jobs = fill(schedule, "a", 3)
     assert schedule.take(0.0) is jobs[0]
-    schedule.again(jobs[0])
+    schedule.requeue(jobs[0])
     schedule.release(jobs[0].host)
     assert schedule.take(0.0) is jobs[0]
     assert schedule.unstarted == 2

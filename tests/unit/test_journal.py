@@ -163,11 +163,11 @@ def test_failed_sync_leaves_nothing_published_in_open_batches(journal: Journal) 
     journal.settle(done(0, [failure(2)], 4), marks(0, 1, 3, 4))
     journal.keep_marks({1: marks(1)}, there)
     assert not journal.unsynced
-    journal.distrust()
-    journal.distrust()
+    journal.mark_unsynced()
+    journal.mark_unsynced()
     assert journal.unsynced
     assert (indices(journal.marks(0)), journal.marks(1)) == ([0, 1, 3, 4], b"")
-    journal.trust()
+    journal.mark_synced()
     assert not journal.unsynced
 
 
