@@ -59,7 +59,7 @@ LIMITS: tuple[Entry, ...] = (
         "rate-limit",
         "the program itself spaces its requests out",
         "Greenlets sleep before their requests, for as long with the delay as without it: this is a rate\n"
-        "limit, not a wait for the network. There is nothing to fix, unless the rate is unintended.",
+        "limit, not a wait for the network. That is no fault, unless the rate is unintended.",
         (),
         limits.rate_limit,
     ),
@@ -67,7 +67,7 @@ LIMITS: tuple[Entry, ...] = (
         "small-pool",
         "the program itself lets only some requests through at once",
         "A pool of connections that blocks, or a semaphore, is smaller than the number of requests here.\n"
-        "There is nothing to fix, unless it is meant to be larger.",
+        "That is no fault, unless it is meant to be larger.",
         (),
         limits.small_pool,
     ),

@@ -283,8 +283,11 @@ def own_lock(case: Case) -> Found | None:
 
 
 def blocking(case: Case) -> Found | None:
-    if not case.blocked or case.judgement.blocked < max(0.3, case.lasted / 3):
+    judgement = case.judgement
+    if not case.blocked or judgement.blocked < max(0.3, case.lasted / 3):
         return None
+    if judgement.busy > judgement.blocked:
+        return None  # on a busy machine what computes also seems to wait, at some other line
     spot = case.own_frame(case.blocked[0]["stack"])
     text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""
     return Found(case.where(spot), [case.held_line(case.blocked), f"called by {text}"])

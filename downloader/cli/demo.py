@@ -53,7 +53,7 @@ def run_demo(files: int, output: str) -> int:
         return report.exit_code
     wrong = _count_wrong(root, files)
     click.echo(
-        f"Every byte compared with what the server must have sent: {files - wrong:,} of {files:,} correct"
+        f"Every byte compared with what the server must have sent: {files - wrong:,} of {files:,} right"
     )
     click.echo(
         f"The files are in {output}/; remove it when you are done. Next, try your own:\n"

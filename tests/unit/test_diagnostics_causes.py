@@ -87,3 +87,29 @@ def told(found: Diagnosis) -> str:
     console = Console(record=True, width=200, file=StringIO())
     show(ASK, found, console, fixed=False, profile=False)
     return console.export_text()
+
+
+def once(requests: int, delay: float, wall: float) -> dict[str, Any]:
+    """Return a round."""
+    plain = {"cpu": 0.0, "ready": 0.0, "done": requests, "errors": 0, "kinds": {}, "first": []}
+    return {"requests": requests, "delay": delay, "wall": wall, "run": f"r{delay}", **plain}
+
+
+def test_computing_is_named_where_a_busy_machine_makes_another_line_wait(tmp_path):
+    """The host of a virtual machine takes time that no account of a thread shows, at any line."""
+    app = tmp_path / "app.py"
+    app.write_text("def fetch(url):\n    load(url)\n    digest()\n")
+    rounds = [once(1, 0.0, 0.3), once(10, 0.0, 2.2), once(10, 0.2, 2.3)]
+    computes = {**held(str(app), 3, 1.8), "cpu": 1.7}
+    computes["stack"] = [[str(app), 3, "digest"]]
+    stolen = held("/py/lib/python3.11/site-packages/gevent/_socket3.py", 301, 0.9)
+    stolen["stack"].append([str(app), 2, "fetch"])
+    counts = {run: {"requests": 10, "peak": 1, "levels": [0.0, 2.0]} for run in ("r0.0", "r0.2")}
+
+    def cause(waits: dict[str, Any]) -> list[str]:
+        found = observation({"rounds": rounds, "held": [computes, waits], "seconds": 2.6, "looked": 2.6})
+        found.served.update(counts)
+        return [each.code for each, _ in explain(Case(ASK, found, judge(ASK, found)))]
+
+    assert cause(stolen) == ["cpu-bound"]
+    assert cause({**stolen, "seconds": 2.0}) == ["blocking-call"]
