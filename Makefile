@@ -1,10 +1,10 @@
-# Everything happens in a virtual environment inside the project; all it takes is Python >= 3.10.
+# Everything runs in a virtual environment inside the project; the only requirement is Python >= 3.10.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-# Thousands of processes begin in the tests: without bytecode each of them compiles everything.
+# The tests start thousands of processes: without bytecode each of them would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean
@@ -36,8 +36,8 @@ $(STAMP): setup.cfg pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m downloader demo
 
-# The tests wait more than they compute: two processes for each core. JOBS=0 runs them in this one. Neighbours
-# stay together (worksteal), so that what a file sets up once is not set up in every process.
+# The tests wait more than they compute: two processes per core. JOBS=0 runs them in this process. Adjacent tests
+# stay together (worksteal), so that the set-up of a file is not repeated in every process.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(or $(JOBS),$(shell expr 2 '*' $$(nproc))) --dist worksteal --durations=12 \
 		$(if $(SLOW),,-m 'not slow')
@@ -76,8 +76,8 @@ soak: $(STAMP)
 verdicts: $(STAMP)
 	$(BIN)/python tests/soak/verdicts.py --runs $(or $(N),300)
 
-# Of what is installed, so with --strict: otherwise a package that its database does not have, or a database
-# that cannot be reached, would count as one without vulnerabilities.
+# Audits the installed packages with --strict: otherwise a package that is missing from the database, or a database
+# that cannot be reached, would count as having no vulnerabilities.
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet pip-audit
 	mkdir -p build

@@ -42,13 +42,13 @@ _MAIN = _BY_NAME["http-100B"]
 def main(
     names: tuple[str, ...], quick: bool, fresh: bool, origin: str, out: Path | None, tables_only: bool
 ) -> None:
-    """Measure NAMES (cells and scenarios; all of them by default), going on where the last time ended."""
-    # Whatever ends this ends the server and the client that run, and removes their files.
+    """Measure the cells and scenarios in NAMES (default: all), continuing after the last recorded run."""
+    # However this ends, stop the running server and client and remove their files.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Sampling and comparing belong to the origin's core: the other is the client's alone.
+    # Sampling and comparing run on the origin's core; the other core is the client's alone.
     os.sched_setaffinity(0, {int(core) for core in cores("origin").split(",")})
     compile_all()
-    raise_limit()  # for thousands of connections; those that are started inherit it
+    raise_limit()  # for thousands of connections; child processes inherit it
     kept = _kept(out)
     results = Results(None if quick else kept, fresh)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -88,17 +88,16 @@ def _measure(
 
 
 def _write(results: Results, kept: Path, out: Path | None) -> None:
-    """The tables and the chart, beside the results or into the project."""
+    """Write the tables and the chart, beside the results or into the project."""
     every = kept.with_name("results.md")
-    every.write_text(f"# Results\n\nWritten by `make bench`.\n\n{tables.all_tables(results)}\n")
     chart = kept.with_name("speed.svg") if out is not None else ROOT / "docs" / "speed.svg"
-    drawn = draw(results, _MAIN, chart)
+    place = "speed.svg" if out is not None else "../docs/speed.svg"
+    picture = f"![files per second of each client]({place})" if draw(results, _MAIN, chart) else ""
+    every.write_text(f"# Results\n\nWritten by `make bench`.\n\n{tables.all_tables(results, picture)}\n")
     if out is not None:
         click.echo(every)
         return
-    picture = "![files per second of each client](docs/speed.svg)" if drawn else ""
-    more = "Every table, the articles' figures too: [benchmarks/results.md](benchmarks/results.md)."
-    summary = tables.summary(results, picture, more)
+    summary = tables.summary(results)
     click.echo(summary)
     tables.insert(ROOT / "README.md", summary)
 

@@ -1,9 +1,9 @@
-"""Memory that the host need not hand out first.
+"""Hold free memory, so that the host need not hand it out while a client is measured.
 
-On a virtual machine the first touch of a page is the host's work and costs more than storing a small file,
-and where free pages are reported to the host, they are cold again within seconds: the same client took
-twice as long when it began six seconds later. So nearly all free memory is held here, and let go of as
-others take it: what a client is given was in use a moment ago, whenever it begins.
+On a virtual machine the first touch of a page is work of the host and costs more than storing a small file.
+Where free pages are reported to the host, they are cold again within seconds: the same client took twice as
+long when it began six seconds later. So nearly all free memory is held here and released as others need it:
+the pages that a client gets were in use a moment ago, whenever it begins.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import psutil
 __all__ = ["LEVEL", "PIECE", "REPORTED", "Ballast"]
 
 REPORTED: Final = Path("/sys/module/page_reporting").exists()
-"""Whether free memory is reported to a host, which takes it away."""
+"""True when free memory is reported to a host, which takes it away."""
 
 PIECE: Final = 4 << 20
-LEVEL: Final = 512 << 20  # stays free, so that nobody waits for us, or runs out of memory
+LEVEL: Final = 512 << 20  # stays free, so that nothing has to wait for a release, or runs out of memory
 _NEARLY: Final = 128 << 20
-_EVERY: Final = 0.002  # seconds: what a client takes meanwhile is a small part of the level
+_EVERY: Final = 0.002  # seconds; what a client takes in that time is a small part of the level
 _PATIENCE: Final = 60.0
 _MOST: Final = 24 << 30
 
@@ -36,8 +36,8 @@ def _free() -> int:
 
 
 class Ballast:
-    """What is held: nothing but in ``keeping``, and nothing where it is not ``needed``. ``free``: how many
-    bytes of memory are."""
+    """Memory that is held, only within ``keeping`` and only where ``needed``. ``free`` returns the free
+    bytes."""
 
     def __init__(self, needed: bool = REPORTED, free: Callable[[], int] = _free) -> None:
         self._needed = needed
@@ -47,12 +47,12 @@ class Ballast:
 
     @property
     def size(self) -> int:
-        """Bytes that are held, and are there for whoever needs them."""
+        """Bytes held, and released when others need them."""
         return len(self._pieces) * PIECE
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
-        """Hold what is free, as long as this is open."""
+        """Hold free memory while the context is open."""
         if not self._needed:
             yield
             return
@@ -65,7 +65,7 @@ class Ballast:
             helper.join()
 
     def settle(self) -> None:
-        """Wait until what was let go of a moment ago is held, too."""
+        """Wait until memory that was released a moment ago is held again."""
         give_up = time.monotonic() + _PATIENCE
         while self._needed and self._free() > LEVEL + _NEARLY and time.monotonic() < give_up:
             time.sleep(_EVERY)
@@ -79,7 +79,7 @@ class Ballast:
                 pieces.pop().close()
                 spare += 1
             if spare > 0 and self.size < _MOST:
-                # A few at a time: somebody may need them meanwhile.
+                # A few pages at a time: another process may need them meanwhile.
                 pieces += [mmap.mmap(-1, PIECE, flags) for _ in range(min(spare, 8))]
         while pieces:
             pieces.pop().close()

@@ -1,7 +1,7 @@
-"""The least that does the job: a gevent pool around one requests session, and a write.
+"""Run the smallest program that does the job: a gevent pool around one requests session, and a write.
 
-What this project's requests lane is measured against: no journal, no limits, no retries, nothing
-checked. ``python benchmarks/bare.py URL DEST FILES`` prints its files a second as JSON.
+It is the baseline of this project's requests client: no journal, no limits, no retries, no checks. ``python
+benchmarks/bare.py URL DEST FILES`` prints its files per second as JSON.
 """
 
 from gevent import monkey

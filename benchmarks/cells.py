@@ -1,8 +1,8 @@
-"""What is measured: one line a cell. Adding a cell is adding a line.
+"""List the cells to measure, one per line.
 
-A cell is a kind of server and of destination, the clients that go through it in turn, and how many
-files each fetches (a client with a ``share`` fetches that part of them). ``quick`` is the number of
-files in a quick run, 0 where the cell is left out of it.
+A cell is a kind of server and of destination, the clients that are measured in turn, and the number of
+files that each fetches (a client with a ``share`` fetches that part of them). ``quick`` is the number of
+files in a quick run; 0 leaves the cell out of it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ __all__ = ["CELLS", "Cell", "of_group"]
 
 @dataclass(frozen=True)
 class Cell:
-    """``origin``: nginx where it is installed, or dev (the dev server, also where there is no nginx).
+    """A measurement. ``origin``: nginx where it is installed, or dev (the test server, also where nginx is
+    missing).
 
-    ``where``: memory, disk or null (thrown away). ``cores``: apart (the origin on one, the client on
-    another) or shared (both may use all). A client counts as hung after ``patience`` seconds and one for
-    every ``slowest`` files.
+    ``where``: memory, disk or null (discarded). ``cores``: apart (origin on one core, client on another) or
+    shared (both may use all). A client counts as hung after ``patience`` seconds plus one second for every
+    ``slowest`` files.
     """
 
     name: str
@@ -100,7 +101,7 @@ _STEADY: Final = ("downloader at a rate", "aiohttp at a rate")
 
 _MILLION: Final = Cell("", "speed", "", _FASTEST, files=1_000_000, patience=60.0, slowest=8_000)
 _DEPTH: Final = Cell("", "depth", "", _DEPTHS, files=200_000, where="null", rounds=3)
-# At depth 1 no more is possible than connections ÷ delay: nothing to measure.
+# At depth 1 the rate cannot exceed connections ÷ delay: there is nothing to measure.
 _DEPTH_LATE: Final = replace(
     _DEPTH, clients=tuple(name for name in _DEPTHS if "off" not in name), delay="20ms", origin="dev"
 )
@@ -181,5 +182,5 @@ CELLS: Final = (
 
 
 def of_group(group: str) -> list[Cell]:
-    """The cells of ``group`` in the order in which they are run."""
+    """Return the cells of ``group`` in the order in which they are run."""
     return [cell for cell in CELLS if cell.group == group]

@@ -1,7 +1,7 @@
-"""The chart: files a second of every client in the main cell, as one SVG.
+"""Draw the chart: files per second of every client in the main cell, as one SVG.
 
-It is shown on white and on dark pages alike: nothing is painted behind it, the letters are of a grey
-that stands out on both, and turn lighter where the reader's system says that it is dark.
+It is readable on white and on dark pages: the background is transparent, the text is a grey that stands out
+on both, and lighter where the reader's system prefers dark colours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ON_DARK = """inline:
 
 
 def draw(results: Results, cell: Cell, path: Path) -> bool:
-    """Write the chart of ``cell``; False when there is nothing to draw."""
+    """Write the chart of ``cell``; return False when there is nothing to draw."""
     found = [(name, rate) for name in cell.clients if (rate := median_rate(results, cell.name, name))]
     if not found:
         return False
@@ -56,12 +56,12 @@ def draw(results: Results, cell: Cell, path: Path) -> bool:
         spacing=6,
         title=f"files per second: {cell.title}",
         x_labels=[f"{name}   {rate:,.0f}" for name, rate in found],
-        show_x_labels=False,  # of the axis that lies: the figures stand beside the names
+        show_x_labels=False,  # of the horizontal axis: the figures stand beside the names
         show_x_guides=False,
         show_y_guides=False,
         disable_xml_declaration=True,
     )
-    bars.uuid = "speed"  # the same picture for the same figures
+    bars.uuid = "speed"  # the same file for the same figures
     bars.add_xml_filter(_plain)
     bars.add(
         "files/s",
@@ -75,7 +75,7 @@ def draw(results: Results, cell: Cell, path: Path) -> bool:
 
 
 def _plain(tree: Element) -> Element:
-    """Without the script for tooltips and the comment with a date."""
+    """Remove the script for tooltips and the comment with a date."""
     for parent in list(tree.iter()):
         for child in list(parent):
             if not isinstance(child.tag, str) or child.tag.rpartition("}")[2] == "script":

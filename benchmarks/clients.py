@@ -1,7 +1,7 @@
-"""Who is measured: the command line of each client, and what it needs to be there.
+"""List the clients that are measured: the command line of each, and what must be installed for it.
 
-A client that is slow gets a part of a cell's files (``share``), so that a round does not wait for it;
-figures are per second. Peers get their URLs in a file, one a line, which is made before they start.
+A slow client gets a part of a cell's files (``share``), so that a round does not wait for it; figures are
+per second. Peers read their URLs from a file, one per line, which is written before they start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["CLIENTS", "Client", "Job", "missing"]
 
 @dataclass(frozen=True)
 class Job:
-    """What a client is to do. ``destination`` None: fetch, and throw away. ``room`` is its own."""
+    """A client's task. ``destination`` None: fetch and discard. ``room`` is the client's own directory."""
 
     url: str
     urls: Path
@@ -33,7 +33,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Client:
-    """``needs``: a program on the PATH, or a module; ``share``: it gets one in so many of the files."""
+    """A client. ``needs``: a program on the PATH, or a module; ``share``: the client fetches one in
+    ``share`` files."""
 
     name: str
     argv: Callable[[Job], list[str]]
@@ -42,7 +43,7 @@ class Client:
 
 
 def missing(client: Client) -> bool:
-    """Whether what ``client`` needs is not installed."""
+    """Return whether what ``client`` needs is not installed."""
     if not client.needs:
         return False
     return shutil.which(client.needs) is None and importlib.util.find_spec(client.needs) is None
@@ -69,7 +70,8 @@ def _ours(*options: str, workers: int = 1) -> Callable[[Job], list[str]]:
 
 
 def _script(module: str, *options: str) -> Callable[[Job], list[str]]:
-    """A script of ``benchmarks/peers``: all of them take the same arguments; see ``peers/task.py``."""
+    """Return the command line of a script of ``benchmarks/peers``; all take the same arguments: see
+    ``peers/task.py``."""
 
     def argv(job: Job) -> list[str]:
         return [
@@ -81,7 +83,8 @@ def _script(module: str, *options: str) -> Callable[[Job], list[str]]:
 
 
 def _strategy(module: str, *options: str) -> Callable[[Job], list[str]]:
-    """A script of ``benchmarks/strategies``: they read the listing, as the talk's did."""
+    """Return the command line of a script of ``benchmarks/strategies``; they read the listing, as those of
+    the talk did."""
 
     def argv(job: Job) -> list[str]:
         script = [sys.executable, "-m", f"benchmarks.strategies.{module}"]
@@ -102,7 +105,7 @@ def _curl(job: Job) -> list[str]:
             url = line.strip()
             target = "/dev/null" if job.destination is None else job.destination / url.rpartition("/")[2]
             file.write(f'url = "{url}"\noutput = "{target}"\n')
-    most = str(min(job.connections, 300))  # curl takes no more
+    most = str(min(job.connections, 300))  # curl's maximum
     command = [
         "curl",
         "--disable",

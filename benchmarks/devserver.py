@@ -1,4 +1,5 @@
-"""How many answers a second the file server gives on one core: ``python benchmarks/devserver.py``.
+"""Measure the responses per second that the test server gives on one core: ``python
+benchmarks/devserver.py``.
 
 The server is pinned to core 0, a client of raw sockets to core 1; files of 100 bytes, plain HTTP.
 """
@@ -25,7 +26,7 @@ serve(Settings(files=10**9), say)
 
 
 def answers_per_second(port: int, connections: int, depth: int, seconds: float) -> float:
-    """Counts answers by their length: each request asks for a file of the same size."""
+    """Count responses by their length: each request is for a file of the same size."""
     request = b"GET /get/file-0123456789 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n"
     selector = selectors.DefaultSelector()
     for _ in range(connections):
@@ -35,22 +36,22 @@ def answers_per_second(port: int, connections: int, depth: int, seconds: float) 
     length = 0
     buffer = bytearray(1 << 16)
     for key in selector.get_map().values():
-        client = key.fileobj
-        assert isinstance(client, socket.socket)
-        client.sendall(request)
-        length = client.recv_into(buffer)
+        opened = key.fileobj
+        assert isinstance(opened, socket.socket)
+        opened.sendall(request)
+        length = opened.recv_into(buffer)
         assert buffer.startswith(b"HTTP/1.1 200 OK\r\n"), bytes(buffer[:100])
-        client.sendall(request * depth)
+        opened.sendall(request * depth)
     answers = 0
     begin = now = time.perf_counter()
     while now < begin + seconds:
         for key, _ in selector.select():
-            client, rest = key.fileobj, key.data
-            assert isinstance(client, socket.socket)
-            whole, rest[0] = divmod(rest[0] + client.recv_into(buffer), length)
+            ready, rest = key.fileobj, key.data
+            assert isinstance(ready, socket.socket)
+            whole, rest[0] = divmod(rest[0] + ready.recv_into(buffer), length)
             if whole:
                 answers += whole
-                client.sendall(request * whole)
+                ready.sendall(request * whole)
         now = time.perf_counter()
     for key in tuple(selector.get_map().values()):
         assert isinstance(key.fileobj, socket.socket)
@@ -60,7 +61,7 @@ def answers_per_second(port: int, connections: int, depth: int, seconds: float) 
 
 
 def main() -> None:
-    """Starts the server, measures, prints."""
+    """Start the server, measure and print the rate."""
     os.sched_setaffinity(0, {1})
     command = [sys.executable, "-c", _SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

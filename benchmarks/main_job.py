@@ -1,7 +1,7 @@
-"""The main job, measured: what the frame around it costs, memory, long lists, delays, TLS.
+"""Measure the main job: the overhead of its processes, memory, long lists, delays, TLS.
 
-Every run is the real command line in processes of its own: the dev server pinned to one core, the
-client to the other. Each correctness is counted, not assumed.
+Every run is the real command line in processes of its own: the test server pinned to one core, the client
+to the other. The correctness of each run is checked, not assumed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ __all__ = ["SCENARIOS", "closing", "delays", "https", "memory", "overhead", "vol
 
 @contextlib.contextmanager
 def server(*options: str) -> Iterator[tuple[str, list[str]]]:
-    """The dev server on the first core; its URL, and the options that make a client trust it."""
+    """Run the test server on the first core; yield its URL and the options that make a client trust its
+    certificate."""
     command = pinned(cores("origin"), [sys.executable, "-m", "downloader", "serve", *options])
     process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -44,7 +45,8 @@ def server(*options: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def download(url: str, *options: str) -> dict[str, Any]:
-    """One run on the second core; its report. Raises RuntimeError when it is not complete and exact."""
+    """Run once on the second core and return the report. Raise RuntimeError when it is not complete and
+    exact."""
     argv = [sys.executable, "-m", "downloader", url, *options, "--json", "--progress", "none"]
     command = pinned(cores("client"), argv)
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
@@ -57,7 +59,7 @@ def download(url: str, *options: str) -> dict[str, Any]:
 
 
 def wrong_files(directory: Path, files: int, size: int) -> int:
-    """How many of ``files`` are not there, or not what the dev server's recipe says."""
+    """Return how many of ``files`` are missing or differ from the test server's recipe."""
     wrong = 0
     for index in range(files):
         name = f"file-{index:010d}"
@@ -70,7 +72,7 @@ def wrong_files(directory: Path, files: int, size: int) -> int:
 
 
 def overhead(quick: bool) -> list[dict[str, str]]:
-    """What supervisor, feeder and journal take of the CPU."""
+    """Measure the CPU time of supervisor, feeder and journal."""
     files = 20_000 if quick else 200_000
     rows = []
     for lane in ("requests", "auto"):
@@ -93,7 +95,7 @@ def overhead(quick: bool) -> list[dict[str, str]]:
 
 
 def memory(quick: bool) -> list[dict[str, str]]:
-    """Peak memory must not depend on the number of files."""
+    """Check that peak memory does not depend on the number of files."""
     rows = []
     for store in ("null", "files"):
         least = 0.0
@@ -119,8 +121,8 @@ def memory(quick: bool) -> list[dict[str, str]]:
 
 
 def closing(quick: bool) -> list[dict[str, str]]:
-    """What a server costs that closes each connection after 100 requests, beside one that does so
-    after 1,000: nginx with either, in turn, and each as often the first."""
+    """Measure the cost of a server that closes each connection after 100 requests, compared with 1,000:
+    nginx with either, alternating, each as often first."""
     if not nginx_installed():
         return []
     files, rounds = (5_000, 1) if quick else (100_000, 8)
@@ -161,7 +163,7 @@ def closing(quick: bool) -> list[dict[str, str]]:
 
 
 def volume(quick: bool) -> list[dict[str, str]]:
-    """A list of many lines is read in constant memory."""
+    """Check that a list of many lines is read in constant memory."""
     rows = []
     for lines in (20_000, 200_000) if quick else (100_000, 5_000_000):
         with scratch() as where:
@@ -185,7 +187,7 @@ def volume(quick: bool) -> list[dict[str, str]]:
 
 
 def delays(quick: bool) -> list[dict[str, str]]:
-    """A thousand slow answers at once: the wall time is what connections and delays allow."""
+    """Measure a thousand slow responses at once: the wall time is what connections and delays allow."""
     files, connections = (2_000, 200) if quick else (10_000, 1_000)
     with server("--files", str(files), "--delay", "0-3s") as (url, _), scratch() as where:
         report = download(
@@ -203,7 +205,7 @@ def delays(quick: bool) -> list[dict[str, str]]:
 
 
 def https(quick: bool) -> list[dict[str, str]]:
-    """HTTPS is concurrent: many answers of 0.1 s at once."""
+    """Check that HTTPS is concurrent: many responses of 0.1 s at once."""
     files, connections = 1_000, 100
     with server("--files", str(files), "--delay", "100ms", "--tls") as (url, trust), scratch() as where:
         report = download(

@@ -1,10 +1,4 @@
-"""The server that all clients of a cell fetch from: nginx, or the dev server.
-
-Both serve the same: ``/get/file-0000000000`` … with the bytes of the dev server's recipe
-(``downloader/testserver/content.py``), and the listing by pages. nginx serves plain files, the pages of
-the listing too, as Debian's package does it: TLS up to 1.3, one worker process, sendfile, 1,000 requests a
-connection, the log turned off.
-"""
+"""Run the server that all clients of a cell fetch from: nginx or the test server."""
 
 from __future__ import annotations
 
@@ -75,7 +69,8 @@ http {{
 
 @dataclass(frozen=True)
 class Origin:
-    """A server that listens; ``content(name)`` gives the bytes that it has, ``cafile`` whom to trust."""
+    """A listening server; ``content(name)`` returns the bytes that it serves, ``cafile`` is the CA to
+    trust."""
 
     url: str
     cafile: str | None
@@ -83,7 +78,8 @@ class Origin:
 
 
 def nginx_installed() -> bool:
-    """Whether there is an nginx to run; Debian's package puts it where not every PATH looks."""
+    """Return whether nginx is installed; Debian's package puts it into a directory that is not on every
+    PATH."""
     return _nginx() is not None
 
 
@@ -92,7 +88,9 @@ def _nginx() -> str | None:
 
 
 def wrong_files(origin: Origin, directory: Path, files: int) -> int:
-    """How many of the first ``files`` are not in ``directory``, or not what the origin has."""
+    """Return how many of the first ``files`` are not in ``directory``, or differ from what the origin
+    has.
+    """
     wrong, where = 0, str(directory)
     for index in range(files):
         name = name_of(index)
@@ -112,7 +110,7 @@ def wrong_files(origin: Origin, directory: Path, files: int) -> int:
 
 
 def _next(file: int, size: int) -> bytes:
-    """The next ``size`` bytes of ``file``, fewer only at its end."""
+    """Return the next ``size`` bytes of ``file``, fewer only at its end."""
     got = os.read(file, size)
     while len(got) < size and (more := os.read(file, size - len(got))):
         got += more
@@ -123,7 +121,7 @@ def _next(file: int, size: int) -> bytes:
 def nginx(
     files: int, size: int, tls: bool, room: Path, where: str, keepalive: int = 1000
 ) -> Iterator[Origin]:
-    """nginx with ``files`` of ``size`` bytes, all its files in ``room``, on the cores ``where``.
+    """Run nginx with ``files`` of ``size`` bytes, all its files in ``room``, on the cores ``where``.
 
     It closes a connection after ``keepalive`` requests.
     """
@@ -142,7 +140,7 @@ def nginx(
         part.write_to_path(room / "chain.pem", append=position > 0)
     plain, secure = _free_ports(2)
     config = _CONFIG.format(
-        # Root's nginx would serve as another user, who may not look into a private directory.
+        # Started by root, nginx would serve as another user, who cannot read a private directory.
         user="user root;" if os.geteuid() == 0 else "",
         room=room,
         plain=plain,
@@ -165,7 +163,7 @@ def nginx(
 
 @contextlib.contextmanager
 def dev_server(files: int, size: int, tls: bool, delay: str, where: str) -> Iterator[Origin]:
-    """``python -m downloader serve`` on the cores ``where``."""
+    """Run ``python -m downloader serve`` on the cores ``where``."""
     argv = [sys.executable, "-m", "downloader", "serve", "--files", str(files), "--size", str(size)]
     argv += ["--page", str(PAGE), "--delay", delay, *(["--tls"] if tls else [])]
     with subprocess.Popen(
@@ -175,7 +173,7 @@ def dev_server(files: int, size: int, tls: bool, delay: str, where: str) -> Iter
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("listening ").strip()
             if not url:
-                raise RuntimeError(f"the dev server did not start: exit code {process.wait()}")
+                raise RuntimeError(f"the test server did not start: exit code {process.wait()}")
             cafile = process.stdout.readline().removeprefix("ca ").strip() if tls else None
             yield Origin(url, cafile, lambda name: blocks(name.encode(), size))
         finally:
@@ -204,7 +202,7 @@ def _read(path: str) -> Iterator[bytes]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; nginx cannot be asked which one it was given."""
+    """Return ports on which nothing listens now; nginx does not report a port that the kernel chooses."""
     with contextlib.ExitStack() as bound:
         listeners = [bound.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [listener.getsockname()[1] for listener in listeners]
@@ -218,4 +216,4 @@ def _await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             return
         if process.poll() is not None or time.monotonic() > give_up:
             raise RuntimeError(f"nginx did not start: {log.read_text() if log.exists() else 'no log'}")
-        time.sleep(0.01)  # it says nowhere that it listens: it can only be tried
+        time.sleep(0.01)  # it does not report when it listens, so connect until it succeeds

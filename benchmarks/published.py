@@ -1,4 +1,4 @@
-"""Figures that others published, each with its source. Nothing here was measured by this project."""
+"""List figures published by others, each with its source. None of them was measured by this project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ __all__ = ["BILLION", "MILLION", "SESSIONS", "Million", "Session"]
 
 @dataclass(frozen=True)
 class Million:
-    """``memory_mb`` is None where the article gives none."""
+    """A row of "Making 1 million requests with python-aiohttp".
+
+    ``memory_mb`` is None where the article gives none.
+    """
 
     seconds: float
     memory_mb: float | None
@@ -18,7 +21,7 @@ class Million:
 
 @dataclass(frozen=True)
 class Session:
-    """Seconds: of the whole run, and of one request."""
+    """A row of "requests vs httpx vs aiohttp", in seconds: of the whole run, and of one request."""
 
     total: float
     mean: float
@@ -43,8 +46,8 @@ SESSIONS: Final = {
     "ten sessions: aiohttp": Session(4.2363, 0.0418, 0.0390, 0.0132),
 }
 
-# James Saryerwinnie, "Downloading a Billion Files in Python" (talk): seconds a request, on a machine
-# of 16 cores, over a network.
+# James Saryerwinnie, "Downloading a Billion Files in Python" (talk): seconds per request, on a machine with
+# 16 cores, over a network.
 BILLION: Final = {
     "sequential": 0.003,
     "threads (10)": 0.0036,

@@ -1,7 +1,7 @@
-"""What was measured, kept in one JSON file: a record for each (cell, client, round).
+"""Keep the measurements in one JSON file: a record for each (cell, client, round).
 
-The file is written anew after every run, so that whatever ends the measuring, the next one goes on
-behind the last run that was finished.
+The file is rewritten after every run, so that after any interruption the next start continues behind the
+last finished run.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _PROGRAMS = {
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one client. ``wrong``: files that are missing or differ from what the origin has.
+    """One run of one client. ``wrong``: files that are missing or differ from the origin's.
 
-    ``seconds`` is None where it never finished; ``hung``: how often it was killed because its time
-    was over before this. ``said``: figures that the client itself gave.
+    ``seconds`` is None where it never finished; ``hung`` is how often it was killed before because its time
+    was over; ``said`` has the figures that the client itself gave.
     """
 
     cell: str
@@ -58,17 +58,17 @@ class Run:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What a run is found again by."""
+        """The key that identifies a run."""
         return self.cell, self.client, self.round
 
     @property
     def rate(self) -> float | None:
-        """Files a second, of the whole process from its start to its end."""
+        """Files per second, of the whole process from its start to its end."""
         return self.files / self.seconds if self.seconds else None
 
 
 class Results:
-    """The runs so far, and the tables of ``main_job``; ``path`` None keeps them in memory only."""
+    """The runs so far, and the tables of ``main_job``. With ``path`` None they are kept in memory only."""
 
     def __init__(self, path: Path | None, fresh: bool = False) -> None:
         self._path = path
@@ -89,25 +89,27 @@ class Results:
             self.measured_on = environment_of()
 
     def has(self, cell: str, client: str, turn: int, files: int) -> bool:
-        """Whether this run is there, with as many files: a cell can have changed since."""
+        """Return whether this run is recorded with the same number of files: a cell can have changed
+        since.
+        """
         run = self._runs.get((cell, client, turn))
         return run is not None and run.files == files
 
     def add(self, run: Run) -> None:
-        """Keep ``run``, at once."""
+        """Record ``run`` and save at once."""
         self._runs[run.key] = run
         self.save()
 
     def of(self, cell: str, client: str) -> list[Run]:
-        """The rounds of one client in one cell."""
+        """Return the rounds of one client in one cell."""
         return [run for run in self._runs.values() if (run.cell, run.client) == (cell, client)]
 
     def clients(self, cell: str, order: Iterable[str]) -> list[str]:
-        """Those of ``order`` that have run in ``cell``."""
+        """Return those of ``order`` that have run in ``cell``."""
         return [client for client in order if self.of(cell, client)]
 
     def save(self) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         if self._path is None:
             return
         record = {
@@ -121,12 +123,12 @@ class Results:
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """Return the time in UTC, to the second."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def environment_of() -> dict[str, Any]:
-    """The machine, the versions of all that takes part, and the date."""
+    """Return the machine, the versions of everything involved, and the date."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -135,7 +137,7 @@ def environment_of() -> dict[str, Any]:
         ),
         platform.machine(),
     )
-    # How it was built makes a twentieth: distributions have the compiler learn from a trial run.
+    # How Python was built makes a difference of a twentieth: distributions use profile-guided optimization.
     system = " (the distribution's)" if sys.base_prefix == "/usr" else ""
     versions = {"python": f"{platform.python_version()}{system}"}
     for name in _PACKAGES:
@@ -158,6 +160,6 @@ def environment_of() -> dict[str, Any]:
 
 
 def _version_in(text: str) -> str:
-    """The first word of the first line that begins with a digit, behind a slash or not."""
+    """Return the first word of the first line that begins with a digit, behind a slash or not."""
     words = (word.rpartition("/")[2] for word in (text.splitlines() or [""])[0].split())
     return next((word for word in words if word[:1].isdigit()), "?")

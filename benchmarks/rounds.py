@@ -1,7 +1,7 @@
-"""The rounds of a cell: every client once, then every client again, and what came of each run.
+"""Run the rounds of a cell: every client once, then every client again, and record each result.
 
-A run that hangs is killed, counted and repeated. What a client stored is compared with what the origin
-has, every file, after every run; where it stores nothing, what it says is counted.
+A run that hangs is killed, counted and repeated. After every run, each file that a client stored is
+compared with the origin's; where it stores nothing, the number that it prints is used.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ __all__ = ["pending", "run_cell", "scratch"]
 Say = Callable[[str], None]
 
 _DISK: Final = Path("/var/tmp")
-_TRIES: Final = 3  # of a run that hangs
+_TRIES: Final = 3  # seconds, of a run that hangs
 _FEWEST: Final = 400
-_SHARED_OUT: Final = ("speed", "billion")  # groups where a slow client gets a part of the files
-_REFUSED: Final = 2  # exit code of ours for an option that it does not know
+_SHARED_OUT: Final = ("speed", "billion")  # groups where a slow client fetches a part of the files
+_REFUSED: Final = 2  # our exit code for an unknown option
 
 
 @contextlib.contextmanager
 def scratch(parent: Path | None = None) -> Iterator[Path]:
-    """A private directory in ``parent``, or in memory where there is such a place."""
+    """Return a private directory in ``parent``, or in memory where there is such a place."""
     if parent is None and os.access("/dev/shm", os.W_OK):
         parent = Path("/dev/shm")
     path = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=parent))
     try:
         yield path
     finally:
-        # Of a million files it removes twice as many a second as shutil does.
+        # Of a million files it removes twice as many per second as shutil.
         subprocess.run(["rm", "-rf", "--", str(path)], check=False)
 
 
 def files_of(cell: Cell, client: Client, quick: bool) -> int:
-    """How many files ``client`` fetches in ``cell``."""
+    """Return how many files ``client`` fetches in ``cell``."""
     files = cell.quick if quick else cell.files
     if cell.group not in _SHARED_OUT:
         return files
@@ -61,9 +61,9 @@ def files_of(cell: Cell, client: Client, quick: bool) -> int:
 def pending(
     cell: Cell, results: Results, quick: bool, clients: Mapping[str, Client] = CLIENTS
 ) -> list[tuple[int, Client]]:
-    """The runs of ``cell`` that are still to be made, round by round.
+    """Return the runs of ``cell`` that are still to be made, round by round.
 
-    Each round begins with another client: the first finds a disk that has nothing to do.
+    Each round begins with another client: the first one finds an idle disk.
     """
     if quick and not cell.quick:
         return []
@@ -117,7 +117,7 @@ def run_cell(
 
 @contextlib.contextmanager
 def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
-    """The origin of ``cell``; ``which`` is auto, nginx or dev."""
+    """Run the origin of ``cell``; ``which`` is auto, nginx or dev."""
     served = room / "origin"
     served.mkdir()
     where = cores("origin", cell.cores)
@@ -132,7 +132,7 @@ def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
 def run_client(
     cell: Cell, client: Client, turn: int, files: int, origin: Origin, say: Say, ballast: Ballast
 ) -> Run | str:
-    """One run, repeated while it hangs; or why the client refuses, where it does."""
+    """Run a client, repeating while it hangs; return the run, or why the client refuses."""
     timeout = cell.patience + files / cell.slowest
     hung = 0
     while True:
@@ -140,7 +140,7 @@ def run_client(
             job = _job(cell, files, origin, where, own)
             argv = client.argv(job)
             if cell.where == "disk":
-                os.sync()  # what others wrote is not to be this one's burden
+                os.sync()  # writeback of others' data must not count against this run
             ballast.settle()
             ended = run(argv, cores("client", cell.cores), timeout)
             if ended.exit_code is None:
@@ -181,13 +181,15 @@ def _job(cell: Cell, files: int, origin: Origin, where: Path, own: Path) -> Job:
 def _wrong(cell: Cell, files: int, origin: Origin, job: Job, ended: Ended, said: dict[str, float]) -> int:
     if job.destination is not None:
         return wrong_files(origin, job.destination, files)
-    # Thrown away: ours and the scripts say how many they had, of curl there is only its exit code.
+    # Discarded: ours and the scripts print how many files they had; curl reports only its exit code.
     had = said.get("stored", said.get("files", files if ended.exit_code == 0 else 0))
     return files - int(had)
 
 
 def _figures(stdout: str) -> dict[str, float]:
-    """The numbers of a JSON object on standard output; of objects in it, as ``outer_inner``."""
+    """Return the numbers of a JSON object on standard output; those of nested objects as
+    ``outer_inner``.
+    """
     try:
         found = json.loads(stdout)
     except ValueError:
@@ -208,7 +210,7 @@ def _why(ended: Ended) -> str:
 
 
 def described(done: Run) -> str:
-    """A run in a line."""
+    """Return a run described in one line."""
     if done.seconds is None:
         return f"never finished ({done.hung} times)"
     if done.failure:

@@ -1,9 +1,9 @@
-"""One client run to its end: how long it took, and what CPU and memory all its processes used.
+"""Run one client to its end; measure its time, and CPU and memory of all its processes.
 
-Time is from before the process is started until it has ended. CPU is what ``os.wait4`` says: user and
-system time of the process and of all descendants that it has waited for. Memory is the proportional
-set size (PSS: what processes share is counted once) summed over the process and its descendants,
-sampled four times a second, and of that the most.
+Time is from before the process is started until it has ended. CPU is what ``os.wait4`` reports: user and
+system time of the process and of all descendants that it has waited for. Memory is the proportional set
+size (PSS: shared pages are counted once) summed over the process and its descendants, sampled four times a
+second; the maximum counts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["ROOT", "Ended", "compile_all", "cores", "environment", "pinned", "ru
 ROOT = Path(__file__).resolve().parents[1]
 _FIRST, _INTERVAL = 0.1, 0.25
 _FOREIGN = ("_PROXY", "_CA_BUNDLE", "SSL_CERT", "SSLKEYLOG", "PYTHON", "GEVENT", "CURL_", "NETRC")
-_CORES = sorted(os.sched_getaffinity(0))  # before anything here is pinned
+_CORES = sorted(os.sched_getaffinity(0))  # before this process pins anything
 
 
 @dataclass(frozen=True)
 class Ended:
-    """``exit_code`` is None for a client that was killed because its time was over."""
+    """The end of a run. ``exit_code`` is None for a client that was killed because its time was over."""
 
     seconds: float
     cpu_seconds: float
@@ -42,33 +42,33 @@ class Ended:
 
 
 def cores(role: str, how: str = "apart") -> str:
-    """The cores of the ``origin`` or of the ``client``, as taskset takes them."""
+    """Return the cores of the ``origin`` or of the ``client``, in taskset's format."""
     if how == "shared" or len(_CORES) < 2:
         return ",".join(map(str, _CORES))
     return str(_CORES[0] if role == "origin" else _CORES[1])
 
 
 def pinned(where: str, argv: list[str]) -> list[str]:
-    """``argv`` on these cores only."""
+    """Return ``argv`` restricted to these cores."""
     return ["taskset", "-c", where, *argv]
 
 
 def environment() -> dict[str, str]:
-    """The environment without proxies, CA files and the like, which clients treat differently."""
+    """Return the environment without proxies, CA files and the like, which clients treat differently."""
     kept = {k: v for k, v in os.environ.items() if not any(f in k.upper() for f in _FOREIGN)}
     return {**kept, "PYTHONPATH": str(ROOT)}
 
 
 def compile_all() -> None:
-    """Bytecode for what is ours, as pip makes it for the packages of the others: without it each start
-    takes 0.07 s longer, and where none may be written (PYTHONDONTWRITEBYTECODE) every start would."""
+    """Compile our modules to bytecode, as pip does for the packages of the others. Without it each start
+    takes 0.07 s longer, and so would every start where none may be written (PYTHONDONTWRITEBYTECODE)."""
     for package in ("downloader", "diagnostics", "benchmarks"):
         compileall.compile_dir(ROOT / package, quiet=1)
 
 
 def run(argv: list[str], where: str, timeout: float) -> Ended:
     """Run ``argv`` on the cores ``where``; after ``timeout`` seconds all its processes are killed."""
-    # Files, not pipes: nobody needs to read while it runs.
+    # Files, not pipes: nothing needs to read them during the run.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -81,7 +81,7 @@ def run(argv: list[str], where: str, timeout: float) -> Ended:
             start_new_session=True,
         )
         if where != cores("client", "shared"):
-            _put_first(process.pid)  # not before an origin on the same cores: it would wait for that
+            _put_first(process.pid)  # the origin on the same cores needs its share
         try:
             ended, memory = _watch(process.pid, began + timeout)
         except BaseException:
@@ -108,14 +108,15 @@ def run(argv: list[str], where: str, timeout: float) -> Ended:
 
 
 def _put_first(pid: int) -> None:
-    """Have the session of ``pid`` go before others on its core: what else the machine does is not to be
-    measured. Only root may, and only where the scheduler groups by sessions."""
+    """Give the session of ``pid`` priority on its core, so that other activity of the machine is not
+    measured. Only root may do so, and only where the scheduler groups by sessions."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text("-19")
 
 
 def _watch(pid: int, deadline: float) -> tuple[bool, int]:
-    """Wait for the end, sampling meanwhile; whether it came in time, and the most memory in bytes."""
+    """Wait for the end, sampling meanwhile; return whether it ended in time, and the maximum memory in
+    bytes."""
     descriptor = os.pidfd_open(pid)
     most, wait = 0, _FIRST
     try:
@@ -145,7 +146,7 @@ def _memory(pid: int) -> int:
 
 
 def _kill(pid: int) -> None:
-    """The session that it leads, and descendants that left the session."""
+    """Kill the session that the process leads, and descendants that left the session."""
     family = _family(pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)

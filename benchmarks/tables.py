@@ -1,4 +1,4 @@
-"""Tables and sentences made from the results; nothing is measured here."""
+"""Make tables and sentences from the results; nothing is measured here."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["CURL", "all_tables", "cell_table", "figure", "insert", "measured_on"
 
 CURL: Final = "curl --parallel"
 _HOURS: Final = 1e9 / 3600
-_LARGE: Final = 10_000  # bytes of a file from which on bytes a second are of interest
+_LARGE: Final = 10_000  # file size in bytes from which bytes per second are of interest
 _MAIN: Final = "http-100B"
 _BEGIN: Final = "<!-- benchmarks: begin -->"
 _END: Final = "<!-- benchmarks: end -->"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are figures."""
+    """Return a Markdown table; the first column is text, the others are figures."""
     table = Table(box=MARKDOWN)
     for position, name in enumerate(header):
         table.add_column(name, justify="right" if position else "left", no_wrap=True)
@@ -43,8 +43,18 @@ def _median(runs: Iterable[Run], of: Callable[[Run], float | None]) -> float | N
     return statistics.median(found) if found else None
 
 
+def _said(key: str) -> Callable[[Run], float | None]:
+    """Return what gets the figure ``key`` of a run, None where its client did not give it."""
+    return lambda run: run.said.get(key)
+
+
+def _surely_said(key: str) -> Callable[[Run], float]:
+    """Return what gets the figure ``key`` of a run; it raises KeyError where its client did not give it."""
+    return lambda run: run.said[key]
+
+
 def median_rate(results: Results, cell: str, client: str) -> float | None:
-    """Files a second, the median of those rounds in which all files were right."""
+    """Return files per second: the median of the rounds in which all files were right."""
     return _median(_good(results.of(cell, client)), lambda run: run.rate)
 
 
@@ -53,7 +63,7 @@ def _good(runs: Iterable[Run]) -> list[Run]:
 
 
 def _correct(runs: Sequence[Run], compared: bool) -> str:
-    """What to say of the files of all rounds."""
+    """Return how many files of all rounds were right, as text."""
     wrong, hung = sum(run.wrong for run in runs), sum(run.hung for run in runs)
     files = sum(run.files for run in runs)
     failed = sum(bool(run.failure) for run in runs)
@@ -66,7 +76,7 @@ def _correct(runs: Sequence[Run], compared: bool) -> str:
 
 
 def cell_table(results: Results, cell: Cell) -> str:
-    """All columns for the clients of one cell; empty where nothing was measured."""
+    """Return all columns for the clients of one cell; empty where nothing was measured."""
     curl = median_rate(results, cell.name, CURL)
     large = cell.size >= _LARGE
     rows = []
@@ -98,12 +108,12 @@ def cell_table(results: Results, cell: Cell) -> str:
 
 
 def figure(rate: float) -> str:
-    """A rate, with as many digits as say something."""
+    """Return a rate with as many digits as are significant."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _memory(runs: Iterable[Run], unit: str = "") -> str:
-    """The most of all rounds; a client can be over before the first sample."""
+    """Return the maximum of all rounds; a client can end before the first sample."""
     most = max(run.memory_mb for run in runs)
     return f"{most:,.0f}{unit}" if most else "—"
 
@@ -113,9 +123,14 @@ def _hours(rate: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}"
 
 
-def matrix(results: Results) -> str:
-    """Files a second for every cell of the first group, and how many times curl's."""
-    cells = [cell for cell in of_group("speed") if cell.name != "workers"]
+def matrix(results: Results, titles: Sequence[str] = ()) -> str:
+    """Return files per second for every cell of the first group (or of ``titles``), and the multiple of
+    curl's."""
+    cells = [
+        cell
+        for cell in of_group("speed")
+        if cell.name != "workers" and (not titles or cell.title in titles)
+    ]
     columns = ["downloader", CURL, "pycurl multi", "aiohttp + uvloop", "wget2", "aria2"]
     rows = []
     for cell in cells:
@@ -130,7 +145,7 @@ def matrix(results: Results) -> str:
 
 
 def depth(results: Results) -> str:
-    """The depth that adapts beside fixed ones, thrown away: files a second."""
+    """Return the adaptive depth beside fixed ones, files discarded: files per second."""
     cells = of_group("depth")
     names = [name for name in cells[0].clients if name != "downloader"]
     rows = []
@@ -147,7 +162,7 @@ def depth(results: Results) -> str:
 
 
 def million(results: Results) -> str:
-    """The table of "Making 1 million requests with python-aiohttp", with ours beside it."""
+    """Return the table of "Making 1 million requests with python-aiohttp", with ours beside it."""
     rows = []
     for cell in of_group("million"):
         at_once = cell.delay == "0"
@@ -183,7 +198,7 @@ def million(results: Results) -> str:
 
 
 def sessions(results: Results) -> str:
-    """The figures of "requests vs httpx vs aiohttp", with ours beside them."""
+    """Return the figures of "requests vs httpx vs aiohttp", with ours beside them."""
     rows = []
     for name, one in SESSIONS.items():
         figures = [
@@ -201,8 +216,7 @@ def sessions(results: Results) -> str:
             measured += 1
             totals = [run.said["seconds"] for run in good]
             single = {
-                key: _median(good, lambda run, key=key: run.said.get(key))  # type: ignore[misc]
-                for key in ("mean", "median", "deviation", "latency_ms_p50")
+                key: _median(good, _said(key)) for key in ("mean", "median", "deviation", "latency_ms_p50")
             }
             middle = single["median"]
             rows.append(
@@ -225,7 +239,7 @@ def _ms(value: float | None, factor: float) -> str:
 
 
 def billion(results: Results) -> str:
-    """The talk's table in seconds a request, with what the same strategies and ours take here."""
+    """Return the talk's table in seconds per request, with what the same strategies and ours take here."""
     rows = []
     (cell,) = of_group("billion")
     for name in results.clients(cell.name, cell.clients):
@@ -255,7 +269,7 @@ def _days(seconds: float) -> str:
 
 
 def latency(results: Results) -> str:
-    """Percentiles at a constant rate; from when is said in each line."""
+    """Return percentiles at a constant rate; each line says from when latency is measured."""
     rows = []
     for cell in of_group("latency"):
         for name in results.clients(cell.name, cell.clients):
@@ -267,8 +281,7 @@ def latency(results: Results) -> str:
                     continue
                 kept = [_median(good, lambda run: run.files / run.said["seconds"])]
                 figures = [
-                    _median(good, lambda run, key=f"{prefix}_{p}": run.said[key])  # type: ignore[misc]
-                    for p in ("p50", "p90", "p99", "p999")
+                    _median(good, _surely_said(f"{prefix}_{p}")) for p in ("p50", "p90", "p99", "p999")
                 ]
                 rows.append(
                     [
@@ -283,7 +296,7 @@ def latency(results: Results) -> str:
 
 
 def reports(results: Results) -> str:
-    """The scenarios of ``main_job``."""
+    """Return the scenarios of ``main_job``."""
     rows = [
         [row["what"], row["figure"], row["beside"], row["ratio"]]
         for report in results.reports.values()
@@ -293,7 +306,7 @@ def reports(results: Results) -> str:
 
 
 def measured_on(found: dict[str, Any]) -> str:
-    """The machine and the versions, in one paragraph."""
+    """Return the machine and the versions, in one paragraph."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return (
         f"Measured on {found['processor']}, {found['cores']} cores, {found['memory_gb']} GB, "
@@ -302,24 +315,26 @@ def measured_on(found: dict[str, Any]) -> str:
     )
 
 
-def summary(results: Results, chart: str = "", more: str = "") -> str:
-    """What the README shows."""
-    main = next(cell for cell in of_group("speed") if cell.name == _MAIN)
-    parts = [
-        chart,
-        "100-byte files over HTTP into memory, 32 connections, client on one core:",
-        cell_table(results, main),
-        "Other sizes, TLS, disk (medians):",
-        matrix(results),
-        measured_on(results.measured_on),
-        more,
-    ]
-    return "\n\n".join(part for part in parts if part)
+_IN_README: Final = (
+    "HTTP, 100 B",
+    "HTTPS, 100 B",
+    "HTTP, 10 kB",
+    "HTTPS, 10 kB",
+    "HTTP, 1 MB",
+    "HTTP, one file of 1 GB",
+)
 
 
-def all_tables(results: Results) -> str:
-    """Every table, with headings."""
-    parts = []
+def summary(results: Results) -> str:
+    """Return what the README shows."""
+    found = results.measured_on
+    where = f"Measured on {found['processor']}, {found['cores']} cores, {found['date']}."
+    return f"{matrix(results, _IN_README)}\n\n{where}"
+
+
+def all_tables(results: Results, chart: str = "") -> str:
+    """Return every table, with headings; ``chart`` first."""
+    parts = [("Sizes, TLS, disk (medians)", "\n\n".join(part for part in (chart, matrix(results)) if part))]
     for cell in of_group("speed"):
         where = ", into memory" if cell.where == "memory" else ""
         parts.append((f"{cell.title}{where}, {cell.connections} connections", cell_table(results, cell)))
@@ -336,7 +351,7 @@ def all_tables(results: Results) -> str:
 
 
 def insert(page: Path, text: str) -> None:
-    """Put ``text`` between the marks in ``page``. Raises ValueError where it has none."""
+    """Put ``text`` between the marks in ``page``. Raise ValueError where it has none."""
     before, begin, rest = page.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):

@@ -1,8 +1,8 @@
-"""SSLObject on the socket, as the wire lane reads TLS, beside SSLObject over MemoryBIO.
+"""Compare SSLObject on the socket, as the pipelined client reads TLS, with SSLObject over MemoryBIO.
 
-``python -m benchmarks.tls_reads``: nginx on one core; on the other a loop that asks, reads and counts
-bytes, and does nothing else, so that the difference is not drowned. CPU for an answer, median of rounds
-that alternate.
+``python -m benchmarks.tls_reads``: nginx on one core; on the other an event loop that requests, reads and
+counts bytes, and does nothing else, so that the difference stays visible. CPU per response, median of
+alternating rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RECORD = 16 << 10
 
 
 def _drained(tls: Any) -> int:
-    """All that OpenSSL has now, in bytes."""
+    """Read all that OpenSSL has now; return its size in bytes."""
     count = 0
     try:
         while count <= len(_BUFFER) - _RECORD:
@@ -39,7 +39,7 @@ def _drained(tls: Any) -> int:
 
 
 class OnSocket:
-    """OpenSSL reads the socket itself: a system call for the head of a record and one for the rest."""
+    """OpenSSL reads the socket itself: a system call for the header of a record and one for the rest."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, name: str) -> None:
         self.sock = context.wrap_socket(sock, server_hostname=name)
@@ -50,12 +50,12 @@ class OnSocket:
         assert self._tls.write(text) == len(text)
 
     def receive(self) -> int:
-        """All that is there, in bytes."""
+        """Read all that is available; return its size in bytes."""
         return _drained(self._tls)
 
 
 class OverMemory:
-    """We read the socket, and OpenSSL reads what we give it."""
+    """We read the socket and pass the bytes to OpenSSL."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, name: str) -> None:
         self.sock = sock
@@ -77,7 +77,7 @@ class OverMemory:
         assert self.sock.send(sealed) == len(sealed)
 
     def receive(self) -> int:
-        """All that is there, in bytes."""
+        """Read all that is available; return its size in bytes."""
         try:
             taken = self.sock.recv_into(_BUFFER)
         except BlockingIOError:
@@ -90,7 +90,7 @@ Kind = Callable[[socket.socket, ssl.SSLContext, str], "OnSocket | OverMemory"]
 
 
 def once(origin: Origin, kind: Kind, depth: int) -> float:
-    """CPU seconds for ANSWERS answers, so many in flight on each connection."""
+    """Return CPU seconds for ANSWERS responses, with that many in flight on each connection."""
     parts = urlsplit(origin.url)
     host, port = parts.hostname or "", parts.port or 0
     context = ssl.create_default_context(cafile=origin.cafile)
@@ -104,7 +104,7 @@ def once(origin: Origin, kind: Kind, depth: int) -> float:
     first = next(iter(opened.values()))
     first.send(request)
     size = 0
-    while not size:  # the answers are all of one length
+    while not size:  # all responses are of one length
         poll.poll()
         size = first.receive()
     asked = 0

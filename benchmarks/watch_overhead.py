@@ -1,7 +1,9 @@
-"""What ``python -m diagnostics watch`` costs a busy gevent server: ``python -m benchmarks.watch_overhead``.
+"""Measure what ``python -m diagnostics watch`` costs a busy gevent server: ``python -m
+benchmarks.watch_overhead``.
 
-Two servers of one kind on core 0, one of them watched; a client of raw sockets on core 1 keeps each busy
-in turn. Pairs, so that what the machine does meanwhile meets both; the ratio is that of answers a second.
+Two servers of one kind run on core 0, one of them watched; a client of raw sockets on core 1 keeps each
+busy in turn. Runs are paired, so that other load on the machine affects both; the ratio is that of
+responses per second.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _PAIRS, _SECONDS = 15, 2.0
 
 
 def start(stack: ExitStack, *before: str) -> int:
-    """Start a server; its port."""
+    """Start a server; return its port."""
     argv = ["taskset", "-c", "0", *before, sys.executable, "-c", _SERVER]
     process = stack.enter_context(
         subprocess.Popen(argv, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True)
@@ -49,7 +51,7 @@ def start(stack: ExitStack, *before: str) -> int:
 
 
 def main() -> None:
-    """Start both, measure, print."""
+    """Start both servers, measure and print."""
     ratios, rates = [], []
     with ExitStack() as stack:
         plain = start(stack)

@@ -1,4 +1,4 @@
-"""Says whether HTTPS is concurrent in a process, why it is not, and what provably mends it.
+"""Check whether HTTPS is concurrent in a process, find the cause where it is not, and measure remedies.
 
 ::
 
@@ -7,15 +7,15 @@
     inspect()   # facts and static causes of this process: no network, nothing imported, milliseconds
     check()     # measures in this process, against a TLS server of its own
 
-This module imports nothing, since ``python -m diagnostics`` comes here while the current directory is first
-on ``sys.path``.
+This module imports nothing: ``python -m diagnostics`` runs it while the current directory is still first on
+``sys.path``.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from diagnostics.here import check, inspect
+    from diagnostics.in_process import check, inspect
     from diagnostics.model import Cause, Diagnosis, Remedy
 
 __all__ = ["Cause", "Diagnosis", "Remedy", "check", "inspect"]
@@ -24,8 +24,8 @@ _HOMES = {
     "Cause": "diagnostics.model",
     "Diagnosis": "diagnostics.model",
     "Remedy": "diagnostics.model",
-    "check": "diagnostics.here",
-    "inspect": "diagnostics.here",
+    "check": "diagnostics.in_process",
+    "inspect": "diagnostics.in_process",
 }
 
 

@@ -1,7 +1,7 @@
-"""``python -m diagnostics``.
+"""Run ``python -m diagnostics``.
 
-``-m`` has put the current directory first on ``sys.path``. Until it is off again, only what the interpreter
-has built in is imported, and our own packages, from where this one is.
+``-m`` puts the current directory first on ``sys.path``. Until it is removed again, import only built-in
+modules, and the project's own packages from the folder that this one is in.
 """
 
 import sys
@@ -18,7 +18,10 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line; returns the exit code, which after a failure of ours is none of a verdict."""
+    """Run the command line and return the exit code.
+
+    An internal failure never returns the exit code of a verdict.
+    """
     try:
         from diagnostics.cli import main as run
     except Exception as error:

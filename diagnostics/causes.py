@@ -1,9 +1,9 @@
-"""The table of causes: each with what must be seen for it, where it is, and what it means.
+"""Define the table of causes: what must be observed for each, where it is, and what it means.
 
-In the order in which they are looked for: what explains more comes first, and the first that fits is the
-cause. A predicate says None, or gives place and evidence; a cause without evidence there is none.
-Sources: gevent's documentation of ``monkey``, urllib3's ``contrib.pyopenssl``, and the reports of people
-who were hit (gunicorn 1062, gevent 903, 1016, 1531, urllib3 1176, requests 3752).
+The table is searched in order: entries that explain more of the observation come first, and the first that
+matches is the cause. A predicate returns None, or the place and the evidence; without evidence there is no
+cause. Sources: gevent's documentation of ``monkey``, urllib3's ``contrib.pyopenssl``, and reports from
+users (gunicorn 1062, gevent 903, 1016, 1531, urllib3 1176, requests 3752).
 """
 
 from __future__ import annotations
@@ -11,26 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from diagnostics import clients, limits, patch_order, signs
-from diagnostics.case import Case
+from diagnostics import clients, limits, patch_order, predicates
+from diagnostics.evidence import Case
 from diagnostics.model import Cause
 
 __all__ = ["LIMITS", "TABLE", "explain"]
 
 
 class Entry(NamedTuple):
-    """One row: ``remedies`` are codes of ``diagnostics.remedy``, best first."""
+    """A row of the table. ``remedies``: codes of ``diagnostics.remedy``, best first."""
 
     code: str
     summary: str
     explanation: str
     remedies: tuple[str, ...]
-    found: Callable[[Case], signs.Found | None]
+    found: Callable[[Case], predicates.Found | None]
 
 
 def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
-    """The cause of ``case`` with the remedies that may help; nothing when HTTPS is concurrent, except for
-    a limit that the program sets itself."""
+    """Return the cause of ``case`` with the codes of the remedies that may help.
+
+    Return an empty list when HTTPS is concurrent, unless the program limits itself.
+    """
     for entry in LIMITS if case.judgement.verdict == "concurrent" else TABLE:
         found = entry.found(case)
         if found is not None:
@@ -51,13 +53,13 @@ _HELD_IN_POLL = (
     "the thread sleeps there, the hub never runs, and one request at a time is served."
 )
 
-# Of a process that is concurrent, and takes longer than its requests at once would.
+# For a process that is concurrent but takes longer than N simultaneous requests would.
 LIMITS: tuple[Entry, ...] = (
     Entry(
         "rate-limit",
         "the program itself spaces its requests out",
-        "They sleep before they are made, for as long with the delay as without it: a rate, not a wait\n"
-        "for the network. Nothing is to be mended, unless the rate is not meant.",
+        "Greenlets sleep before their requests, for as long with the delay as without it: this is a rate\n"
+        "limit, not a wait for the network. That is no fault, unless the rate is unintended.",
         (),
         limits.rate_limit,
     ),
@@ -65,15 +67,15 @@ LIMITS: tuple[Entry, ...] = (
         "small-pool",
         "the program itself lets only some requests through at once",
         "A pool of connections that blocks, or a semaphore, is smaller than the number of requests here.\n"
-        "Nothing is to be mended, unless it is meant to be larger.",
+        "That is no fault, unless it is meant to be larger.",
         (),
         limits.small_pool,
     ),
     Entry(
         "time-elsewhere",
         "the requests overlapped, and most of the time was spent on something else",
-        "The server saw them wait together, and no greenlet waited for another. What remains is work\n"
-        "between the requests, or a machine that was too busy to tell: measure again on an idle one.",
+        "The server saw them waiting at once, and no greenlet waited for another. The rest of the time is\n"
+        "work between the requests, or a machine that was too busy: measure again on an idle one.",
         (),
         limits.time_elsewhere,
     ),
@@ -82,8 +84,8 @@ LIMITS: tuple[Entry, ...] = (
 TABLE: tuple[Entry, ...] = (
     Entry(
         "no-request",
-        "the fetch does not ask the server of the probe",
-        "It is to fetch the URL that it is given: what is cached, mocked, or fetched from elsewhere says\n"
+        "the fetch sends no request to the server of the probe",
+        "It must fetch the URL that it is given: what is cached, mocked, or fetched from elsewhere says\n"
         "nothing about HTTPS here.",
         (),
         limits.no_request,
@@ -94,7 +96,7 @@ TABLE: tuple[Entry, ...] = (
         "The same number of requests from threads of a clean process takes as long.\n"
         "Nothing in the process under check can change that.",
         (),
-        signs.serial_server,
+        predicates.serial_server,
     ),
     Entry(
         "too-few-descriptors",
@@ -102,7 +104,7 @@ TABLE: tuple[Entry, ...] = (
         "Each connection takes a file descriptor, and the limit of this process is reached.\n"
         "Raise it (ulimit -n), or fetch with fewer at once.",
         ("raise-descriptors",),
-        signs.too_few_descriptors,
+        predicates.too_few_descriptors,
     ),
     Entry(
         "foreign-client",
@@ -144,7 +146,7 @@ TABLE: tuple[Entry, ...] = (
         "patched-too-late",
         "gevent patched ssl after urllib3 had taken it over",
         "urllib3 and requests keep the SSLContext that they find when imported. If gevent replaces the\n"
-        "class afterwards, its properties call themselves for ever: RecursionError.",
+        "class afterwards, its properties call themselves without end: RecursionError.",
         ("patch-all-first", "patch-before-everything"),
         patch_order.too_late,
     ),
@@ -154,29 +156,29 @@ TABLE: tuple[Entry, ...] = (
         "truststore's context, made by hand or put in the place of ssl.SSLContext by an injection, hands\n"
         "gevent's sockets to methods that do not know them.",
         ("no-truststore", "extract-truststore"),
-        signs.truststore,
+        predicates.truststore,
     ),
     Entry(
         "not-patched",
         "gevent has patched nothing: every socket blocks the whole process",
-        "Greenlets only take turns where gevent is told that one waits. A socket of the standard library\n"
-        "waits in the kernel, and the hub with it.",
+        "Greenlets only switch where gevent knows that one waits. A socket of the standard library waits\n"
+        "in the kernel, and the hub with it.",
         ("patch-all-first", "patch-before-everything"),
-        signs.not_patched,
+        predicates.not_patched,
     ),
     Entry(
         "original-restored",
         "what gevent had patched was put back afterwards",
         "After patching, something set the original function again. Whatever waits in it holds the hub.\n",
         ("patch-again",),
-        signs.put_back,
+        predicates.put_back,
     ),
     Entry(
         "ssl-unpatched",
         "sockets are patched, ssl is not",
         "The standard library's ssl cannot work on gevent's sockets: patch both, or neither.\n",
         ("patch-all-first", "patch-before-everything"),
-        signs.ssl_left_out,
+        predicates.ssl_left_out,
     ),
     Entry(
         "gevent-openssl-python3",
@@ -184,28 +186,28 @@ TABLE: tuple[Entry, ...] = (
         "gevent-openssl 1.2 wraps recv() and not recv_into(), which Python 3 reads with: urllib3's\n"
         "wrapper waits in the unpatched select/poll as before.",
         ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
-        signs.gevent_openssl,
+        predicates.gevent_openssl,
     ),
     Entry(
         "pyopenssl-vendored-copy",
         "a vendored copy of urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
         ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
-        signs.vendored,
+        predicates.vendored,
     ),
     Entry(
         "pyopenssl-own-context",
         "an adapter brings its own pyOpenSSL context, and select is not patched",
         _HELD_IN_POLL,
         ("patch-all-first", "patch-select"),
-        signs.own_context,
+        predicates.own_context,
     ),
     Entry(
         "pyopenssl-unpatched-select",
         "urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
         ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
-        signs.pyopenssl,
+        predicates.pyopenssl,
     ),
     Entry(
         "pyopenssl-unpatched-sockets",
@@ -213,14 +215,14 @@ TABLE: tuple[Entry, ...] = (
         "The sockets are the original ones, so OpenSSL itself waits for the network; to patch select does\n"
         "not help here.",
         ("patch-all-first", "patch-before-everything"),
-        signs.blocking_pyopenssl,
+        predicates.blocking_pyopenssl,
     ),
     Entry(
         "sockets-unpatched",
         "sockets are not patched",
         "A socket of the standard library waits in the kernel, and the hub with it.\n",
         ("patch-all-first", "patch-before-everything"),
-        signs.sockets,
+        predicates.sockets,
     ),
     Entry(
         "pool-of-one",
@@ -228,22 +230,22 @@ TABLE: tuple[Entry, ...] = (
         "A request waits until a connection of the pool is free, so no more run at once than it has:\n"
         "block=True of urllib3, max_connections of httpx, concurrency of geventhttpclient (1 by default).",
         ("unblock-pool",),
-        signs.pool_of_one,
+        predicates.pool_of_one,
     ),
     Entry(
         "own-lock",
         "the requests wait for each other at a lock of the application",
-        "Where the lock is gevent's they pass it one by one; a real one, which gevent has not replaced,\n"
-        "stops the whole process for good.",
+        "Where the lock is gevent's, they pass it one by one; a real lock, which gevent has not replaced,\n"
+        "blocks the whole process permanently.",
         (),
-        signs.own_lock,
+        predicates.own_lock,
     ),
     Entry(
         "blocking-call",
         "a call that blocks the thread holds the hub",
         "While it waits no other greenlet runs. It is not patched, or was taken by name\nbefore patching.",
         ("patch-all-first", "patch-before-everything"),
-        signs.blocking,
+        predicates.blocking,
     ),
     Entry(
         "cpu-bound",
@@ -251,15 +253,15 @@ TABLE: tuple[Entry, ...] = (
         "Greenlets share one thread: while one computes, no other runs.\n"
         "Do less there, or do it in other processes.",
         (),
-        signs.computing,
+        predicates.computing,
     ),
     Entry(
         "dns-pool",
         "the look-ups of names wait for each other",
-        "gevent looks names up in a few threads. A name that nobody answers keeps its thread until the\n"
-        "resolver gives up; a handful of those stops every look-up.",
+        "gevent looks names up in a few threads. A look-up without a response keeps its thread until the\n"
+        "resolver gives up; a few of those block every look-up.",
         ("more-resolver-threads",),
-        signs.dns,
+        predicates.dns,
     ),
     Entry(
         "certificate-not-trusted",
@@ -267,13 +269,13 @@ TABLE: tuple[Entry, ...] = (
         "The probe's server has a certificate of its own, given as SSL_CERT_FILE and REQUESTS_CA_BUNDLE.\n"
         "An application that names its own CA file does not see it: use --url with a real server.",
         (),
-        signs.untrusted,
+        predicates.untrusted,
     ),
     Entry(
         "unexplained",
-        "nothing that is known explains it",
+        "no known cause explains it",
         "The frames that were seen are the evidence.\n",
         ("patch-all-first",),
-        signs.unexplained,
+        predicates.unexplained,
     ),
 )

@@ -1,4 +1,4 @@
-"""The command line of ``python -m diagnostics``: arguments in, exit codes out."""
+"""Define the command line of ``python -m diagnostics`` and its exit codes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _INTERNAL = 4
 
 
 class _Seconds(click.ParamType[float]):
-    """``200ms``, ``0.2s``, ``5``, ``1m``: seconds."""
+    """A time such as ``200ms``, ``0.2s``, ``5`` or ``1m``, converted to seconds."""
 
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """The number of seconds; fails with a usage error."""
+        """Return ``value`` in seconds; fail with a usage error where it is no time."""
         from downloader.core.units import parse_time
 
         if isinstance(value, float):
@@ -40,10 +40,10 @@ class _Seconds(click.ParamType[float]):
 
 
 class _Group(click.Group):
-    """``check`` is what is meant where no command is named."""
+    """A group whose default command is ``check``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with the command put in."""
+        """Insert ``check`` where no command is given, then parse as click does."""
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
             args = ["check", *args]
         return super().parse_args(ctx, args)
@@ -51,7 +51,7 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 def _cli() -> None:
-    """Is HTTPS concurrent under gevent in a process set up as yours, why not, and what mends it?
+    """Check whether HTTPS is concurrent under gevent in a process set up as yours; find causes, remedies.
 
     Without a command: check. See `python -m diagnostics check --help`.
     """
@@ -60,19 +60,19 @@ def _cli() -> None:
 @_cli.command("check")
 @click.option("--style", type=click.Choice(_STYLES), help="The client set-up to check. [downloader]")
 @click.option(
-    "--app", metavar="MODULE[:CALLABLE]", help="An application: imported; a callable is the fetch."
+    "--app", metavar="MODULE[:CALLABLE]", help="Import this application; a callable is its fetch."
 )
 @click.option("--python", metavar="PATH", default="", help="The interpreter of the process under check.")
 @click.option("--after", type=_Seconds(), default=5.0, help="Probe a command after this time. [5s]")
-@click.option("--url", default="", help="Probe this URL, not a server of our own.")
+@click.option("--url", default="", help="Probe this URL, not the built-in server.")
 @click.option("--cacert", type=click.Path(exists=True, dir_okay=False), help="The CA of --url.")
-@click.option("--insecure", is_flag=True, help="Verify no certificate.")
+@click.option("--insecure", is_flag=True, help="Do not verify certificates.")
 @click.option("--requests", type=click.IntRange(2, 10_000), default=10, help="Concurrent GETs. [10]")
-@click.option("--delay", type=_Seconds(), default=0.2, help="Each is answered after this time. [0.2s]")
+@click.option("--delay", type=_Seconds(), default=0.2, help="Delay of each response. [0.2s]")
 @click.option("--fix", is_flag=True, help="Measure again with each remedy.")
-@click.option("--profile", is_flag=True, help="The frames that held the hub.")
-@click.option("--expect", type=click.Choice(["concurrent", "serialized", "error"]), help="Exit 0 if so.")
-@click.option("--json", "as_json", is_flag=True, help="The answer as JSON on stdout.")
+@click.option("--profile", is_flag=True, help="Print the frames that held the hub.")
+@click.option("--expect", type=click.Choice(["concurrent", "serialized", "error"]), help="Exit 0 if it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def _check(
     style: str | None,
@@ -86,7 +86,7 @@ def _check(
     command: tuple[str, ...],
     **told: Any,
 ) -> int:
-    """Say whether HTTPS runs concurrently in a process set up as told; `-- COMMAND` checks a command."""
+    """Check whether HTTPS is concurrent in the given process; `-- COMMAND` checks a command."""
     if sum(map(bool, (style, app, command))) > 1:
         raise UsageError("give one of --style, --app and -- COMMAND")
     if told["delay"] <= 0 or told["delay"] > 30:
@@ -118,8 +118,8 @@ def _check(
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, SystemExit) as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is left in the buffer
-        # Whoever read it has gone (rich makes SystemExit of it): the exit code is still an answer.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards what is left in the buffer
+        # The reader of the pipe is gone (rich turns that into SystemExit); still return the exit code.
         if not isinstance(error, (BrokenPipeError, SystemExit)):
             raise
     if expect:
@@ -128,7 +128,7 @@ def _check(
 
 
 def _stopped(number: int, frame: Any) -> None:
-    """End as after Ctrl-C, with all that was started."""
+    """Exit as after Ctrl-C, so that every process that was started is terminated."""
     for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
@@ -137,7 +137,7 @@ def _stopped(number: int, frame: Any) -> None:
 @_cli.command("scenarios", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def _scenarios(arguments: tuple[str, ...]) -> int:
-    """Run every known trap, each in a fresh process; expected and measured side by side."""
+    """Run every known trap in a new process; print expected beside measured."""
     from diagnostics.scenarios_run import main as run
 
     return int(run(list(arguments)))
@@ -155,7 +155,7 @@ def _watch(max_block: float, verbose: bool, command: tuple[str, ...]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     try:
         return int(_cli.main(argv, prog_name="diagnostics", standalone_mode=False) or 0)
     except click.exceptions.Abort:
@@ -170,7 +170,7 @@ def main(argv: list[str] | None = None) -> int:
         click.echo(f"diagnostics: {error}", err=True)
         return error.exit_code
     except SystemExit as error:
-        # From rich, whose output nobody reads any more.
+        # Raised by rich when the reader of its output is gone.
         return _INTERNAL if error.code == 1 else int(error.code or 0)
     except OSError as error:
         click.echo(f"diagnostics: {_one_line(error)}", err=True)

@@ -1,6 +1,6 @@
-"""The predicates of clients that wait in a way of their own, which gevent does not know. Pure.
+"""Recognize clients that wait in a way that gevent does not make concurrent. Pure.
 
-gevent makes concurrent what waits in sockets of the standard library. An event loop of asyncio, eventlet's
+gevent makes concurrent what waits in sockets of the standard library. An asyncio event loop, eventlet's
 hub, and threads of the operating system wait elsewhere.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from diagnostics.case import Case
-from diagnostics.places import Spot, is_own
-from diagnostics.signs import Found, error_text, put_back, untrusted
+from diagnostics.evidence import Case
+from diagnostics.predicates import Found, error_text, put_back, untrusted
+from diagnostics.source_places import Spot, is_own
 
 __all__ = ["asynchronous", "eventlet", "foreign", "threads"]
 
@@ -28,7 +28,8 @@ def _goes_through(case: Case, stack: Sequence[Spot], files: re.Pattern[str]) -> 
 
 
 def _stacks(case: Case) -> Iterator[Sequence[Spot]]:
-    """What explains a bad verdict: where it failed, what held the hub, where greenlets waited."""
+    """Yield the stacks that explain a bad verdict: of errors, of what held the hub, of waiting
+    greenlets."""
     if case.judgement.verdict == "error":
         yield from (each["stack"] for each in case.errors)
     if case.blocked and case.judgement.blocked > max(0.3, case.lasted / 3):
@@ -59,8 +60,7 @@ def _client(case: Case, files: re.Pattern[str], name: str, line: str) -> Found |
 
 
 def foreign(case: Case) -> Found | None:
-    """Return it where the only client that is loaded is none of gevent's, and the probe fetched with
-    another."""
+    """Match where gevent supports none of the loaded clients, and the probe fetched with another one."""
     loaded = case.observation.result.get("foreign", ())
     if not loaded:
         return None

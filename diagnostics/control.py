@@ -1,7 +1,7 @@
-"""The same requests from plain threads, in a process of its own in which nothing is patched.
+"""Make the same requests from plain threads, in a separate process in which nothing is patched.
 
-It (``main``) is told ``measure``'s arguments as JSON, and prints ``{"single": s, "wall": s, "error": ""}``:
-the time of one, and of N at once.
+Its entry point (``main``) gets the arguments of ``measure`` as JSON, and prints ``{"single": s, "wall": s,
+"error": ""}``: the time of one request, and of N at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE = 30.0
 
 
 def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, Any]:
-    """Times in seconds; ``error`` is the first one's text when all N failed."""
+    """Return the times in seconds; ``error`` is the text of the first error when all N failed."""
     context = ssl.create_default_context(cafile=cacert or None)
     if insecure:
         context.check_hostname = False
@@ -29,8 +29,8 @@ def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, A
 
     def fetch() -> None:
         try:
-            with urllib.request.urlopen(url, timeout=_PATIENCE, context=context) as answer:
-                answer.read()
+            with urllib.request.urlopen(url, timeout=_PATIENCE, context=context) as response:
+                response.read()
         except (OSError, ValueError) as error:
             errors.append(" ".join(str(error).split())[:300])
 
@@ -52,5 +52,5 @@ def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, A
 
 
 def main() -> None:
-    """Be that process."""
+    """Run the control; the entry point of its process."""
     sys.stdout.write(json.dumps(measure(**json.loads(sys.argv[1]))))

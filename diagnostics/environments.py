@@ -1,7 +1,7 @@
-"""Interpreters, and virtual environments with what a scenario needs in it.
+"""Find interpreters, and create virtual environments with the packages that a scenario needs.
 
-Environments are kept in the user's cache folder, one for each interpreter and set of requirements, and
-may be thrown away at any time.
+Environments are kept in the user's cache folder, one for each interpreter and set of requirements, and may
+be deleted at any time.
 
 Interpreters are run with ``-I``, or a script by its path (Python 2 has no ``-I``): with ``-m`` and ``-c``
 alone they would import from the current directory.
@@ -32,11 +32,11 @@ _LOOK = str(Path(__file__).parent / "agent" / "look.py")
 
 
 class Unavailable(ProbeError):
-    """An interpreter or an environment that cannot be had; the text says why, in one line."""
+    """An interpreter or an environment is not available; the text says why, in one line."""
 
 
 def cache_folder() -> Path:
-    """Where the environments are."""
+    """Return the folder of the environments."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(root) / "mass-downloader" / "scenarios"
 
@@ -56,12 +56,12 @@ def _look(python: str) -> tuple[str, dict[str, str]]:
 
 
 def version_of(python: str) -> str:
-    """Major and minor, ``3.11``. Raises Unavailable when ``python`` does not run."""
+    """Return major and minor version, ``3.11``. Raises Unavailable when ``python`` does not run."""
     return _look(python)[0]
 
 
 def satisfies(python: str, packages: Sequence[str]) -> bool:
-    """Whether ``python`` has ``packages`` installed, in the versions that are asked for."""
+    """Return whether ``python`` has ``packages`` installed, in the required versions."""
     installed = _look(python)[1]
     for requirement in packages:
         name, _, version = requirement.partition("==")
@@ -72,35 +72,36 @@ def satisfies(python: str, packages: Sequence[str]) -> bool:
 
 
 def find(version: str) -> str | None:
-    """An interpreter of the minor ``version``: on PATH, else of pyenv, else of uv."""
+    """Return an interpreter of the minor ``version`` from PATH, else from pyenv, else from uv; None
+    without."""
     home = Path.home()
     pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
     beside = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
     beside += sorted(uv.glob(f"cpython-{version}.*/bin/python{version}"))
     for candidate in filter(None, [shutil.which(f"python{version}"), *map(str, reversed(beside))]):
-        # A shim of pyenv is there for every version, and runs for those that are switched on.
+        # pyenv has a shim for every version; it runs only for the versions that are enabled.
         with contextlib.suppress(Unavailable):
             if version_of(candidate) == version:
                 return candidate
     return None
 
 
-def prepare(python: str, packages: Sequence[str], said: Callable[[str], None]) -> str:
-    """The interpreter of an environment of ``python`` that has ``packages``; made when there is none.
+def prepare(python: str, packages: Sequence[str], progress: Callable[[str], None]) -> str:
+    """Return the interpreter of an environment of ``python`` with ``packages``; create it if needed.
 
-    ``said`` hears what is being done. Raises Unavailable when it cannot be made.
+    ``progress`` is called with a text for each step. Raises Unavailable when it cannot be created.
     """
     version = version_of(python)
-    told = json.dumps([os.path.realpath(python), version, sorted(packages)])
-    folder = cache_folder() / f"{version}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+    key = json.dumps([os.path.realpath(python), version, sorted(packages)])
+    folder = cache_folder() / f"{version}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     with _locked(folder):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            said(f"installing {', '.join(packages)} for Python {version}")
+            progress(f"installing {', '.join(packages)} for Python {version}")
             _make(python, version, folder)
             _run([*_pip(folder), "install", "--quiet", *packages])
-            (folder / "complete").write_text(told)
+            (folder / "complete").write_text(key)
     return str(folder / "bin" / "python")
 
 
@@ -125,7 +126,7 @@ def _pip(folder: Path) -> list[str]:
 
 
 def _plain() -> dict[str, str]:
-    """Return the environment without what is set for our own interpreter: it is not meant for another."""
+    """Return the environment without the settings of the running interpreter."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
@@ -137,16 +138,16 @@ def _run(argv: list[str]) -> None:
 
 
 def _last(error: Exception) -> str:
-    """The line that says why: of what a program wrote, else of ``error``."""
-    told = getattr(error, "stderr", None) or b""
-    lines = told.decode(errors="replace").strip().splitlines()
-    meant = [line for line in lines if "error" in line.lower()] or lines
-    return (meant[-1] if meant else str(error))[:300]
+    """Return the line that says why: from what a program wrote, else from ``error``."""
+    stderr = getattr(error, "stderr", None) or b""
+    lines = stderr.decode(errors="replace").strip().splitlines()
+    telling = [line for line in lines if "error" in line.lower()] or lines
+    return (telling[-1] if telling else str(error))[:300]
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time makes ``folder``."""
+    """Hold the lock of ``folder``, so that one process at a time creates it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(folder.suffix + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,9 +1,9 @@
-"""What can go wrong with the examination itself; each with the exit code that it ends with.
+"""Define the errors of an examination, each with its exit code.
 
 ::
 
     DiagnosticsError
-    ├── UsageError       2  what was asked for makes no sense
+    ├── UsageError       2  the arguments are wrong
     └── ProbeError       4  the probe could not be run
 """
 
@@ -13,13 +13,13 @@ __all__ = ["DiagnosticsError", "ProbeError", "UsageError"]
 
 
 class DiagnosticsError(Exception):
-    """One line for a person: what happened, to what, and what to do next."""
+    """The base of all errors here. The text is one line: what happened, to what, and what to do next."""
 
     exit_code = 4
 
 
 class UsageError(DiagnosticsError):
-    """What was asked for makes no sense."""
+    """The arguments are wrong, or contradict each other."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""The whole examination: observe, judge, explain, and prove the remedies."""
+"""Run a whole examination: observe, judge, explain, and measure the remedies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from diagnostics.case import Case
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
+from diagnostics.evidence import Case
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
@@ -29,30 +29,31 @@ _CONTROL_PATIENCE = 60.0
 
 
 def examine(
-    question: Question, fix: bool = False, said: Callable[[str], None] = lambda text: None
+    question: Question, fix: bool = False, progress: Callable[[str], None] = lambda text: None
 ) -> Diagnosis:
-    """Answer ``question``; with ``fix`` the remedies are measured, too. ``said`` hears what is being done.
+    """Return the diagnosis for ``question``; with ``fix``, measure the remedies, too.
 
-    Raises UsageError when the target cannot be one, ProbeError when it could not be probed.
+    ``progress`` is called with a text for each step. Raises UsageError when the target is not valid,
+    ProbeError when it could not be probed.
     """
     with _origin(question) as origin:
-        said(f"setting up {question.target.shown}")
+        progress(f"setting up {question.target.shown}")
         seen = observe(question, origin)
         chosen = seen.argv if question.target.command else None
         if question.target.command:
             seen = with_startup(seen)
         judgement = judge(question, seen)
         if question.url and judgement.verdict == "serialized" and asleep(seen.result) is not None:
-            said("measuring the same with a server of our own")
+            progress("measuring the same with the built-in server")
             seen = msgspec.structs.replace(seen, paced=_is_paced(question, chosen))
         if question.url and judgement.verdict != "concurrent" and not seen.paced:
-            said("measuring the same from threads of a clean process")
+            progress("measuring the same from threads of a clean process")
             seen = msgspec.structs.replace(seen, control=_control(question, judgement))
         return diagnose(
             question,
             seen,
             (lambda remedy: observe(question, origin, [remedy], chosen)) if fix else None,
-            said,
+            progress,
         )
 
 
@@ -60,16 +61,16 @@ def diagnose(
     question: Question,
     seen: Observation,
     again: Callable[[dict[str, Any]], Observation] | None = None,
-    said: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Diagnosis:
-    """What ``seen`` means; ``again`` observes the same set-up with a remedy."""
+    """Return the diagnosis that follows from ``seen``; ``again`` observes the same set-up with a remedy."""
     judgement = judge(question, seen)
     case = Case(question, seen, judgement)
     explained = explain(case)
     worked: list[Remedy] = []
     failed: list[Remedy] = []
     if again is not None and explained:
-        worked, failed = measure_again(case, explained[0][1], again, said)
+        worked, failed = measure_again(case, explained[0][1], again, progress)
     many = question.requests
     return Diagnosis(
         verdict=judgement.verdict,
@@ -118,8 +119,10 @@ def _shown(case: Case, held: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_paced(question: Question, chosen: list[str] | None) -> bool:
-    """Return True where a server of ours, at two delays, sees a rate. At the one delay of another server a
-    rate cannot be told from a lock that is tried again after a sleep."""
+    """Return True where the built-in server, at two delays, shows that the program limits its own rate.
+
+    At the single delay of another server, a rate cannot be told from a lock that is retried after a sleep.
+    """
     ours = msgspec.structs.replace(question, url="", cacert="")
     try:
         with Origin() as origin:
@@ -130,21 +133,21 @@ def _is_paced(question: Question, chosen: list[str] | None) -> bool:
 
 
 def _control(question: Question, judgement: Judgement) -> float | None:
-    """Seconds that the same takes from plain threads of a process in which nothing is patched.
+    """Return the seconds that the same requests take from plain threads of an unpatched process.
 
-    None: it is not serial there. Raises ProbeError when it fails there, too.
+    Return None if they are not serialized there. Raises ProbeError when they fail there, too.
     """
-    told = {
+    arguments = {
         "url": question.url,
         "requests": question.requests,
         "cacert": question.cacert,
         "insecure": question.insecure,
     }
-    argv, env = isolation.child("diagnostics.control:main", json.dumps(told))
+    argv, env = isolation.child("diagnostics.control:main", json.dumps(arguments))
     try:
         done = subprocess.run(argv, capture_output=True, env=env, timeout=_CONTROL_PATIENCE, check=False)
     except subprocess.TimeoutExpired:
-        raise ProbeError(f"{host_of(question.url)}: no answer within {_CONTROL_PATIENCE:g} s") from None
+        raise ProbeError(f"{host_of(question.url)}: no response within {_CONTROL_PATIENCE:g} s") from None
     if done.returncode:
         raise ProbeError(f"the control failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
     found = json.loads(done.stdout)

@@ -1,6 +1,6 @@
-"""Starts the process under check, waits for what its agent reports, and ends it.
+"""Start the process under check, wait for the report of its agent, and terminate it.
 
-It runs in a session of its own; nothing that it has started is left running.
+The process runs in a session of its own; nothing that it started is left running.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
-from diagnostics.places import here, is_own, where
 from diagnostics.processes import Processes, end_all, is_alive
+from diagnostics.source_places import here, is_own, where
 from downloader.core.redact import redact
 from downloader.process import isolation
 
@@ -34,8 +34,8 @@ __all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 AGENT = Path(__file__).parent / "agent"
 _POLL = 0.01
 _GRACE = 2.0
-_SET_UP = 60.0  # seconds that imports may take on a busy machine
-_AFTER_CLAIMING = 20.0  # seconds more than a probe may take
+_SET_UP = 60.0  # seconds allowed for imports, on a busy machine
+_AFTER_CLAIMING = 20.0  # seconds added to the limit of a probe
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
 _UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
@@ -48,11 +48,11 @@ def observe(
     remedies: Sequence[dict[str, Any]] = (),
     chosen: Sequence[str] | None = None,
 ) -> Observation:
-    """Set the process up with ``remedies`` applied, probe it, end it.
+    """Set up the process with ``remedies`` applied, probe it, and terminate it.
 
-    ``chosen``: the argv of the process of a command that was probed before, and is to be again.
+    ``chosen``: the argv of the process of a command that was probed before and is to be probed again.
 
-    Raises UsageError when the target cannot be one, ProbeError when no probe came of it.
+    Raises UsageError when the target is not valid, ProbeError when the probe gave no result.
     """
     with tempfile.TemporaryDirectory(prefix="diagnostics-") as name:
         folder = Path(name)
@@ -87,8 +87,10 @@ def observe(
 
 
 def new_outbox(folder: Path) -> Path:
-    """Make the folder for reports in ``folder``, of mode 0700. A worker that drops its privileges has to
-    come in, too: nobody else knows the name."""
+    """Create and return the folder for reports in ``folder``, which has mode 0700.
+
+    As root, open both to a worker that drops its privileges; other users do not know the name.
+    """
     outbox = folder / secrets.token_hex(16)
     outbox.mkdir()
     if os.geteuid() == 0:
@@ -98,7 +100,7 @@ def new_outbox(folder: Path) -> Path:
 
 
 def write_spec(folder: Path, spec: Mapping[str, Any]) -> Path:
-    """Write what the agent is to do, readable for such a worker; returns the file."""
+    """Write the agent's instructions, readable for a worker that drops its privileges; return the file."""
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
     if os.geteuid() == 0:
@@ -107,7 +109,11 @@ def write_spec(folder: Path, spec: Mapping[str, Any]) -> Path:
 
 
 def read_report(path: str) -> bytes:
-    """Return what is in a file of the outbox. Another user may have written it, so it may be anything."""
+    """Return the content of a file of the outbox.
+
+    Another user may have written the file, so it may be anything: symbolic links are not followed, and a
+    FIFO does not block.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as source:
         return source.read()
@@ -116,7 +122,7 @@ def read_report(path: str) -> bytes:
 def _target(question: Question) -> dict[str, Any]:
     target = question.target
     if target.style:
-        # In an interpreter of somebody else it is the downloader that is installed there.
+        # With --python, the downloader that is installed in that environment is used.
         return {"style": target.style, "root": "" if target.python else isolation.ROOT}
     return {"app": target.app} if target.app else {"command": True}
 
@@ -128,13 +134,13 @@ def _verify(question: Question, origin: Origin | None) -> str | bool | None:
 
 
 def _environment(question: Question, folder: Path, origin: Origin | None) -> dict[str, str]:
-    # The current directory is on the path of an application and of a command, which are the user's.
+    # An application and a command are the user's: the current directory stays on their path.
     env = isolation.environment() if question.target.style else dict(os.environ)
     env[VARIABLE] = str(folder / "spec.json")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     ca = origin.ca if origin is not None else question.cacert
     if ca:
-        # For the application's own fetch, which takes no certificate from us.
+        # For the application's own fetch, which is given no certificate.
         env.update(dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), ca))
     if origin is not None:
         for variable in ("no_proxy", "NO_PROXY"):
@@ -153,7 +159,7 @@ def _argv(question: Question) -> list[str]:
     if target.python and Path(argv[0]).name.startswith("python"):
         argv[0] = _interpreter(target.python)
     elif target.python:
-        # A console script beside that interpreter, if there is one of the name.
+        # Prefer the console script of that name beside the interpreter.
         beside = Path(_interpreter(target.python)).parent / argv[0]
         argv[0] = str(beside) if beside.exists() else argv[0]
     if shutil.which(argv[0]) is None:
@@ -189,17 +195,17 @@ def _running(
         yield process
     finally:
         if question.target.command:
-            _ask_to_end(process)
+            _terminate(process)
         end_all(process.pid, _mark(folder), processes.known)
         process.wait()
 
 
 def _mark(folder: Path) -> str:
-    """What each process of the run has in its environment."""
+    """Return the environment entry that every process of the run has."""
     return f"{VARIABLE}={folder / 'spec.json'}"
 
 
-def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+def _terminate(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -208,7 +214,7 @@ def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Watch:
-    """Reads the outbox until there is a measurement, or there will be none."""
+    """Reads the outbox until there is a measurement, or there can be none."""
 
     def __init__(
         self,
@@ -230,12 +236,12 @@ class _Watch:
         self._due = self._began + question.after
 
     def wait(self) -> dict[str, Any]:
-        """The report with the measurement; ProbeError, UsageError without one."""
+        """Return the report with the measurement; raise ProbeError or UsageError if there is none."""
         processes, target = self._processes, self._question.target
         while True:
             ended = self._process.poll() is not None
             over = bool(processes.prober) and not is_alive(processes.prober)
-            for report in self._news():
+            for report in self._new_reports():
                 if report["kind"] == "measured":
                     return report
                 if report["kind"] == "failed":
@@ -247,20 +253,22 @@ class _Watch:
                 processes.note(report)
             now = time.monotonic()
             if over:
-                raise ProbeError(f"{target.shown}: the process ended while it was probed{self._last()}")
+                raise ProbeError(
+                    f"{target.shown}: the process ended while it was probed{self._last_output()}"
+                )
             if ended and not processes.any_alive(now):
-                raise self._silent()
+                raise self._not_probed()
             if target.command and not processes.prober:
-                self._look(now)
+                self._check_command(now)
             if now > self._ends:
-                raise self._late(now)
+                raise self._timed_out(now)
             time.sleep(_POLL)
 
-    def _look(self, now: float) -> None:
-        """Ask the processes of a command; ProbeError when there is nothing to wait for."""
+    def _check_command(self, now: float) -> None:
+        """Query the processes of a command; raise ProbeError when there is nothing to wait for."""
         if not self._processes.known:
             if now > self._due + _UNHEARD:
-                raise self._silent()
+                raise self._not_probed()
             return
         why = ""
         if now > self._due + _UNLOADED and not self._processes.loads_gevent:
@@ -271,15 +279,15 @@ class _Watch:
             raise ProbeError(f"{self._question.target.shown}: {why}; give a later --after if one will")
         self._processes.ask(now, now > self._due)
 
-    def _late(self, now: float) -> ProbeError:
+    def _timed_out(self, now: float) -> ProbeError:
         shown, took = self._question.target.shown, f"{now - self._began:.0f} s"
         if self._processes.prober:
             return ProbeError(f"{shown}: the probe gave no result; {took} after the start it was given up")
         if not self._processes.known:
-            return ProbeError(f"{shown}: not set up within {took}{self._last()}")
+            return ProbeError(f"{shown}: not set up within {took}{self._last_output()}")
         return ProbeError(f"{shown}: no process could be probed within {took}: {self._processes.why}")
 
-    def _news(self) -> Iterator[dict[str, Any]]:
+    def _new_reports(self) -> Iterator[dict[str, Any]]:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
@@ -296,9 +304,9 @@ class _Watch:
             return UsageError(f"--app {target.app}: {text}")
         return ProbeError(text)
 
-    def _silent(self) -> Exception:
-        """All is over, or nothing was heard of an agent."""
-        shown, code, last = self._question.target.shown, self._process.poll(), self._last()
+    def _not_probed(self) -> Exception:
+        """Return the error for a target that ended, or whose agent never reported."""
+        shown, code, last = self._question.target.shown, self._process.poll(), self._last_output()
         if raised := self._processes.raised:
             text = redact(" ".join(raised["text"].split())) + _place(raised)
             return ProbeError(f"{shown} ended with {text}, before it made an HTTPS connection")
@@ -316,19 +324,19 @@ class _Watch:
         why = self._processes.why or "what used gevent ended before it could be probed"
         return ProbeError(f"{shown} ended, and was not probed: {why}{last}")
 
-    def _last(self) -> str:
-        """The last line that the process wrote."""
+    def _last_output(self) -> str:
+        """Return the last line that the process wrote, for an error message."""
         said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
-        return f"; it said: {redact(said[0])[:200]}" if said else ""
+        return f"; its last output: {redact(said[0])[:200]}" if said else ""
 
 
 def _place(report: Mapping[str, Any]) -> str:
-    """Return the user's line that raised what ``report`` tells, in brackets; "" where none is known."""
+    """Return the user's line that raised what is in ``report``, in brackets; "" if there is none."""
     spots = report["stack"]
     own = [spot for spot in spots if is_own(spot, report["facts"])]
     patched = [each for each in report["seen"]["injections"] if each["module"] == "eventlet.patcher"]
     if patched and spots and str(spots[0][0]).startswith("<frozen importlib"):
-        # eventlet replaces the locks of imports that are under way.
+        # eventlet replaces the locks of imports in progress.
         at = where(patched[-1]["caller"], report["facts"])
         return f" (eventlet.monkey_patch() at {at})"
     others = [spot for spot in spots if not str(spot[0]).startswith("<")]
@@ -336,5 +344,5 @@ def _place(report: Mapping[str, Any]) -> str:
 
 
 def host_of(url: str) -> str:
-    """Host and port of ``url``, for a message."""
+    """Return the host and port of ``url``, for a message."""
     return urlsplit(url).netloc.rpartition("@")[2]

@@ -1,9 +1,9 @@
-"""The predicates of what a program does to itself on purpose, and of a fetch that asks nobody. Pure."""
+"""Recognize limits that a program sets itself, and a fetch that requests nothing from the probe. Pure."""
 
 from __future__ import annotations
 
-from diagnostics.case import Case
-from diagnostics.signs import Found
+from diagnostics.evidence import Case
+from diagnostics.predicates import Found
 from diagnostics.waits import asleep, queued
 
 __all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]

@@ -1,4 +1,4 @@
-"""The records of an examination: what is asked, what was found, what it means."""
+"""Define the records of an examination: the question, the observation, and the diagnosis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Verdict = Literal["concurrent", "serialized", "error"]
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The process that is examined: one of a style, an application, a command line."""
+    """The process to examine: a style, an application, or a command line."""
 
     style: str = ""
     app: str = ""
@@ -21,15 +21,18 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """As a person wrote it."""
+        """Return the target as it was given on the command line."""
         if self.command:
             return " ".join(self.command)
         return self.app or f"--style {self.style}"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is measured: ``requests`` concurrent GETs, each answered after ``delay`` seconds, of ``url`` or
-    of a server of ours. ``after``: seconds after which a command is probed at the latest."""
+    """What to measure: ``requests`` concurrent GETs of ``url``, or of the built-in server.
+
+    ``delay``: seconds after which the built-in server sends each response; ``after``: seconds after which a
+    command is probed at the latest.
+    """
 
     target: Target
     requests: int = 10
@@ -41,16 +44,21 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def limit(self) -> float:
-        """Seconds after which a probe is given up: time enough for a serial one that repeats."""
+        """Seconds after which a probe is given up; enough for a serial process that repeats its rounds."""
         return 60.0 if self.url else max(15.0, 6 * self.requests * self.delay + 5)
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What the agent saw. ``result`` is its measurement, ``seen`` how the process came about, ``facts``
-    what it looked like; ``served`` by run, what our server counted, None where it was another one;
-    ``control`` the wall time of the same from plain threads in a clean process, in seconds; ``paced``: our
-    server saw that the program spaces its requests out, whatever a server does; ``argv`` of the probed
-    process."""
+    """What the agent observed in one process.
+
+    - ``result``: its measurement;
+    - ``seen``: its recording of how the process was set up;
+    - ``facts``: the state of the process;
+    - ``served``: what the built-in server counted, by run; None where another server was used;
+    - ``control``: seconds that the same requests took from plain threads of a clean process;
+    - ``paced``: the built-in server showed that the program spaces its requests out, with any server;
+    - ``argv``: of the probed process.
+    """
 
     result: dict[str, Any]
     seen: dict[str, Any]
@@ -62,7 +70,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why. ``where``: file:line. ``evidence``: what was observed, a line each."""
+    """Why HTTPS is not concurrent. ``where``: file:line; ``evidence``: what was observed, one line each."""
 
     code: str
     summary: str
@@ -72,9 +80,11 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """What was tried against it, and what came of that. ``line``: the code to write; ``where``: in front
-    of, or instead of, which line; ``why``: the reason where it did not help. ``wall_s`` None: it ended in
-    an error."""
+    """A remedy that was tried, and its result.
+
+    ``line``: the code to write; ``where``: the line that it goes in front of, or replaces; ``why``: the
+    reason where it did not help; ``wall_s``: None where it ended in an error.
+    """
 
     code: str
     summary: str
@@ -86,9 +96,12 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The whole answer; ``json()`` is the contract. ``causes`` of what is concurrent are limits that the
-    program sets itself. ``remedies`` were measured to work, best first;
-    ``tried`` were measured not to; ``fixable``: some are known for the cause, measured or not."""
+    """The complete result; the format of ``json()`` is stable.
+
+    ``causes`` of a concurrent process are limits that the program sets itself. ``remedies`` were measured
+    to work, best first; ``tried`` were measured not to work; ``fixable``: remedies are known for the cause,
+    whether measured or not.
+    """
 
     verdict: Verdict
     requests: int
@@ -106,7 +119,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     fixable: bool = False
 
     def json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return the diagnosis as ``--json`` prints it."""
         fields = cast(dict[str, Any], msgspec.to_builtins(self))
         return {"version": 1, **fields}
 

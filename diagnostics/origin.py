@@ -1,9 +1,9 @@
-"""A TLS server that answers each request after the delay its target names, thousands at a time.
+"""Run a TLS server that sends each response after the delay in its URL, for thousands of requests at once.
 
-Its process (``main``, with FOLDER) makes a certificate in FOLDER (``ca.pem``), prints its port, and ends
-with its standard input. ``GET /{run}/{delay}/{index}``; for each line that it reads it prints, by
-run, how many requests came, and how many waited at once for how long, as JSON. A process of its own, so
-that nothing that it does can hold the process under check, or be held by it.
+Its process (``main``, with FOLDER) writes a certificate to FOLDER (``ca.pem``), prints its port, and exits
+when its standard input is closed. It serves ``GET /{run}/{delay}/{index}``. For each line that it reads it
+prints as JSON, by run, how many requests came, and for how long how many of them waited at once. It is a
+separate process, so that it neither blocks the process under check nor is blocked by it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from downloader.process import isolation
 
 __all__ = ["Origin", "main"]
 
-_MOST_RUNS = 1000
+_MAX_RUNS = 1000
 
 
 class _Run:
-    """What came of one run. ``levels``: by number of requests, the seconds in which so many waited."""
+    """The counts of one run. ``levels[n]``: seconds in which ``n`` requests waited."""
 
     def __init__(self) -> None:
         self.requests = self._now = 0
@@ -37,7 +37,7 @@ class _Run:
         self._since = 0.0
 
     def change(self, by: int) -> None:
-        """From now on ``by`` more wait."""
+        """Change the number of waiting requests by ``by``."""
         now = asyncio.get_running_loop().time()
         if self._now:
             self.levels[self._now] += now - self._since
@@ -47,13 +47,13 @@ class _Run:
         if self._now == len(self.levels):
             self.levels.append(0.0)
 
-    def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts as they go into the JSON."""
         return {"requests": self.requests, "peak": len(self.levels) - 1, "levels": self.levels}
 
 
 class _Connection(asyncio.Protocol):
-    """Answers in order; a request that is pipelined waits for the one before it."""
+    """A server connection that responds in order: a pipelined request waits for the one before it."""
 
     def __init__(self, counts: dict[str, _Run]) -> None:
         self._counts = counts
@@ -62,7 +62,8 @@ class _Connection(asyncio.Protocol):
         self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Here, not in the process that calls `check()`, where it may be a module of the user's.
+        # Imported only in the server's process: in one that calls `check()`, `httptools` may be a module
+        # of the user's.
         import httptools
 
         assert isinstance(transport, asyncio.Transport)
@@ -95,7 +96,7 @@ class _Connection(asyncio.Protocol):
         except ValueError:
             delay = 0.0
         count = self._counts.setdefault(run, _Run())
-        while len(self._counts) > _MOST_RUNS:
+        while len(self._counts) > _MAX_RUNS:
             del self._counts[next(iter(self._counts))]
         count.change(1)
         asyncio.get_running_loop().call_later(delay, self._due, count)
@@ -103,10 +104,10 @@ class _Connection(asyncio.Protocol):
     def _due(self, count: _Run) -> None:
         count.change(-1)
         self._busy = False
-        self._answer(b"x" * 100)
+        self._respond(b"x" * 100)
         self._next()
 
-    def _answer(self, body: bytes) -> None:
+    def _respond(self, body: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
@@ -125,25 +126,26 @@ async def _serve(folder: Path) -> None:
     )
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
-    asked = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
-    while await asked.readline():
-        sys.stdout.write(json.dumps({run: each.told() for run, each in counts.items()}) + "\n")
+    queries = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(queries), sys.stdin)
+    while await queries.readline():
+        sys.stdout.write(json.dumps({run: each.as_json() for run, each in counts.items()}) + "\n")
         sys.stdout.flush()
     server.close()
 
 
 class Origin:
-    """The server, as a context; ``url`` has the places that the agent fills in, ``ca`` is a file.
+    """The probe's TLS server, as a context manager.
 
-    Raises ProbeError when it does not start.
+    ``url`` has the placeholders that the agent fills in; ``ca`` is a file. Entering raises ProbeError when
+    the server does not start.
     """
 
     def __enter__(self) -> Origin:
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="diagnostics-")))
             if os.geteuid() == 0:
-                self._folder.chmod(0o711)  # a worker that has dropped its privileges reads the certificate
+                self._folder.chmod(0o711)  # lets a worker that dropped its privileges read the certificate
             argv, env = isolation.child("diagnostics.origin:main", str(self._folder))
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
@@ -173,29 +175,32 @@ class Origin:
 
     @property
     def url(self) -> str:
-        """With the places ``{run}``, ``{delay}`` and ``{index}``."""
+        """Return the URL with the placeholders ``{run}``, ``{delay}`` and ``{index}``."""
         return f"https://localhost:{self._port}/{{run}}/{{delay}}/{{index}}"
 
     @property
     def ca(self) -> str:
-        """The file of the certificate that a client is to trust."""
+        """Return the path of the CA certificate that clients must trust."""
         return str(self._folder / "ca.pem")
 
     def counts(self) -> dict[str, dict[str, Any]]:
-        """By run: ``requests`` that came, the ``peak`` that waited at once, and the ``levels``: for each
-        number of requests, the seconds in which so many waited."""
-        asked, told = self._process.stdin, self._process.stdout
-        assert asked is not None
-        assert told is not None
+        """Return the counts by run.
+
+        ``requests``: how many came; ``peak``: the maximum that waited at once; ``levels``: for each number
+        of requests, the seconds in which that many waited. Raises ProbeError when the server is gone.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
         try:
-            asked.write(b"counts\n")
-            asked.flush()
-            found: dict[str, dict[str, Any]] = json.loads(told.readline())
+            stdin.write(b"counts\n")
+            stdin.flush()
+            found: dict[str, dict[str, Any]] = json.loads(stdout.readline())
         except (OSError, ValueError) as error:
             raise ProbeError(f"the TLS server of the probe is gone: {error}") from None
         return found
 
 
 def main() -> None:
-    """Be the server's process."""
+    """Run the server; the entry point of its process."""
     asyncio.run(_serve(Path(sys.argv[1])))

@@ -1,13 +1,13 @@
-"""The predicates of what came before gevent patched ssl, and keeps what was there then. Pure."""
+"""Recognize what was set up before gevent patched ssl, and so keeps the unpatched version. Pure."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from diagnostics.case import Case
-from diagnostics.places import Spot, absolute, is_own, line_of
-from diagnostics.signs import Found, error_text
+from diagnostics.evidence import Case
+from diagnostics.predicates import Found, error_text
+from diagnostics.source_places import Spot, absolute, is_own, line_of
 
 __all__ = ["early_context", "too_late"]
 
@@ -15,13 +15,13 @@ _CLIENTS = ("urllib3.util.ssl_", "urllib3", "requests")
 
 
 def too_late(case: Case) -> Found | None:
-    """Return it where a client keeps the class of before patching, at the import that brought it."""
+    """Match if a client keeps the unpatched class; the place is the import that brought it."""
     classes = {error["class"] for error in case.errors}
     deep = any("Recursion" in each for each in classes) or "recursion depth" in error_text(case)
     if not deep or not case.ssl_before_patch:
         return None
     keeper = _keeper(case)
-    # Servers and harmless modules import ssl as well: where no keeper is known, a client counts first.
+    # Servers and harmless modules import ssl as well: where no keeper is known, prefer a client.
     spots = [] if keeper else [case.first_import(name) for name in (*_CLIENTS, "ssl", "_ssl")]
     spot = _taken(case, keeper) if keeper else next(filter(None, spots), None)
     at = case.where(spot) or case.ssl_before_patch
@@ -33,8 +33,10 @@ def too_late(case: Case) -> Found | None:
 
 
 def _keeper(case: Case) -> dict[str, Any] | None:
-    """Return the module whose context of before patching the error comes from: many modules may keep one
-    that they never use, or only for a server."""
+    """Return the module whose unpatched context or class caused the error.
+
+    Many modules may keep one that they never use, or only for a server.
+    """
     keepers = [each for each in case.seen.get("keepers", ()) if each["client"]]
     by_file = {absolute(each["file"], case.facts): each for each in reversed(keepers)}
     for error in case.errors:
@@ -46,13 +48,13 @@ def _keeper(case: Case) -> dict[str, Any] | None:
 
 
 def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
-    """Return the line that has it: of the user's own file, else the one that led to the import of the
-    package."""
+    """Return the line that brought the class in: in the user's own file, else the one that led to the
+    import."""
     if is_own((keeper["file"], 0, ""), case.facts):
         spot = line_of([keeper["file"]], r"^\s*(from\s+ssl\s+import|import\s+ssl)\b")
         if spot:
             return spot
-    # An installed application is a package, too: what counts is who imports the packages of the client.
+    # An installed application is a package, too: look for what imports the packages of the client.
     own = {keeper["module"].partition(".")[0], *_CLIENTS}
     event: dict[str, Any] = case.seen["imports"].get(keeper["module"], {})
     stack: list[Spot] = event.get("stack", [])
@@ -63,13 +65,13 @@ def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
 
 
 def early_context(case: Case) -> Found | None:
-    """Return it where a context was made before patching. Without gevent's ssl no context is too early."""
+    """Match if a context was made before patching; with gevent's ssl unused, no context is too early."""
     first = min((each["at"] for each in case.seen["patches"]), default=None)
     if first is None or case.pyopenssl or not case.patched.get("ssl"):
         return None
     copies = [event for name, event in case.seen["imports"].items() if name.endswith(".ssl_")]
     if any(event["at"] < first for event in copies):
-        return None  # urllib3 itself came too early: whatever context it makes is broken
+        return None  # urllib3 itself was imported too early, so every context that it makes is broken
     early = [
         each
         for each in case.seen["contexts"]

@@ -1,7 +1,8 @@
-"""The processes of a command: which of them is to be probed, and that none is left.
+"""Choose the process of a command to probe, and terminate all of them afterwards.
 
-A process in which gevent is in use may be probed. The agent in it says whether its set-up is over; which
-one to ask first, and whether one that ends is the one, can be told here only, where all are known.
+A process in which gevent is in use may be probed. The agent in it reports whether its set-up is complete.
+Which process to query first, and whether to probe one that is about to exit, is decided here, where all of
+them are known.
 """
 
 from __future__ import annotations
@@ -21,18 +22,24 @@ from diagnostics.agent.https_agent.life import SIGNAL
 
 __all__ = ["Processes", "end_all", "is_alive"]
 
-_REACTS = 2.0  # seconds in which a process answers the signal
-_AGAIN = 0.5  # seconds between two rounds of questions
-_STARTS = 10.0  # seconds in which an interpreter comes to where the agent says hello
-_LEAVES = 0.5  # seconds in which one that has made a daemon ends, on a busy machine
-_ROUNDS = 200  # of killing what is left
+_REACTS = 2.0  # seconds within which a process responds to the signal
+_AGAIN = 0.5  # seconds between two rounds of queries
+_STARTS = 10.0  # seconds within which a new interpreter sends its "hello" report
+_LEAVES = 0.5  # seconds within which a process that started a daemon exits, on a busy machine
+_ROUNDS = 200  # attempts to kill what is left
 _ROUND = 0.01
 
 
 class _Process(msgspec.Struct):
-    """What is known of one with an agent. ``above``: those of the others that started it. ``connected``: it
-    tried HTTPS with gevent in use; ``ends``: it has, and waits for our answer, ``since`` when;
-    ``unused`` since when it has gevent and does not use it; ``over``: it does not wait."""
+    """The state of a process with an agent.
+
+    - ``above``: the others that are its ancestors;
+    - ``connected``: it tried HTTPS with gevent in use;
+    - ``ends``: it is about to exit, and waits for a decision, ``since`` when;
+    - ``unused``: since when it has loaded gevent without using it;
+    - ``over``: it exits without waiting;
+    - ``answered``: the decision was sent.
+    """
 
     pid: int
     ppid: int = 0
@@ -51,23 +58,25 @@ class _Process(msgspec.Struct):
 
 
 class Processes:
-    """All that have said something, and the questions to them; ``outbox`` is where the agents report.
-    ``mark`` and ``root``, when it is known: see ``end_all``."""
+    """All processes that have reported, and the queries to them.
+
+    ``outbox``: where the agents report; ``mark`` and ``root`` (0 until it is known): see ``end_all``.
+    """
 
     def __init__(self, outbox: Path, mark: str) -> None:
         self._outbox = outbox
         self._mark = mark
         self.root = 0
-        self._seen: dict[int, float] = {}  # interpreters that have said nothing, since when
+        self._seen: dict[int, float] = {}  # interpreters without a report, since when
         self._all: dict[int, _Process] = {}
         self._queue: list[int] = []
-        self._asked = 0  # the process that is to answer
+        self._asked = 0  # the process that was queried last
         self._until = 0.0
         self._next_round = 0.0
         self.prober = 0
 
     def note(self, report: Mapping[str, Any]) -> None:
-        """Take in a report of an agent."""
+        """Update the state with a report of an agent."""
         kind, pid = report["kind"], report["pid"]
         if kind == "hello":
             known = _ancestors(report["ppid"]) & set(self._all)
@@ -100,16 +109,17 @@ class Processes:
             self._asked = 0
 
     def ask(self, now: float, due: bool) -> None:
-        """Let one that ends probe when no other can; when it is ``due``, ask the likeliest to."""
+        """Let a process that is about to exit probe when no other can; when ``due``, query the
+        likeliest."""
         alive = self._alive()
         for process in alive:
             if process.ends:
                 process.since = process.since or now
-                if self._helped(process) and now > process.since + _LEAVES:
+                if self._is_helper(process) and now > process.since + _LEAVES:
                     self._answer(process, "end")
         ending = [each for each in alive if each.ends and not each.answered]
         rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
-        if ending and not (rest or any(map(self._helped, ending)) or self._begin(now)):
+        if ending and not (rest or any(map(self._is_helper, ending)) or self._any_starting(now)):
             above = {pid for each in ending for pid in each.above}
             self._answer(
                 min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid)), "probe"
@@ -117,9 +127,11 @@ class Processes:
         elif due:
             self._ask_next(now, alive)
 
-    def _helped(self, process: _Process) -> bool:
-        """Return True for a helper: it did not try HTTPS, and one that started it goes on. Who starts a
-        daemon ends before it."""
+    def _is_helper(self, process: _Process) -> bool:
+        """Return True for a helper: it tried no HTTPS, and an ancestor of it continues to run.
+
+        For a daemon this is False: the process that started it exits first.
+        """
         above = [self._all[pid] for pid in process.above]
         return not process.connected and any(
             not (each.ends or each.over) and is_alive(each.pid) for each in above
@@ -146,7 +158,8 @@ class Processes:
         self._asked, self._until = process.pid, now + _REACTS
 
     def _ranked(self, alive: list[_Process]) -> list[int]:
-        """Who has tried HTTPS first; then the youngest generation of forks."""
+        """Return the process ids to query: those that tried HTTPS first, then the youngest generation of
+        forks."""
         able = [each for each in alive if each.gevent and not each.over and not each.answered]
         parents = {each.ppid for each in able if each.forked}
         able.sort(key=lambda each: (not each.connected, each.pid in parents, each.ends, each.pid))
@@ -164,54 +177,57 @@ class Processes:
         return [each for each in self._all.values() if _has_agent(each.pid)]
 
     def any_alive(self, now: float) -> bool:
-        """Return True where a process is left that may still be probed (a daemon, a worker), also one that
-        has said nothing yet."""
-        return bool(self._alive()) or self._begin(now)
+        """Return True if a process (a daemon, a worker) may still be probed, even if it has not reported
+        yet."""
+        return bool(self._alive()) or self._any_starting(now)
 
-    def _begin(self, now: float) -> bool:
-        """Return True where an interpreter, or a fork, has begun, and has had no time to say hello."""
+    def _any_starting(self, now: float) -> bool:
+        """Return True if a new interpreter or fork may still be about to send its first report."""
         silent = _belonging(self.root, self._mark.encode(), self.known) - set(self._all)
         self._seen = {
             pid: self._seen.get(pid, now) for pid in silent if _has_agent(pid) or _is_interpreter(pid)
         }
         return any(now < since + _STARTS for since in self._seen.values())
 
-    # what there is to say where nothing was probed
+    # for the message where nothing was probed
 
     @property
     def known(self) -> dict[int, int]:
-        """The process ids, with the time at which each was started."""
+        """Return the process ids, each with the time at which the process started."""
         return {each.pid: each.started for each in self._all.values()}
 
     @property
     def loads_gevent(self) -> bool:
-        """True when one of them has loaded gevent."""
+        """Return True if one of them has loaded gevent."""
         return any(each.gevent for each in self._all.values())
 
     def leave_unused(self, since: float) -> bool:
-        """Return True when all that run have loaded gevent, are past their imports, and have not used it
-        ``since`` then; one that only starts others does not count. A new worker has its time, too."""
+        """Return True if every running process has loaded gevent but not used it, since before ``since``.
+
+        They must be past their imports. A process that only starts others does not count. A new worker is
+        given the same time.
+        """
         rest = [each for each in self._alive() if each.why != OVERSEES]
         return bool(rest) and all(0.0 < each.unused < since for each in rest)
 
     @property
     def raised(self) -> Mapping[str, Any] | None:
-        """The report with the exception that the command ended with; None for none."""
+        """Return the report with the exception that the command ended with; None if there is none."""
         every = [each.raised for each in self._all.values() if each.raised and not each.above]
         return every[-1] if every else None
 
     @property
     def why(self) -> str:
-        """Why none of those that have loaded gevent was probed."""
+        """Return the reasons why none of those that have loaded gevent was probed."""
         reasons = dict.fromkeys(each.why for each in self._all.values() if each.gevent and each.why)
         return "; ".join(reasons)
 
 
 def end_all(root: int, mark: str, known: Mapping[int, int]) -> None:
-    """Kill what the process ``root``, which leads a session, has started and what these have.
+    """Kill the process ``root``, which leads a session, and everything that it and its children started.
 
-    Daemons leave the session and their parents: they are told by ``mark`` in their environment
-    ("NAME=value"), which programs that set their title overwrite, or are among ``known``.
+    Daemons leave the session and their parents. They are recognized by ``mark`` in their environment
+    ("NAME=value"), which programs that set their title overwrite, or because they are among ``known``.
     """
     for _ in range(_ROUNDS):
         found = _belonging(root, mark.encode(), known)
@@ -249,7 +265,7 @@ class _Stat(NamedTuple):
     state: str
     parent: int
     session: int
-    started: int  # clock ticks since the machine was
+    started: int  # clock ticks since the machine booted
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -277,15 +293,18 @@ def is_alive(pid: int) -> bool:
 
 
 def _has_agent(pid: int) -> bool:
-    """Return True for a process that lives and takes our signal. A child of gevent's Popen says hello
-    before it becomes another program, which the signal would kill."""
+    """Return True for a running process that handles the agent's signal.
+
+    A child of gevent's Popen sends its first report before it executes another program, which the signal
+    would kill.
+    """
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
-            told = dict(line.split(":", 1) for line in status if ":" in line)
+            fields = dict(line.split(":", 1) for line in status if ":" in line)
     except OSError:
         return False
-    caught = int(told.get("SigCgt", "0"), 16)
-    return told["State"].strip()[0] not in "ZX" and bool(caught >> (SIGNAL - 1) & 1)
+    caught = int(fields.get("SigCgt", "0"), 16)
+    return fields["State"].strip()[0] not in "ZX" and bool(caught >> (SIGNAL - 1) & 1)
 
 
 def _is_interpreter(pid: int) -> bool:
@@ -296,7 +315,7 @@ def _is_interpreter(pid: int) -> bool:
 
 
 def _ancestors(pid: int) -> set[int]:
-    """Return ``pid`` and those above it."""
+    """Return ``pid`` and its ancestors."""
     found: set[int] = set()
     while pid > 1 and pid not in found:
         found.add(pid)

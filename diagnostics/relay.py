@@ -1,9 +1,9 @@
-"""Runs a command as if nobody stood between it and its caller.
+"""Run a command transparently: with the same streams, signals and exit status as without this process.
 
-It has our streams, descriptors, process group and terminal, so what is sent to all of the group (Ctrl-C,
-SIGWINCH, ``kill -TERM -PGID``) it gets by itself, and only what was sent to us alone is passed on. Which
-of the two a signal was, the receiver cannot see: so a canary, a process in our group, is asked whether it
-has got the same. Linux only.
+The command has this process's streams, descriptors, process group and terminal. A signal that is sent to
+the whole group (Ctrl-C, SIGWINCH, ``kill -TERM -PGID``) reaches it directly, and only a signal that was
+sent to this process alone is forwarded. The receiver cannot tell the two apart. So a canary, another
+process of the group, reports whether it got the same signal. Linux only.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from diagnostics.errors import UsageError
 __all__ = ["Command", "end_like", "started"]
 
 _ALL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-_GROUP = 0.005  # seconds in which a signal has reached every process of a group
-_ASK = signal.SIGRTMAX
+_GROUP = 0.005  # seconds within which a signal reaches every process of a group
+_QUERY = signal.SIGRTMAX
 _PATIENCE = 5.0  # seconds that the canary may take, on a slow machine
 _PR_SET_PDEATHSIG = 1
 
 
 class Command:
-    """A command that runs. ``wait()`` is to be called in the thread that started it."""
+    """A running command. Call ``wait()`` in the thread that started it."""
 
     def __init__(self, pid: int, canary: _Canary) -> None:
         self.pid = pid
         self._canary = canary
 
     def wait(self) -> int:
-        """Pass signals on until it ends; its wait status."""
+        """Forward signals until the command ends; return its wait status."""
         while True:
             number = signal.sigwaitinfo(_ALL).si_signo
             if number != signal.SIGCHLD:
@@ -46,17 +46,17 @@ class Command:
             if pid and not os.WIFSTOPPED(status):
                 return status
             if pid:
-                # The shell has to see it of us. SIGCONT is passed on like any other.
+                # Stop as well, for the shell to see it. SIGCONT is forwarded like any other signal.
                 number = os.WSTOPSIG(status)
                 os.kill(os.getpid(), number)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
                 signal.pthread_sigmask(signal.SIG_BLOCK, {number})
-                self._canary.has(number)  # and it is to forget that
+                self._canary.has(number)  # remove it from what the canary reported
 
 
 @contextlib.contextmanager
 def started(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Command]:
-    """Start ``argv``. In the meantime every signal is blocked, in threads that begin here too.
+    """Start ``argv``; until the block ends, block every signal, in threads started inside it, too.
 
     Raises UsageError when it cannot be executed.
     """
@@ -66,12 +66,12 @@ def started(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Command]:
             yield Command(_spawn(argv, dict(env), before), canary)
     finally:
         while signal.sigtimedwait(_ALL, 0) is not None:
-            pass  # meant for the command, which has ended
+            pass  # discard what was meant for the command, which has ended
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_like(status: int) -> int:
-    """The exit code; of a command that died by a signal there is none: we die by the same."""
+    """Return the exit code of a command; if a signal terminated it, terminate this process by the same."""
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status)
     number = os.WTERMSIG(status)
@@ -80,16 +80,16 @@ def end_like(status: int) -> int:
         signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
-    return 128 + number  # process 1 of a container does not die by a signal
+    return 128 + number  # reached as process 1 of a container, which the signal does not terminate
 
 
 def _spawn(argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Signals]) -> int:
-    library = _library()  # loaded here: little is safe in a child
+    library = _library()  # loaded before the fork: little is safe in the child
     failed, tell = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            _become(argv, env, mask, library)
+            _execute(argv, env, mask, library)
         except OSError as error:
             os.write(tell, str(error.errno).encode())
         finally:
@@ -102,13 +102,13 @@ def _spawn(argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Sign
     return pid
 
 
-def _become(
+def _execute(
     argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Signals], library: ctypes.CDLL
 ) -> None:
-    """In the child: leave no trace of Python's own settings, then become ``argv``."""
-    _end_with_parent(library)
+    """In the child: undo Python's own settings, then execute ``argv``."""
+    _die_with_parent(library)
     if env.get("LISTEN_PID") == str(os.getppid()):
-        env["LISTEN_PID"] = str(os.getpid())  # systemd's sockets are for this process
+        env["LISTEN_PID"] = str(os.getpid())  # socket activation by systemd names the process
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -118,28 +118,28 @@ def _become(
 
 
 class _Canary:
-    """A process of our group that says which signals it gets. It goes with us, however we end."""
+    """A process of the same group that reports which signals it gets; it ends with this process."""
 
     def __init__(self) -> None:
         library = _library()
-        self._said, say = os.pipe()
+        self._reports, say = os.pipe()
         self._heard: set[int] = set()
         self._pid = os.fork()
         if not self._pid:
             try:
-                _end_with_parent(library)
-                _sing(say)
+                _die_with_parent(library)
+                _report_signals(say)
             finally:
                 os._exit(0)
         os.close(say)
 
     def has(self, number: int) -> bool:
-        """Whether the signal ``number`` that we have got went to the whole group."""
+        """Return whether the signal ``number``, received by this process, went to the whole group."""
         select.select([], [], [], _GROUP)
-        os.kill(self._pid, _ASK)
-        while select.select([self._said], [], [], _PATIENCE)[0]:
-            said = os.read(self._said, 1)
-            if not said or said[0] == _ASK:
+        os.kill(self._pid, _QUERY)
+        while select.select([self._reports], [], [], _PATIENCE)[0]:
+            said = os.read(self._reports, 1)
+            if not said or said[0] == _QUERY:
                 break
             self._heard.add(said[0])
         found = number in self._heard
@@ -148,17 +148,20 @@ class _Canary:
         return found
 
     def close(self) -> None:
-        """End it."""
-        os.close(self._said)
+        """Terminate the canary."""
+        os.close(self._reports)
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
 
-def _sing(say: int) -> None:
-    """The canary's life. When it is asked, all that came before has been said: the question is the signal
-    with the highest number, and the lower ones are taken first."""
+def _report_signals(say: int) -> None:
+    """Run the canary: write the number of each signal to ``say``.
+
+    The query is the signal with the highest number. Lower signals are delivered first, so every signal that
+    came before a query is reported before it.
+    """
     for descriptor in map(int, os.listdir("/dev/fd")):
-        # Who waits for the end of a pipe must not wait for us.
+        # An inherited pipe must reach its end without this process.
         if descriptor != say:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
@@ -170,6 +173,6 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-def _end_with_parent(library: ctypes.CDLL) -> None:
-    """In a child: who ends our parent with SIGKILL ends us. Across exec, too."""
+def _die_with_parent(library: ctypes.CDLL) -> None:
+    """In a child: have the kernel kill it when its parent ends, even by SIGKILL. This survives an exec."""
     library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

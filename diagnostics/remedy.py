@@ -1,7 +1,7 @@
-"""The table of remedies: each with the line of code to write, and the place for it; proved by measuring.
+"""Define the table of remedies: each with the line of code, the place for it, and its measurement.
 
-The line is carried out as it is printed, at the place that is printed, in a fresh process of the same
-set-up (``agent/https_agent/remedies.py``): there is no other implementation that it could differ from.
+The line is executed as it is printed, at the place that is printed, in a new process of the same set-up
+(``agent/https_agent/remedies.py``). There is no second implementation that could differ from it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from diagnostics import places, signs
-from diagnostics.case import Case
+from diagnostics import predicates, source_places
 from diagnostics.errors import ProbeError
+from diagnostics.evidence import Case
 from diagnostics.model import Observation, Remedy
-from diagnostics.places import Spot, source_line
+from diagnostics.source_places import Spot, source_line
 from diagnostics.verdict import judge
 
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
@@ -24,8 +24,11 @@ _PATCH = "from gevent import monkey; monkey.patch_all()"
 
 
 class Plan(NamedTuple):
-    """``line``: the code. ``where``: the place, for a person. ``place``: the same for the agent, see
-    ``https_agent.remedies``; ``why``: the reason where it cannot be measured."""
+    """A remedy at a place.
+
+    ``line``: the code; ``where``: the place, as printed; ``place``: the same for the agent, see
+    ``https_agent.remedies``; ``why``: the reason where it cannot be measured.
+    """
 
     line: str
     where: str
@@ -34,7 +37,7 @@ class Plan(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A row: ``plans`` are the places to try in this case, best first; none where it cannot help."""
+    """A row of the table. ``plans``: returns the places to try, best first; none where it cannot help."""
 
     summary: str
     plans: Callable[[Case], list[Plan]]
@@ -55,24 +58,27 @@ def _in_front_of(case: Case, line: str, file: str, number: int) -> Plan:
 
 
 def _begins(case: Case) -> tuple[str, int, int]:
-    """Where the application's own code begins: a file, and the lines of its first two statements."""
+    """Return where the application's own code starts: a file, and the lines of its first two statements."""
     for file in case.facts.get("roots", []):
-        first, second = places.first_statement(file)
+        first, second = source_places.first_statement(file)
         if first:
             return file, first, second
     return "", 0, 0
 
 
 def _before_requests(case: Case, line: str) -> list[Plan]:
-    """In front of the line that leads to the first request, else behind the application's last line."""
+    """Return plans for the line that leads to the first request, else for the end of the application.
+
+    With a style the agent knows the moment before the first request.
+    """
     target = case.question.target
     if target.style:
         return [Plan(line, "before the first request", {"place": "fetch"})]
     reached: Spot | None = case.seen.get("reached")
     if target.command and reached:
-        first, last, _ = places.statement_at(reached)
+        first, last, _ = source_places.statement_at(reached)
         if first:
-            file = places.absolute(str(reached[0]), case.facts)
+            file = source_places.absolute(str(reached[0]), case.facts)
             place = {"place": "line", "file": file, "number": first, "last": last}
             return [Plan(line, f"in front of {case.shown(file)}:{first}", place)]
     roots = case.facts.get("roots", [])
@@ -98,22 +104,22 @@ def _patch_first(case: Case) -> list[Plan]:
 
 
 def _is_there(case: Case, file: str, number: int) -> bool:
-    """Whether the application begins with it."""
+    """Return whether the application already starts with it."""
     call = case.seen["patches"][0] if case.seen["patches"] else None
     spot = call["caller"] if call else None
     if call is None or spot is None or call["function"] != "patch_all" or call["arguments"]:
         return False
-    return places.absolute(str(spot[0]), case.facts) == file and bool(spot[1] <= number)
+    return source_places.absolute(str(spot[0]), case.facts) == file and bool(spot[1] <= number)
 
 
 def _patch_earlier(case: Case) -> list[Plan]:
-    """In front of what runs before the application: sitecustomize, a ``.pth`` file."""
+    """Return plans for what runs before the application: sitecustomize, a ``.pth`` file."""
     for event in sorted(case.seen["imports"].values(), key=lambda each: int(each["at"])):
         for spot in event["stack"]:
-            file = places.absolute(str(spot[0]), case.facts)
+            file = source_places.absolute(str(spot[0]), case.facts)
             folder, name = os.path.split(file)
             if name in ("sitecustomize.py", "usercustomize.py"):
-                return [_in_front_of(case, _PATCH, file, places.first_statement(file)[0] or 1)]
+                return [_in_front_of(case, _PATCH, file, source_places.first_statement(file)[0] or 1)]
             if spot[2] == ".pth":
                 earlier = next(
                     each
@@ -134,15 +140,15 @@ def _patch_select(case: Case) -> list[Plan]:
 
 
 def _patch_again(case: Case) -> list[Plan]:
-    names = signs.put_back_modules(case)
+    names = predicates.put_back_modules(case)
     if not names:
         return []
     line = "import gevent.monkey; " + "; ".join(f"gevent.monkey.patch_{name}()" for name in names)
     plans = []
-    spot = signs.putting_back(case, names[0])
-    after = places.statement_at(spot)[2] if spot and places.is_own(spot, case.facts) else 0
+    spot = predicates.putting_back(case, names[0])
+    after = source_places.statement_at(spot)[2] if spot and source_places.is_own(spot, case.facts) else 0
     if spot and after:
-        file = places.absolute(str(spot[0]), case.facts)
+        file = source_places.absolute(str(spot[0]), case.facts)
         plans = [
             Plan(
                 line,
@@ -163,16 +169,16 @@ def _extract_truststore(case: Case) -> list[Plan]:
 
 
 def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
-    """Plans to remove the user's own call of ``function``."""
+    """Return a function that plans to remove the user's own call of ``function``."""
 
     def plans(case: Case) -> list[Plan]:
         for event in reversed(case.seen["injections"]):
             spot = event["caller"]
-            if event["function"] != function or not spot or not places.is_own(spot, case.facts):
+            if event["function"] != function or not spot or not source_places.is_own(spot, case.facts):
                 continue
-            first, last, _ = places.statement_at(spot)
+            first, last, _ = source_places.statement_at(spot)
             if first:
-                file = places.absolute(str(spot[0]), case.facts)
+                file = source_places.absolute(str(spot[0]), case.facts)
                 place = {"place": "call", "file": file, "name": function, "number": first, "last": last}
                 return [Plan(source_line(spot), f"remove it at {case.where(spot)}", place)]
         return []
@@ -183,7 +189,7 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
 def _unblock(case: Case) -> list[Plan]:
     for name in ("pool_block", "block"):
         spot = case.own_line(rf"\b{name}\s*=\s*True")
-        first, last, _ = places.statement_at(spot) if spot else (0, 0, 0)
+        first, last, _ = source_places.statement_at(spot) if spot else (0, 0, 0)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
             return [Plan(f"{name}=False", f"instead of {name}=True at {case.where(spot)}", place)]
@@ -191,8 +197,8 @@ def _unblock(case: Case) -> list[Plan]:
 
 
 def _descriptors(case: Case) -> list[Plan]:
-    most = case.facts.get("most_descriptors") or _DESCRIPTORS
-    number = min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS
+    maximum = case.facts.get("most_descriptors") or _DESCRIPTORS
+    number = min(maximum, _DESCRIPTORS) if maximum > 0 else _DESCRIPTORS
     place = {"place": "ulimit", "number": number}
     return [Plan(f"ulimit -n {number}", "in the shell that starts the process", place)]
 
@@ -219,7 +225,7 @@ KNOWN = {
 
 
 def is_known(case: Case, codes: Iterable[str]) -> bool:
-    """Return True where one of ``codes`` has a place in this case."""
+    """Return True if one of ``codes`` has a place in this case."""
     return any(KNOWN[code].plans(case) for code in codes)
 
 
@@ -227,18 +233,18 @@ def measure_again(
     case: Case,
     codes: Iterable[str],
     again: Callable[[dict[str, Any]], Observation],
-    said: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> tuple[list[Remedy], list[Remedy]]:
-    """Try each of ``codes`` with ``again``; those that worked, best first, and those that did not.
+    """Try each of ``codes`` with ``again``; return those that worked, best first, and those that did not.
 
-    KeyError for a code that is not in the table.
+    Raises KeyError for a code that is not in the table.
     """
     worked: list[Remedy] = []
     failed: list[Remedy] = []
     for code in codes:
         known = KNOWN[code]
         for plan in known.plans(case):
-            said(f"measuring again with: {known.summary}")
+            progress(f"measuring again with: {known.summary}")
             remedy = _measured(case, code, known, plan, again)
             (worked if remedy.verdict == "concurrent" else failed).append(remedy)
             if remedy.verdict == "concurrent":

@@ -1,4 +1,4 @@
-"""The answer for a person: verdict, cause by file and line, remedies with what they were measured to do."""
+"""Print a diagnosis: the verdict, the cause with file and line, and the remedies as measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _STYLES = {
 
 
 def show(question: Question, found: Diagnosis, console: Console, fixed: bool, profile: bool) -> None:
-    """Print ``found``; ``fixed``: remedies were asked for; ``profile``: with what held the hub."""
+    """Print ``found`` to ``console``.
+
+    ``fixed``: remedies were to be measured; ``profile``: print what held the hub, too.
+    """
     console.print(_headline(found))
     head = "limit " if found.verdict == "concurrent" else "cause "
     for cause in found.causes:
@@ -31,9 +34,7 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
     elif found.verdict == "concurrent":
         pass  # a limit that the program sets itself
     elif found.causes and fixed:
-        text = (
-            "nothing that was tried mends it" if found.tried else "no remedy is known that could be tried"
-        )
+        text = "no remedy that was tried helps" if found.tried else "no remedy is known that could be tried"
         console.print(Text.assemble(("fix   ", "bold"), text))
     elif found.fixable:
         console.print(
@@ -41,10 +42,10 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
         )
     for remedy in found.tried:
         wall = f" ({remedy.wall_s:.2f} s)" if remedy.wall_s is not None else ""
-        told = Text.assemble(
+        tried = Text.assemble(
             ("tried ", "bold"), (remedy.line, "cyan"), f"   {remedy.where}   {remedy.why}{wall}"
         )
-        console.print(told)
+        console.print(tried)
     if profile:
         _profile(found, console)
 

@@ -1,15 +1,15 @@
-"""The scenarios as records: what each file says of itself, read without running it.
+"""Read the scenarios as records, without running them.
 
-A file of ``diagnostics/scenarios`` is an application that sets itself up in a trap's way; a function
-``fetch`` in it is its fetch. Beside that it says, as literals:
+A file of ``diagnostics/scenarios`` is an application that sets itself up in a known bad way; its function
+``fetch``, if there is one, is its fetch. The file describes itself in literals:
 
-- ``PACKAGES``: the requirements that it needs, pinned where a version matters;
+- ``PACKAGES``: the requirements, pinned where a version matters;
 - ``EXPECT``: ``verdict``, ``cause`` (absent: none), ``where`` (a pattern; absent: the line with the mark
   ``# <- where``, if there is one);
-- ``PYTHONS``: the Pythons that it can run on, absent: any;
+- ``PYTHONS``: the Pythons that it can run on; absent: any;
 - ``PATH``: a folder here that is on the process's ``PYTHONPATH``;
 - ``SERVER``: true where the file, run as a program, is the server to fetch from;
-- ``RUNS``: the same fields once more for each of several runs, each with a ``name``.
+- ``RUNS``: for each of several runs the same fields once more, with a ``name``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES = ("PACKAGES", "EXPECT", "PATH", "PYTHONS", "SERVER", "RUNS")
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """``where``: as ``fnmatch`` has it; "" when nothing is said of the place."""
+    """The expected result. ``where``: a pattern of ``fnmatch``; "" where any place is accepted."""
 
     verdict: str
     cause: str = ""
@@ -38,8 +38,11 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One run. ``app``: as ``--app`` takes it, from ``folder``. ``pythons``: minor versions, best first;
-    none: any. ``path``: what is on its PYTHONPATH; ``server``: it brings one."""
+    """One run of a scenario.
+
+    ``app``: as for ``--app``, relative to ``folder``; ``pythons``: minor versions, best first, empty for
+    any; ``path``: what is on its PYTHONPATH; ``server``: it brings a server.
+    """
 
     folder: str
     name: str
@@ -53,48 +56,51 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> list[Scenario]:
-    """The scenarios in the file ``path``. Raises ValueError for a file that does not say what it must."""
+    """Return the scenarios in the file ``path``.
+
+    Raises ValueError for a file without a docstring or an EXPECT.
+    """
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             if name in _NAMES:
-                told[name] = ast.literal_eval(node.value)
+                fields[name] = ast.literal_eval(node.value)
     summary = (ast.get_docstring(tree) or "").partition("\n")[0]
-    runs = told.pop("RUNS", [{}])
-    if not summary or not all("EXPECT" in {**told, **run} for run in runs):
+    runs = fields.pop("RUNS", [{}])
+    if not summary or not all("EXPECT" in {**fields, **run} for run in runs):
         raise ValueError("a docstring and EXPECT are needed")
     fetches = any(isinstance(node, ast.FunctionDef) and node.name == "fetch" for node in tree.body)
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith(_MARK)]
     return [
-        _scenario(path, summary, {**told, **run}, marked, f"{path.stem}:fetch" if fetches else path.stem)
+        _scenario(path, summary, {**fields, **run}, marked, f"{path.stem}:fetch" if fetches else path.stem)
         for run in runs
     ]
 
 
-def _scenario(path: Path, summary: str, told: dict[str, Any], marked: list[int], app: str) -> Scenario:
-    expected = Expected(**told["EXPECT"])
+def _scenario(path: Path, summary: str, fields: dict[str, Any], marked: list[int], app: str) -> Scenario:
+    expected = Expected(**fields["EXPECT"])
     if marked and not expected.where and expected.cause:
         expected = msgspec.structs.replace(expected, where=f"{path.name}:{marked[0]}")
     return Scenario(
         folder=str(path.parent),
-        name=f"{path.stem}/{told['name']}" if "name" in told else path.stem,
+        name=f"{path.stem}/{fields['name']}" if "name" in fields else path.stem,
         summary=summary,
         app=app,
-        packages=tuple(told.get("PACKAGES", ())),
+        packages=tuple(fields.get("PACKAGES", ())),
         expected=expected,
-        pythons=tuple(told.get("PYTHONS", ())),
-        path=told.get("PATH", ""),
-        server=bool(told.get("SERVER")),
+        pythons=tuple(fields.get("PYTHONS", ())),
+        path=fields.get("PATH", ""),
+        server=bool(fields.get("SERVER")),
     )
 
 
 def chosen(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> list[Scenario]:
-    """All scenarios of ``folder``, or the ones named: a run, or a file with its runs.
+    """Return all scenarios of ``folder``, or those that ``only`` names: a run, or a file with all its runs.
 
-    Raises UsageError when there is none of a name, or a file does not say what it must.
+    Raises UsageError when a name is unknown, or a file lacks a required field.
     """
     paths = sorted(path for path in folder.glob("*.py") if not path.stem.startswith("_"))
     every: list[Scenario] = []

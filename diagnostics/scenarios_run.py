@@ -1,4 +1,4 @@
-"""``python -m diagnostics scenarios``: every known trap, each in a fresh process; expected, measured."""
+"""Run ``python -m diagnostics scenarios``: each scenario in a new process, expected beside measured."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ _DELAY = 0.2
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What came of a scenario. ``outcome``: ``as expected``, ``differs``, ``skipped`` or ``failed`` (it
-    could not be run); ``reason``: why, for the last two. ``seconds``: how long all of it took."""
+    """The result of a scenario.
+
+    ``outcome``: ``as expected``, ``differs``, ``skipped`` or ``failed`` (it could not be run); ``reason``:
+    why, for the last two; ``seconds``: the total duration.
+    """
 
     scenario: Scenario
     outcome: str
@@ -50,14 +53,14 @@ class Row(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-Said = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
-def run(scenario: Scenario, python: str, offline: bool, said: Said, delay: float = _DELAY) -> Row:
-    """Run ``scenario`` with the interpreter ``python``, or with one that it needs."""
+def run(scenario: Scenario, python: str, offline: bool, progress: Progress, delay: float = _DELAY) -> Row:
+    """Run ``scenario`` with the interpreter ``python``, or with another one if it needs that."""
     began = time.monotonic()
     try:
-        chosen_python = interpreter(scenario, python, offline, said)
+        chosen_python = interpreter(scenario, python, offline, progress)
     except Skipped as skipped:
         return Row(scenario, "skipped", reason=str(skipped))
     except Unavailable as error:
@@ -66,18 +69,18 @@ def run(scenario: Scenario, python: str, offline: bool, said: Said, delay: float
     try:
         with server(scenario) as (url, cacert), _surroundings(scenario):
             target = Target(app=scenario.app, python=chosen_python)
-            found = examine(Question(target, delay=delay, url=url, cacert=cacert), said=said)
+            found = examine(Question(target, delay=delay, url=url, cacert=cacert), progress=progress)
     except DiagnosticsError as error:
         return Row(scenario, "failed", version, reason=str(error), seconds=time.monotonic() - began)
     return _compared(scenario, version, found, time.monotonic() - began)
 
 
 class Skipped(Exception):
-    """A scenario is not run; the text says why."""
+    """A scenario that is not run; the text says why."""
 
 
-def interpreter(scenario: Scenario, python: str, offline: bool, said: Said) -> str:
-    """Return ``python``, or another one or an environment of it, as ``scenario`` needs it.
+def interpreter(scenario: Scenario, python: str, offline: bool, progress: Progress) -> str:
+    """Return ``python``, or another interpreter or an environment where ``scenario`` needs one.
 
     Raises Skipped, and Unavailable where an environment cannot be made.
     """
@@ -90,7 +93,7 @@ def interpreter(scenario: Scenario, python: str, offline: bool, said: Said) -> s
         return python
     if offline:
         raise Skipped(f"offline; needs {', '.join(scenario.packages)}")
-    return environments.prepare(python, scenario.packages, said)
+    return environments.prepare(python, scenario.packages, progress)
 
 
 def _compared(scenario: Scenario, version: str, found: Diagnosis, seconds: float) -> Row:
@@ -116,15 +119,15 @@ def _fits(expected: Expected, verdict: str, cause: str, where: str) -> bool:
 
 @contextlib.contextmanager
 def _surroundings(scenario: Scenario) -> Iterator[None]:
-    """The folder of the scenarios as the current directory, and what the environment is to say.
+    """Change to the folder of the scenarios, and set the environment that ``scenario`` needs.
 
-    Temporary files of the process under check go away.
+    Temporary files of the process under check are removed.
     """
     before, environment = os.getcwd(), dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="scenario-") as temporary:
         os.chdir(scenario.folder)
         os.environ["TMPDIR"] = temporary
-        # What is set for our own interpreter is not meant for another one.
+        # Settings of the running interpreter are not meant for another one.
         for name in [name for name in os.environ if name.startswith("PYTHON")]:
             del os.environ[name]
         if scenario.path:
@@ -139,7 +142,7 @@ def _surroundings(scenario: Scenario) -> Iterator[None]:
 
 @contextlib.contextmanager
 def server(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """URL and certificate of the server that the scenario brings; empty when it brings none."""
+    """Yield the URL and certificate of the scenario's own server; empty strings where it has none."""
     if not scenario.server:
         yield "", ""
         return
@@ -196,7 +199,7 @@ def _summary(rows: Sequence[Row]) -> str:
 
 
 def _json(rows: Sequence[Row]) -> str:
-    told: list[dict[str, Any]] = [
+    records: list[dict[str, Any]] = [
         {
             "name": row.scenario.name,
             "summary": row.scenario.summary,
@@ -214,12 +217,12 @@ def _json(rows: Sequence[Row]) -> str:
         }
         for row in rows
     ]
-    return json.dumps({"version": 1, "scenarios": told}, indent=2)
+    return json.dumps({"version": 1, "scenarios": records}, indent=2)
 
 
 @click.command("scenarios", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--offline", is_flag=True, help="Install nothing: skip what needs other packages.")
-@click.option("--only", metavar="NAME", multiple=True, help="This one; may be given again.")
+@click.option("--offline", is_flag=True, help="Install nothing; skip scenarios that need other packages.")
+@click.option("--only", metavar="NAME", multiple=True, help="Run only this one; repeatable.")
 @click.option("--python", metavar="PATH", default=sys.executable, help="The interpreter. [this one]")
 @click.option(
     "--folder",
@@ -227,12 +230,12 @@ def _json(rows: Sequence[Row]) -> str:
     default=FOLDER,
     help="Scenarios of your own.",
 )
-@click.option("--list", "only_list", is_flag=True, help="Name the scenarios and end.")
-@click.option("--json", "as_json", is_flag=True, help="The rows as JSON on stdout.")
+@click.option("--list", "only_list", is_flag=True, help="List the scenarios and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def _command(
     offline: bool, only: tuple[str, ...], python: str, folder: Path, only_list: bool, as_json: bool
 ) -> int:
-    """Run every known trap, each in a fresh process; expected and measured side by side.
+    """Run every known trap in a new process; print expected beside measured.
 
     Exit code 1 when one differs, 4 when one could not be run.
     """
@@ -247,7 +250,7 @@ def _command(
     if as_json:
         sys.stdout.write(_json(rows) + "\n")
     else:
-        # On a terminal its width, elsewhere what the longest place needs.
+        # The width of the terminal, elsewhere enough for the longest place.
         Console(width=None if sys.stdout.isatty() else 150).print(_table(rows))
         console.print(_summary(rows))
     outcomes = {row.outcome for row in rows}
@@ -255,29 +258,29 @@ def _command(
 
 
 def _running(wanted: Sequence[Scenario], python: str, offline: bool) -> Iterator[Row]:
-    """Run one after the other; progress on stderr."""
+    """Run the scenarios one by one, with progress on stderr; yield the rows."""
     stderr = Console(stderr=True, highlight=False, soft_wrap=True)
     for number, scenario in enumerate(wanted, 1):
         head = f"{number}/{len(wanted)} {scenario.name}"
         with stderr.status(head) as status:
 
-            def said(text: str, head: str = head, status: Status = status) -> None:
+            def progress(text: str, head: str = head, status: Status = status) -> None:
                 status.update(f"{head}: {text} …")
 
-            row = run(scenario, python, offline, said)
+            row = run(scenario, python, offline, progress)
         stderr.print(Text(f"{head}: {row.outcome}{_why(row)}"))
         yield row
 
 
 def _why(row: Row) -> str:
-    """What is to be known of a row that is not as expected, in brackets."""
+    """Return the explanation of a row that is not as expected, in brackets."""
     if row.outcome == "differs":
         return f" ({' '.join(filter(None, (row.verdict, row.cause, row.where)))})"
     return f" ({row.reason})" if row.reason else ""
 
 
 def _checked(python: str) -> str:
-    """The interpreter by its full path: the current directory will be another one."""
+    """Return the absolute path of the interpreter, since the current directory will change."""
     found = shutil.which(python)
     if found is None:
         raise UsageError(f"{python}: there is no such interpreter, or it cannot be executed")
@@ -289,5 +292,5 @@ def _checked(python: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command with the arguments ``argv``; returns the exit code."""
+    """Run the command with the arguments ``argv``; return the exit code."""
     return int(_command.main(argv, prog_name="diagnostics scenarios", standalone_mode=False) or 0)

@@ -1,7 +1,7 @@
-"""What an interpreter does before the agent is in it: the ``.pth`` files of a command's processes.
+"""Record what a command's interpreter does before the agent starts: its ``.pth`` files.
 
-With ``-- COMMAND`` the agent begins as ``sitecustomize``, behind them. The same interpreter is started once
-more for them alone, with the agent in front.
+With ``-- COMMAND`` the agent starts as ``sitecustomize``, after the ``.pth`` files have run. So the same
+interpreter is started once more, with the agent first, only to record them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ _LISTS = ("patches", "injections", "contexts")
 
 
 def with_startup(found: Observation) -> Observation:
-    """Return ``found``, of a command, with what its interpreter did before the agent began, if anything."""
+    """Return ``found``, of a command, with what its interpreter did before the agent started, if
+    anything."""
     if not found.seen["early"]:
         return found
     before = _recorded(found.facts["executable"])
     if before is None:
         return found
     seen = dict(found.seen)
-    # Events are numbered from 1 on: these come before.
+    # Recorded events are numbered from 1, so these get numbers below that.
     events = [*before["imports"].values(), *(each for name in _LISTS for each in before[name])]
     first = max((event["at"] for event in events), default=0) + 1
     for event in events:
@@ -47,13 +48,13 @@ def with_startup(found: Observation) -> Observation:
 
 
 def _recorded(python: str) -> dict[str, Any] | None:
-    """Return what the agent sees while ``python`` starts; None where it does not come so far."""
+    """Return what the agent records while ``python`` starts; None if it reports nothing."""
     with tempfile.TemporaryDirectory(prefix="diagnostics-") as name:
         folder = Path(name)
         outbox = new_outbox(folder)
         spec = {"mode": "check", "outbox": str(outbox), "target": {"startup": True}, "remedies": []}
-        told = {"verify": None, "limit": 0.0, "chosen": None}
-        env = {**os.environ, VARIABLE: str(write_spec(folder, {**spec, **told}))}
+        unused = {"verify": None, "limit": 0.0, "chosen": None}
+        env = {**os.environ, VARIABLE: str(write_spec(folder, {**spec, **unused}))}
         env["PYTHONDONTWRITEBYTECODE"] = "1"
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(

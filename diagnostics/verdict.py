@@ -1,14 +1,14 @@
-"""Whether it was concurrent: from how the time grows with the delay, not from the time alone.
+"""Decide whether HTTPS was concurrent, from how the time grows with the delay, not from the time alone.
 
-Ten sessions cost 0.2 s of CPU for their TLS contexts on any machine, and a busy one is slow. What is
-the same with and without the delay is not serialization. So the same N requests are made at no delay and
-at the delay D, and the *slope* (W(D) - W(0)) / D is 1 where the waiting overlaps and N where it does
-not. Time in which the process had no CPU is left out. A fetch that makes several requests in a row grows
-by as many delays. Of repeated pairs the least counts: noise only adds.
+Ten sessions cost 0.2 s of CPU for their TLS contexts on any machine, and a busy machine is slow. Whatever
+costs the same with and without the delay is not serialization. So the same N requests are made at no delay
+and at the delay D, and the *slope* (W(D) - W(0)) / D is 1 where the waiting overlaps and N where it does
+not. Time in which the process had no CPU is left out. For a fetch that makes several requests in a row, the
+time grows by as many delays. Of repeated pairs the minimum counts, since noise only adds.
 
-The server's own account has to agree: for how long it saw few requests wait. One moment in which all of
-them waited says nothing about the rest. And what takes far longer than N requests at once is concurrent
-only if something explains it: a rate, a pool (``diagnostics.waits``).
+The server's own counts have to agree: for how long it saw only a few requests waiting. One moment in which
+all of them waited says nothing about the rest. A run that takes far longer than N simultaneous requests is
+concurrent only if something explains it: a rate, or a pool (``diagnostics.waits``).
 
 Pure; the numbers come from ``agent/https_agent/probe.py`` and ``origin.py``.
 """
@@ -26,21 +26,24 @@ from downloader.core.redact import redact
 
 __all__ = ["Judgement", "judge", "least_slope"]
 
-# What holds the hub for less than this many delays for N requests is the price of the requests.
+# Holding the hub for fewer delays than this in N requests is the normal cost of the requests.
 _HELD = 1.5
 _MACHINERY = re.compile(
     r"/gevent/|/ssl\.py$|/OpenSSL/|/urllib3/|/requests/|/socket\.py$|/http/client\.py$|<frozen"
 )
 _LEAST_CPU = 0.1
 _SHORTEST_WAIT = 0.02
-# Delays beyond those of N at once that somebody may want to know the reason of.
+# From this many delays beyond those of N simultaneous requests on, a reason is reported.
 _TELLING = 0.8
-_ROOM = 0.5  # delays by which the server's account may differ
+_ROOM = 0.5  # delays by which the server's counts may differ
 
 
 class Served(NamedTuple):
-    """A round as the server saw it: how many ``requests`` came; how many waited at once, on average and at
-    most; and for how many delays a quarter of the ``many`` or fewer did."""
+    """A round as the server saw it.
+
+    ``requests``: how many came, of ``many`` expected; ``mean`` and ``peak``: how many waited at once, on
+    average and at most; ``few``: delays during which a quarter of the ``many`` or fewer waited.
+    """
 
     requests: int
     many: int
@@ -50,16 +53,21 @@ class Served(NamedTuple):
 
     @property
     def chain(self) -> float:
-        """Requests that a fetch makes one after the other, if none of them go at once."""
+        """Return how many requests a fetch makes in a row, if none of them are simultaneous."""
         return max(1.0, self.requests / self.many)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """``wall``: seconds that N requests took; ``delay``: what one waits; ``blocked`` and ``busy``:
-    seconds that something held the hub without and with using the CPU; ``error``: the first one;
-    ``concurrency``: how many waited at once, on average over ``wall``; ``limit``: what holds requests back
-    (``rate-limit``, ``small-pool``, ``time-elsewhere``); ``served``: what the server saw."""
+    """A verdict with the numbers behind it.
+
+    - ``wall``: seconds that N requests took; ``delay``: seconds that one waits;
+    - ``blocked`` and ``busy``: seconds that something held the hub without and with using the CPU;
+    - ``error``: the text of the first error;
+    - ``concurrency``: how many requests waited at once, on average over ``wall``;
+    - ``limit``: how the program limits itself (``rate-limit``, ``small-pool``, ``time-elsewhere``);
+    - ``served``: what the server saw.
+    """
 
     verdict: Verdict
     wall: float
@@ -75,8 +83,11 @@ class Judgement:
 
 
 class _Pair(NamedTuple):
-    """One round at the delay, with the one at no delay before it. ``slope``: in delays; ``excess``: delays
-    beyond those of N at once; ``served``: None where the server was not asked."""
+    """A round at the delay, with the round at no delay before it.
+
+    ``slope``: in delays; ``excess``: delays beyond those of N simultaneous requests; ``served``: None where
+    the server's counts are not available.
+    """
 
     wall: float
     slope: float
@@ -85,28 +96,34 @@ class _Pair(NamedTuple):
 
     @property
     def chain(self) -> float:
-        """Requests that a fetch makes one after the other."""
+        """Return how many requests a fetch makes in a row."""
         return self.served.chain if self.served else 1.0
 
     def together(self, many: int) -> float:
-        """Requests at once, on average over the time in which the process did not compute."""
+        """Return how many requests were simultaneous, on average over the time without computing."""
         return many * self.chain / max(1.0, self.excess + self.chain)
 
     def serial(self, many: int) -> bool:
-        """Whether a third of the fetches or more waited one behind the other, and the server agrees."""
+        """Return whether a third of the fetches or more waited for each other, and the server agrees."""
         grown = self.slope >= least_slope(many) + self.chain - 1
         return grown and (self.served is None or self.served.few >= least_slope(many) - _ROOM)
 
 
 def least_slope(requests: int) -> float:
-    """From this slope on ``requests`` count as serialized: two thirds of the way to one at a time are
-    left as room for pools and noise."""
+    """Return the minimum slope at which ``requests`` count as serialized.
+
+    It is a third of the way from 1 to ``requests``, the slope of one request at a time; the other two
+    thirds are left as room for pools and noise.
+    """
     return 1 + (requests - 1) / 3
 
 
 def judge(question: Question, seen: Observation) -> Judgement:
-    """The verdict on ``seen``. What another client than the application's was measured to do is none of its
-    own: nothing is said to be concurrent then."""
+    """Return the verdict on ``seen``.
+
+    Where another client than the application's was measured, the result is not the application's: it is
+    never reported as concurrent then.
+    """
     found = _measured(question, seen)
     foreign = " and ".join(each["name"] for each in seen.result.get("foreign", ()))
     if not foreign or found.verdict != "concurrent":
@@ -123,8 +140,8 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     pairs = [] if question.url else _pairs(question, seen)
     best = min(pairs, key=lambda each: each.slope, default=None)
     delay, slope, wall = _growth(question, rounds, measured, best)
-    told = [text for each in reversed(rounds) for text in each["first"]]
-    error = f"{told[0]['class']}: {_one_line(told[0]['text'])}" if told else ""
+    errors = [text for each in reversed(rounds) for text in each["first"]]
+    error = f"{errors[0]['class']}: {_one_line(errors[0]['text'])}" if errors else ""
     done = sum(each["done"] for each in measured)
     failed = sum(each["errors"] for each in measured)
     served = best.served if best else None
@@ -148,7 +165,7 @@ def _measured(question: Question, seen: Observation) -> Judgement:
         return give("serialized")
     share = many / max(1, sum(each["requests"] for each in rounds))
     if max(blocked, busy) * share > _HELD * delay and not question.url:
-        # The waiting may overlap; the time goes to what stands in between.
+        # The waiting may overlap, but the time is spent in what holds the hub.
         return give("serialized")
     if question.url and blocked * share > wall / 2:
         return give("serialized")
@@ -166,9 +183,10 @@ def _is_warm_up(each: dict[str, Any], question: Question) -> bool:
 
 
 def _limit(question: Question, seen: Observation, pairs: list[_Pair], slope: float) -> str:
-    """What holds requests back, where it shows in the time, or the server and a queue agree on it.
+    """Return the limit that the program sets itself, where the time shows it, or the server and a queue do.
 
-    On a busy machine the time says nothing: what the program did without a CPU it did while it waited.
+    On a busy machine the time alone shows nothing: what the program did without a CPU was done while it
+    waited.
     """
     result = seen.result
     if question.url:
@@ -186,8 +204,11 @@ def _limit(question: Question, seen: Observation, pairs: list[_Pair], slope: flo
 
 
 def _in_turn(question: Question, seen: Observation, pairs: list[_Pair]) -> bool:
-    """Whether the requests were made one by one, for whatever reason: greenlets stood in a queue, or the
-    server saw few at once, and that not for want of a CPU."""
+    """Return whether the requests were made one by one, for whatever reason.
+
+    They were if greenlets waited in a queue, or if the server saw few requests at once and lack of CPU does
+    not explain that.
+    """
     many = question.requests
     if queued(seen.result, many, 0.0) is not None:
         return True
@@ -214,11 +235,11 @@ def _served(question: Question, seen: Observation, run: str) -> Served | None:
     if seen.served is None:
         return None
     many, delay = question.requests, question.delay
-    told = seen.served.get(run, {"requests": 0, "peak": 0, "levels": [0.0]})
-    levels: list[float] = told["levels"]
+    counts = seen.served.get(run, {"requests": 0, "peak": 0, "levels": [0.0]})
+    levels: list[float] = counts["levels"]
     mean = sum(count * seconds for count, seconds in enumerate(levels)) / max(sum(levels), delay)
     few = sum(levels[1 : max(1, many // 4) + 1]) / delay
-    return Served(told["requests"], many, mean, told["peak"], few)
+    return Served(counts["requests"], many, mean, counts["peak"], few)
 
 
 def _growth(
@@ -227,7 +248,7 @@ def _growth(
     measured: list[dict[str, Any]],
     best: _Pair | None,
 ) -> tuple[float, float, float]:
-    """Delay of one, slope, and wall time of N."""
+    """Return the delay of one request, the slope, and the wall time of N."""
     if not measured:
         wall = rounds[-1]["wall"] if rounds else 0.0
         return question.delay, 0.0, wall
@@ -239,19 +260,20 @@ def _growth(
     quickest = min(measured, key=lambda each: each["wall"])
     waits = single["wall"] - single["cpu"]
     if waits < _SHORTEST_WAIT:
-        return single["wall"], 0.0, quickest["wall"]  # too quick to tell from the time
+        return single["wall"], 0.0, quickest["wall"]  # too fast to be judged by the time
     slope = (quickest["wall"] - question.requests * single["cpu"]) / waits
     return single["wall"], slope, quickest["wall"]
 
 
 def holds(held: list[dict[str, Any]]) -> tuple[float, float]:
-    """Seconds that one line held the hub waiting, and that one function held it computing.
+    """Return the seconds that one line held the hub while waiting, and one function while computing.
 
-    One place each: on a busy machine a thread that has the interpreter's lock may be without a CPU, and
-    ours waits for it, now here, now there. A function that computes more than it waits is not said to
-    wait: of a virtual machine the host takes time that no account of a thread shows. What computes counts
-    with the time in which it got no CPU, and only outside of the machinery of HTTPS, whose price every
-    process pays: making a TLS context reads the CA bundle, 20 ms for each session.
+    Each is the maximum over single places. On a busy machine a thread that has the GIL may be without a
+    CPU, and the sampler waits for it, at different places. A function that computes more than it waits is
+    not counted as waiting: a virtual machine's host takes time that no account of a thread shows. What
+    computes is counted together with the time in which it got no CPU, and only outside of the HTTPS
+    libraries, whose cost every process pays: making a TLS context reads the CA bundle, 20 ms for each
+    session.
     """
     places: dict[Any, list[dict[str, Any]]] = {}
     for each in held:
@@ -273,7 +295,10 @@ def holds(held: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def waited(held: dict[str, Any]) -> float:
-    """Seconds in which what held the hub neither computed nor wanted to: a busy machine is not a wait."""
+    """Return the seconds in which what held the hub neither computed nor was ready to.
+
+    Time without a CPU on a busy machine is not waiting.
+    """
     return max(0.0, float(held["seconds"] - held["cpu"] - held["ready"]))
 
 

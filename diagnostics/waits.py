@@ -1,7 +1,7 @@
-"""What a greenlet waits for, from its stack, and what keeps N of them from waiting all at once. Pure.
+"""Classify what greenlets wait for, from their stacks, and find what limits how many wait at once. Pure.
 
-A program may hold back its requests on purpose: by a rate, or by a pool of some connections. That is
-no serialization, and it is said by name, since the time is far above that of N requests at once.
+A program may limit its requests on purpose: by a rate, or by a pool of a few connections. That is no
+serialization. It is reported by name, since the time is far above that of N simultaneous requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from diagnostics.places import Spot
+from diagnostics.source_places import Spot
 
 __all__ = [
     "asleep",
@@ -31,7 +31,7 @@ _POOLS = {
     "get_socket": "geventhttpclient/connectionpool.py",
     "wait_for_connection": "httpcore/_sync/connection_pool.py",
 }
-# Whose frames a greenlet has above those while it waits in the queue of the pool.
+# The files of the frames inside of those functions while a greenlet waits in the pool's queue.
 _QUEUES = re.compile(r"/([Qq]ueue|threading|_synchronization)\.py$|/gevent/(?!_?select)")
 _NETWORK = (
     "ssl.py",
@@ -44,9 +44,9 @@ _NETWORK = (
 )
 _LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
 _GEVENT = re.compile(r"/gevent/")
-# Of the time in which greenlets were looked at: from here on it is what they did.
+# Fractions of the time in which the greenlets were observed.
 _MOSTLY = 0.5
-_SOME = 0.4  # of that time
+_SOME = 0.4
 
 
 def _file(spot: Spot) -> str:
@@ -56,7 +56,7 @@ def _file(spot: Spot) -> str:
 def in_pool(stack: Sequence[Spot]) -> bool:
     """Return whether it waits for a connection of a pool: in the pool's queue.
 
-    What they call besides, to see whether an idle connection is still open, waits for no other
+    Other calls of the pool, such as the check whether an idle connection is still open, wait for no other
     greenlet.
     """
     for number, spot in enumerate(stack[:10]):
@@ -66,7 +66,7 @@ def in_pool(stack: Sequence[Spot]) -> bool:
 
 
 def pool_made(stack: Sequence[Spot]) -> str:
-    """Return a pattern for the line that makes the pool in which ``stack`` waits."""
+    """Return a pattern for the line that creates the pool in which ``stack`` waits."""
     files = " ".join(_file(spot) for spot in stack)
     if "/httpcore/" in files:
         return r"\bmax_connections\s*="
@@ -96,7 +96,7 @@ def in_turn(stack: Sequence[Spot]) -> bool:
 
 
 def asleep(result: dict[str, Any]) -> dict[str, Any] | None:
-    """Return where greenlets slept most, if they did for most of the time."""
+    """Return where greenlets slept most, if they slept for most of the time; else None."""
     parked: list[dict[str, Any]] = result["parked"]
     slept = [each for each in parked if in_sleep(each["stack"])]
     if sum(each["during"] for each in slept) < _MOSTLY * max(result["looked"], 0.1):
@@ -105,26 +105,28 @@ def asleep(result: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def queued(result: dict[str, Any], many: int, together: float) -> dict[str, Any] | None:
-    """Return where greenlets stood in a queue, if most of the ``many`` did that were not among those whose
-    requests were made ``together``."""
-    least = max(2.0, 0.6 * (many - together))
+    """Return where greenlets waited in a queue, if most of the rest did; else None.
+
+    The rest are those of the ``many`` that were not among the ones whose requests were made ``together``.
+    """
+    minimum = max(2.0, 0.6 * (many - together))
     parked: list[dict[str, Any]] = result["parked"]
-    return next((each for each in parked if each["most"] >= least and in_turn(each["stack"])), None)
+    return next((each for each in parked if each["most"] >= minimum and in_turn(each["stack"])), None)
 
 
 def stand_in_line(result: dict[str, Any], many: float) -> bool:
-    """Return whether ``many`` greenlets stood in one queue, and some for a good part of the time."""
+    """Return whether ``many`` greenlets waited in one queue, and some for a good part of the time."""
     parked: list[dict[str, Any]] = result["parked"]
-    least = _SOME * max(result["looked"], 0.1)
+    minimum = _SOME * max(result["looked"], 0.1)
     return any(
-        each["most"] >= many and each["during"] >= least and in_turn(each["stack"]) for each in parked
+        each["most"] >= many and each["during"] >= minimum and in_turn(each["stack"]) for each in parked
     )
 
 
 def limit_of(result: dict[str, Any], many: int, together: float) -> str:
-    """Return what the program holds its requests back by: ``rate-limit``, ``small-pool``, or "".
+    """Return how the program limits its requests: ``rate-limit``, ``small-pool``, or "".
 
-    A pool that lets less than a fifth of ``many`` through ``together`` is none of these.
+    A pool that lets less than a fifth of ``many`` through ``together`` is no limit in this sense.
     """
     if asleep(result) is not None:
         return "rate-limit"

@@ -1,4 +1,4 @@
-"""Runs a command and reports whatever holds a gevent hub in it: the side of ``watch`` that is ours."""
+"""Run a command and report what holds a gevent hub in it: the part of ``watch`` outside of that process."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from rich.table import Table
 from diagnostics import relay
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import UsageError
-from diagnostics.held import News, Seen, headline, table
+from diagnostics.hold_report import News, Seen, headline, table
 from diagnostics.launch import AGENT, _argv, new_outbox, read_report, write_spec
 from diagnostics.model import Question, Target
 
 __all__ = ["watch"]
 
-_LEAST = 0.01  # seconds; below, watching would cost more than it says it does
+_MIN_BLOCK = 0.01  # seconds; below, watching would cost more than is documented
 _POLL = 0.2
-_SAY = 1.0  # seconds between two lines at least
-_PATIENCE = 5.0  # seconds that nobody may read our stderr
+_LINE_INTERVAL = 1.0  # minimum seconds between two lines
+_PATIENCE = 5.0  # seconds to wait for a stderr that is not read
 _WIDE = 160
 
 
 def watch(command: Sequence[str], max_block: float, python: str = "", verbose: bool = False) -> int:
-    """Run ``command`` to its end; what holds a hub of it longer than ``max_block`` seconds goes to stderr.
+    """Run ``command`` to its end; report what holds a hub in it longer than ``max_block`` seconds.
 
-    Returns its exit code, or dies by the signal that it died by. Raises UsageError.
+    The report goes to stderr. Return the exit code of the command, or terminate by the signal that
+    terminated it. Raises UsageError.
     """
     if not command:
         raise UsageError("watch: which command? See: watch -- COMMAND")
-    if max_block < _LEAST:
-        raise UsageError(f"--max-block must be at least {_LEAST * 1000:g} ms")
+    if max_block < _MIN_BLOCK:
+        raise UsageError(f"--max-block must be at least {_MIN_BLOCK * 1000:g} ms")
     argv = _argv(Question(Target(command=tuple(command), python=python)))
     with tempfile.TemporaryDirectory(prefix="diagnostics-", ignore_cleanup_errors=True) as name:
         outbox = new_outbox(Path(name))
@@ -57,7 +58,10 @@ def watch(command: Sequence[str], max_block: float, python: str = "", verbose: b
 
 
 class _Reporter(threading.Thread):
-    """Reads the outbox and says what is new. A thread, so that a stderr that nobody reads stops nothing."""
+    """A thread that reads the outbox and prints what is new.
+
+    It is a thread so that a stderr that is not read does not block the command.
+    """
 
     def __init__(self, outbox: Path, max_block: float, verbose: bool) -> None:
         super().__init__(daemon=True)
@@ -67,19 +71,19 @@ class _Reporter(threading.Thread):
         self._over = threading.Event()
 
     def finish(self) -> None:
-        """The command has ended: say what remains to be said."""
+        """Print what remains, after the command has ended."""
         self._over.set()
         self.join(_PATIENCE)
 
     def run(self) -> None:
-        """Until the end a line now and then, then the summary."""
-        said, news = 0.0, News()
+        """Print a line now and then until the command ends, then the summary."""
+        last_line, news = 0.0, News()
         while not self._over.wait(_POLL):
             self._outbox.read()
-            if time.monotonic() - said >= _SAY:
+            if time.monotonic() - last_line >= _LINE_INTERVAL:
                 line = news.line(self._outbox.seen, self._verbose)
                 if line:
-                    said = time.monotonic()
+                    last_line = time.monotonic()
                     _say(f"watch: {line}\n")
         self._outbox.read()
         seen = list(self._outbox.seen.values())
@@ -90,16 +94,16 @@ class _Reporter(threading.Thread):
 
 
 class _Outbox:
-    """The reports of the agents: one file of each process, rewritten when there is more."""
+    """The reports of the agents: one file for each process, rewritten when there is more."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: dict[str, tuple[int, int]] = {}
         self.seen: dict[str, Seen] = {}
-        self.python = False  # whether any Python had our agent in it
+        self.python = False  # True once the agent ran in any Python
 
     def read(self) -> None:
-        """Take in what has changed."""
+        """Read the files that have changed."""
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self._path):
                 if entry.name == "python.json":
@@ -119,11 +123,11 @@ class _Outbox:
 
 
 def _say(text: str) -> None:
-    """Write to stderr, past Python's buffers: they may be locked when the process ends."""
+    """Write to stderr without Python's buffers: they may be locked when the process exits."""
     if sys.stderr is None:
         return
     left = text.encode(sys.stderr.encoding, "replace")
-    with contextlib.suppress(OSError):  # whoever read it has gone
+    with contextlib.suppress(OSError):  # the reader is gone
         while left:
             left = left[os.write(2, left) :]
 

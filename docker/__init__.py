@@ -1,1 +1,1 @@
-"""The matrix: is HTTPS concurrent under gevent, on which Python, with which packages, set up how?"""
+"""Measure whether HTTPS is concurrent under gevent, for combinations of Python, packages and set-up."""

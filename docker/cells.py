@@ -1,7 +1,8 @@
-"""The matrix, the only list of it: a cell is one line of ``CELLS``, with what is expected of it.
+"""List the cells of the matrix: each line of ``CELLS`` is one, with the expected result.
 
-A line is the Pythons it holds for, its name, the packages, how the process is set up (a module of
-``inside/setups``), and the verdict. compose.yaml is generated from it; ``make matrix-native`` runs it.
+A line has the Pythons that it is for, its name, the packages, the set-up of the process (a module of
+``inside/setups``), and the verdict. This is the only list: compose.yaml is generated from it, and ``make
+matrix-native`` runs it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ ROOT = Path(__file__).resolve().parents[1]
 CONCURRENT, SERIALIZED, ERROR, EXACT = "concurrent", "serialized", "error", "exact"
 LEGACY = ("2.7", "3.7")
 MODERN = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15", "pypy3.11")
-MAIN_JOB = "main_job"  # in place of a set-up: 2,000 files through the downloader
-NO_LENGTHS = "unstated"  # answers without Content-Length, ended by the end of the connection
+MAIN_JOB = "main_job"  # instead of a set-up: 2,000 files through the downloader
+NO_LENGTHS = "unstated"  # responses without Content-Length, ended by closing the connection
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The packages of an environment, as pip takes them; without a version: the newest."""
+    """The packages of an environment, as pip takes them; the newest where no version is given."""
 
     name: str
     packages: tuple[str, ...]
@@ -39,7 +40,7 @@ class Pins:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement, and what is expected of it."""
+    """A measurement, and its expected result."""
 
     name: str
     python: str
@@ -50,33 +51,37 @@ class Cell:
 
     @property
     def environment(self) -> str:
-        """Cells of one interpreter and the same packages share it: a virtual environment, or an image."""
+        """Return the name of its virtual environment or image, which cells with the same packages share."""
         return f"{self.pins.name}-py{self.python.removeprefix('py')}"
 
     @property
     def diagnosis(self) -> str | None:
-        """What ``python -m diagnostics`` must say; None: its built-in server states its lengths."""
+        """Return the verdict expected of ``python -m diagnostics``; None if it cannot test the cell.
+
+        Its built-in server always sends Content-Length.
+        """
         if self.answers == NO_LENGTHS:
             return None
         return CONCURRENT if self.setup == MAIN_JOB else self.expected
 
     @property
     def diagnosed_as(self) -> tuple[str, ...]:
-        """The options that set the process under diagnosis up in the same way."""
+        """Return the options that set up the process under diagnosis in the same way."""
         if self.setup == MAIN_JOB:
             return ("--style", "downloader")
         return ("--app", f"setups.{self.setup}")
 
 
 def _own() -> str:
-    """What the downloader itself requires, written as pip takes it in one word."""
+    """Return the downloader's own requirements, separated by spaces."""
     parser = configparser.ConfigParser()
     parser.read(ROOT / "setup.cfg")
     lines = parser["options"]["install_requires"].splitlines()
     return " ".join(line.replace(" ", "") for line in lines if line and not line.startswith("#"))
 
 
-# The versions of 2019. greenlet and cryptography only so that they install and can be imported today.
+# The versions of 2019. greenlet and cryptography are pinned only so that the others install and can be
+# imported today.
 STAGE_01 = Pins("story", "gevent==1.4.0 greenlet==0.4.16 grequests==0.3.0 requests==2.21.0 urllib3==1.24.1")
 STAGE_02 = Pins("story-pyopenssl", *STAGE_01.packages, "pyOpenSSL==19.0.0 cryptography==2.6.1")
 STAGE_03 = Pins("story-gevent-openssl", *STAGE_02.packages, "gevent-openssl==1.2")
@@ -85,9 +90,9 @@ _PATCHED = "gevent-openssl==1.2 grequests>=0.7 pyOpenSSL"
 OWN = Pins("own", _own())
 NEWEST = Pins("newest", *OWN.packages, _PATCHED)
 _2022 = "requests==2.28.2 urllib3==1.26.20 grequests==0.7.0 pyOpenSSL"
-# msgspec, which the downloader and the diagnostics need, has no PyPy: there the downloader cannot run, and
-# the diagnostics judge it from another interpreter. And what cryptography builds for PyPy from 47 on cannot
-# be loaded by all that call themselves 7.3.
+# msgspec, which the downloader and the diagnostics need, does not support PyPy: the downloader cannot run
+# there, and the diagnostics run on another interpreter. cryptography's builds for PyPy from 47 on cannot be
+# loaded by every PyPy 7.3.
 NEWEST_PYPY = Pins("newest-pypy", "gevent requests urllib3 cryptography<47", _PATCHED)
 GEVENT_22 = Pins(
     "gevent-22.10", "gevent==22.10.2 greenlet<3.1 zope.interface<6 zope.event<5 setuptools<70", _2022
@@ -117,13 +122,13 @@ _PYPY = " ".join(python for python in MODERN if python.startswith("pypy"))
 
 
 def _modern(name: str, setup: str, expected: str) -> Iterator[Cell]:
-    """With today's packages."""
+    """Yield the cells of a line with today's packages."""
     yield from _on(_CPYTHON, name, NEWEST, setup, expected)
     yield from _on(_PYPY, name, NEWEST_PYPY, setup, expected)
 
 
 CELLS: tuple[Cell, ...] = (
-    # The story: https://github.com/saurabh-hirani/grequests-https-python-27-37-tests
+    # The published case: https://github.com/saurabh-hirani/grequests-https-python-27-37-tests
     *_on("2.7", "stage-00", STAGE_02, "grequests_only", SERIALIZED),
     *_on("3.7", "stage-00", STAGE_01, "grequests_only", CONCURRENT),
     *_on("2.7 3.7", "stage-01", STAGE_01, "grequests_only", CONCURRENT),
@@ -137,7 +142,7 @@ CELLS: tuple[Cell, ...] = (
     *_on(
         "2.7 3.7", "stage-04-ours-no-length", STAGE_03, "waiting_openssl_grequests", CONCURRENT, NO_LENGTHS
     ),
-    # Between.
+    # Packages between those and today's.
     *_on("3.10", "requests-2.23", REQUESTS_23, "grequests_only", SERIALIZED),
     *_on("3.10", "requests-2.24", REQUESTS_24, "grequests_only", CONCURRENT),
     *_on("3.10", "google-auth-2.23", GOOGLE_AUTH, "google_auth_mtls", SERIALIZED),

@@ -1,11 +1,11 @@
-"""Makes compose.yaml from the list of cells.
+"""Generate compose.yaml from the list of cells.
 
     python -m docker.compose              write docker/compose.yaml
     python -m docker.compose --names …    the names of the cells that match, for `docker compose up`
     python -m docker.compose --builders … the services that build their images
     python -m docker.compose --bases …    the images that those are built on
 
-A cell is a service; cells of one interpreter and the same packages share an image, which one service
+A cell is a service. Cells with the same interpreter and packages share an image, which one of the services
 builds. The project itself is mounted, not copied: an image is an interpreter and packages.
 """
 
@@ -86,11 +86,11 @@ services:
 """
 
 
-_ORIGIN = next(cell for cell in CELLS if (cell.pins, cell.python) == (NEWEST, _OURS))  # of one kind with it
+_ORIGIN = next(cell for cell in CELLS if (cell.pins, cell.python) == (NEWEST, _OURS))  # shares its image
 
 
 def as_yaml() -> str:
-    """The whole of compose.yaml."""
+    """Return the content of compose.yaml."""
     pins = dict.fromkeys([*(cell.pins for cell in CELLS), OWN])
     services = _SERVICES.replace("%s", _ORIGIN.environment).replace("%a", _anchor(_ORIGIN.environment))
     parts = [_HEAD, *map(_packages, pins), _BUILD, *map(_build, _builders().values()), services]
@@ -98,7 +98,7 @@ def as_yaml() -> str:
 
 
 def _builders() -> dict[str, Cell]:
-    """The cell whose service builds each image; the origin builds its own."""
+    """Return for each image the cell whose service builds it; the origin builds its own."""
     return {cell.environment: cell for cell in reversed(CELLS)}
 
 
@@ -120,7 +120,8 @@ def _service(cell: Cell) -> str:
     builds = _builders()[environment] == cell and environment != _ORIGIN.environment
     build = f", build: *{_anchor(environment)}" if builds else ""
     options = [f'"{cell.name}"', "/results", cell.setup, "--answers", cell.answers]
-    if cell.pins in (NEWEST, NEWEST_PYPY) and cell.diagnosis is not None:  # what they need is there
+    # The images with these packages have the requirements of the diagnostics.
+    if cell.pins in (NEWEST, NEWEST_PYPY) and cell.diagnosis is not None:
         options += ["--judge", "/own/bin/python"] if cell.pins == NEWEST_PYPY else []
         options += ["--diagnose", *cell.diagnosed_as]
     command = f"[{', '.join(options)}]"
@@ -138,7 +139,7 @@ def _anchor(name: str) -> str:
 
 
 def main() -> None:
-    """Write the file, or print what the cells that match have."""
+    """Write the file, or print the names, builders or bases of the cells that match."""
     parser = argparse.ArgumentParser(description="Makes compose.yaml from the list of cells.")
     parser.add_argument("--names", nargs="+", metavar="PATTERN", help="print the names of these cells")
     parser.add_argument("--builders", nargs="+", metavar="PATTERN", help="print who builds their images")

@@ -1,4 +1,4 @@
-"""Which Pythons this machine has for the cells."""
+"""Find the Pythons on this machine for the cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["find"]
 
 
 def find(python: str) -> str | None:
-    """The program of ``3.11`` or ``pypy3.11``, None where there is none that runs."""
+    """Return the program of ``3.11`` or ``pypy3.11``; None if there is none that runs."""
     if not python.startswith("pypy"):
         return environments.find(python)
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")

@@ -1,4 +1,4 @@
-"""``python -m docker.native``: the matrix on the interpreters that this machine has, without containers.
+"""Run the matrix on the interpreters of this machine, without containers: ``python -m docker.native``.
 
 ::
 
@@ -33,20 +33,18 @@ from docker.origin import serving
 __all__ = ["measure"]
 
 INSIDE = Path(__file__).resolve().parent / "inside"
-_PATIENCE = 300  # seconds for one cell, waiting for its turn included
+_PATIENCE = 300  # seconds for one cell, including the wait for its turn
 
 
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[CELL]…")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="matrix.json and matrix.md go there."
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for matrix.json and matrix.md."
 )
 @click.option(
-    "--turns", default=4, show_default=True, help="Cells that measure at one time: most of them sleep."
+    "--turns", default=4, show_default=True, help="Cells that measure at one time; most of them only wait."
 )
-@click.option(
-    "--fresh", is_flag=True, help="Make the environments anew, with the newest packages of today."
-)
+@click.option("--fresh", is_flag=True, help="Recreate the environments, with the newest packages.")
 @click.option(
     "--diagnose/--no-diagnose", default=None, help="Compare with the diagnostics.  [where they are]"
 )
@@ -54,7 +52,7 @@ def main(
     patterns: tuple[str, ...], out: Path | None, turns: int, fresh: bool, diagnose: bool | None
 ) -> None:
     """Measure the cells whose names match a CELL (such as 'stage-0*' or '*-py3.13'; default all)."""
-    # Whatever ends this ends the origin.
+    # SIGTERM ends this as Ctrl-C does, so that the origin is terminated, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cells = [cell for cell in CELLS if not patterns or any(fnmatch.fnmatch(cell.name, p) for p in patterns)]
     if not cells:
@@ -76,9 +74,9 @@ def measure(
     say: Callable[[str], None] = lambda _: None,
     provider: Callable[[str, Sequence[str], Callable[[str], None]], str] = prepare,
 ) -> list[report.Row]:
-    """A row of the report for each cell; ``turns`` of them measure at one time.
+    """Return a row of the report for each cell; ``turns`` of them measure at one time.
 
-    ``provider`` makes the environments, as ``diagnostics.environments.prepare`` does.
+    ``provider`` creates the environments, as ``diagnostics.environments.prepare`` does.
     """
     pythons = {cell.python: find(cell.python) for cell in cells}
     absent = {cell.name: f"no interpreter {cell.python}" for cell in cells if pythons[cell.python] is None}
@@ -124,11 +122,11 @@ def _measured(cell: Cell, python: str, directory: Path, turns: int) -> dict[str,
 
 
 def _diagnosed(cell: Cell, python: str) -> dict[str, Any]:
-    """What the diagnostics, run by our interpreter, say of the process that the cell's makes."""
+    """Return the diagnosis of the cell's process, made by the running interpreter."""
     argv = [sys.executable, "-m", "diagnostics", "check", "--json", "--python", python, *cell.diagnosed_as]
     done = subprocess.run(
         argv,
-        cwd=INSIDE,  # where the set-ups are: the current directory is on the process's path
+        cwd=INSIDE,  # the folder of the set-ups: the current directory is on the process's path
         env=_environment(PYTHONPATH=str(ROOT)),
         capture_output=True,
         text=True,

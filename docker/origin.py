@@ -1,10 +1,10 @@
-"""What all cells fetch from: the dev server, twice, and a server that states no lengths; all with TLS.
+"""Run the servers that all cells fetch from, all with TLS: the test server, twice, and one without lengths.
 
     python -m docker.origin DIRECTORY [--host NAME]
 
-Serves until SIGTERM. DIRECTORY gets ``ca.pem`` and then, at one stroke, ``origin.json``:
-``{"delayed", "unstated", "files", "cacert", "project"}``, the first three URLs: answers after DELAY, the
-same without Content-Length, and a file server for the main job that answers at once.
+Serves until SIGTERM. DIRECTORY gets ``ca.pem`` and then, atomically, ``origin.json``: ``{"delayed",
+"unstated", "files", "cacert", "project"}``. The first three are URLs: of responses after DELAY, of the same
+without Content-Length, and of a file server for the main job that responds at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import trustme
 __all__ = ["BYTES", "DELAY", "FILES", "SIZES", "Origin", "serving"]
 
 DELAY = 0.5  # seconds
-BYTES = 100  # of each delayed answer
+BYTES = 100  # of each delayed response
 FILES = 2000  # of the main job
 SIZES = "100-2000"  # of its files
 _ROOT = Path(__file__).resolve().parents[1]
@@ -39,8 +39,11 @@ _PARTS = ("diagnostics", "downloader", "docker/inside")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the servers are; ``cacert`` is a file with the CAs of all of them. ``project``: a copy of what
-    runs in cells, in which interpreters keep what they compile: that takes longer than to run it."""
+    """The addresses of the servers.
+
+    ``cacert``: a file with the CAs of all of them; ``project``: a copy of the code that runs in cells.
+    Interpreters keep their compiled files in the copy, as compiling takes longer than running.
+    """
 
     delayed: str
     unstated: str
@@ -51,10 +54,13 @@ class Origin:
 
 @contextlib.contextmanager
 def serving(directory: Path, host: str = "127.0.0.1") -> Iterator[Origin]:
-    """The servers, until the block ends; raises RuntimeError where one does not start."""
+    """Yield the running servers; stop them when the block ends.
+
+    Raises RuntimeError when one does not start.
+    """
     with contextlib.ExitStack() as made:
-        delayed, first = made.enter_context(_dev_server(host, "--delay", str(DELAY), "--size", str(BYTES)))
-        files, second = made.enter_context(_dev_server(host, "--files", str(FILES), "--size", SIZES))
+        delayed, first = made.enter_context(_test_server(host, "--delay", str(DELAY), "--size", str(BYTES)))
+        files, second = made.enter_context(_test_server(host, "--files", str(FILES), "--size", SIZES))
         unstated, third = made.enter_context(_unstated(host))
         bundle = directory / "ca.pem"
         bundle.write_bytes(Path(first).read_bytes() + Path(second).read_bytes() + third)
@@ -74,8 +80,8 @@ def _copied(project: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _dev_server(host: str, *options: str) -> Iterator[tuple[str, str]]:
-    """Its URL and the file with its CA."""
+def _test_server(host: str, *options: str) -> Iterator[tuple[str, str]]:
+    """Yield the URL of a test server and the file with its CA."""
     argv = [sys.executable, "-m", "downloader", "serve", "--tls", "--host", host, *options]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
@@ -92,13 +98,16 @@ def _dev_server(host: str, *options: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(host: str, port: object) -> str:
-    # By name, which each certificate has: Python 2.7 does not find an address in one.
+    # By the name, which each certificate has: Python 2.7 does not match addresses in certificates.
     return f"https://{'localhost' if host == '127.0.0.1' else host}:{port}"
 
 
 @contextlib.contextmanager
 def _unstated(host: str) -> Iterator[tuple[str, bytes]]:
-    """A server whose answers end with their connection, half of them without close_notify."""
+    """Yield the URL and the CA of a server whose responses end with the connection.
+
+    Half of them end without close_notify.
+    """
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1", "localhost", host).configure_cert(context)
@@ -116,12 +125,13 @@ def _accept(listener: socket.socket, context: ssl.SSLContext) -> None:
             client, _ = listener.accept()
         except OSError:
             return
-        threading.Thread(target=_answer, args=(client, context), daemon=True).start()
+        threading.Thread(target=_respond, args=(client, context), daemon=True).start()
 
 
-def _answer(client: socket.socket, context: ssl.SSLContext) -> None:
-    """``/N``: half a second, BYTES bytes, the end; where N is odd, without TLS being told."""
-    # A client that gives up is what some cells are for.
+def _respond(client: socket.socket, context: ssl.SSLContext) -> None:
+    """Send BYTES bytes for ``/N`` after half a second, and close; without a TLS close_notify if N is
+    odd."""
+    # In some cells, the client is expected to give up.
     with contextlib.suppress(OSError), client, context.wrap_socket(client, server_side=True) as tls:
         head = b""
         while b"\r\n\r\n" not in head:
@@ -143,7 +153,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     given = parser.parse_args()
     stops = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # the threads inherit it, the dev servers set their own
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # threads inherit it, test servers set their own
     with serving(given.directory, given.host):
         signal.sigwait(stops)
 

@@ -1,6 +1,6 @@
-"""``python -m docker.page``: docs/matrix.md, and the README's tables, from what the last runs measured.
+"""Write docs/matrix.md from the measurements of the last runs: ``python -m docker.page``.
 
-Reads the ``matrix.json`` of the run in containers and of the native one, as far as there are any.
+Reads the ``matrix.json`` of the run in containers and of the native one, whichever exist.
 """
 
 from __future__ import annotations
@@ -8,15 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from docker import report
 from docker.cells import LEGACY, MODERN, ROOT
 
-__all__ = ["compact", "insert"]
+__all__ = ["compact"]
 
 _RUNS = [report.KEPT / kind / "matrix.json" for kind in ("compose", "native")]
-_BEGIN, _END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 _KEY = (
     "Seconds for ten answers of 0.5 s each: about 0.5 is concurrent, about 5 (bold) one after the other. "
     "✗ marks what was not as expected, - what there is no cell for or was not run."
@@ -24,7 +22,7 @@ _KEY = (
 
 
 def compact(rows: Iterable[report.Row], pythons: Sequence[str]) -> str:
-    """A Markdown table: a line for what was set up, a column for each of ``pythons``."""
+    """Return a Markdown table with a line for each set-up, and a column for each of ``pythons``."""
     lines: dict[str, dict[str, str]] = {}
     for row in rows:
         if row.python in pythons:
@@ -44,17 +42,8 @@ def _short(row: report.Row) -> str:
     return text if row.agrees else f"✗ {row.measured} {seconds}"
 
 
-def insert(page: Path, text: str) -> None:
-    """Put ``text`` between the marks in ``page``. Raises ValueError where it has none."""
-    before, begin, rest = page.read_text().partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise ValueError(f"{page}: no line {_BEGIN}, or none {_END} after it")
-    page.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")
-
-
 def main() -> None:
-    """Write both pages."""
+    """Write the page."""
     runs: list[tuple[str, list[report.Row]]] = []
     for path in _RUNS:
         if path.exists():
@@ -68,14 +57,6 @@ def main() -> None:
         parts += [title, _KEY, compact(rows, LEGACY), compact(rows, MODERN)]
         parts += ["### Every cell", report.as_markdown(rows, where)]
     (ROOT / "docs" / "matrix.md").write_text("\n\n".join(parts).rstrip() + "\n")
-    where, rows = max(runs, key=lambda run: sum(row.agrees is not None for row in run[1]))
-    both = "\n\n".join(
-        [f"{report.summary(rows)} ({where}). {_KEY}", compact(rows, LEGACY), compact(rows, MODERN)]
-    )
-    try:
-        insert(ROOT / "README.md", both)
-    except ValueError as error:
-        sys.exit(str(error))
 
 
 if __name__ == "__main__":

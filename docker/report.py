@@ -1,9 +1,9 @@
-"""What was expected and what was measured, side by side: a table, JSON, Markdown, and whether they agree.
+"""Compare expected and measured results, as a table, JSON and Markdown, and decide whether they agree.
 
     python -m docker.report DIRECTORY --out DIRECTORY [--cells NAME,NAME] [--wait SECONDS]
 
-waits in compose until every cell has written its result to DIRECTORY; exits with 0 where each has been
-measured as expected, else with 1.
+waits in compose until every cell has written its result to DIRECTORY. It exits with 0 if each was measured
+as expected, else with 1.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from docker.cells import CELLS, Cell
 __all__ = ["KEPT", "NOT_RUN", "Row", "agree", "as_markdown", "console", "rows", "show", "write"]
 
 NOT_RUN = "not run"
-KEPT = Path(__file__).resolve().parent / ".cache"  # what the last runs measured; git ignores it
+KEPT = Path(__file__).resolve().parent / ".cache"  # the results of the last runs; ignored by git
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. ``agrees`` is None for a cell that was not run: that is neither good nor bad."""
+    """A row of the table. ``agrees``: None for a cell that was not run, which is neither good nor bad."""
 
     cell: str
     python: str
@@ -52,11 +52,11 @@ def rows(
     results: Mapping[str, Mapping[str, Any]],
     absent: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """A row for each cell, in order.
+    """Return a row for each cell, in order.
 
-    ``results``: by the name of the cell what the stopwatch printed, where the diagnostics were asked with
-    ``diagnosis``, what they said; ``absent`` says why a cell could not be run. A cell that is in
-    neither of them has failed: it should have a result.
+    ``results``: by the name of the cell, the output of the stopwatch, with the diagnosis as ``diagnosis``
+    where there is one; ``absent``: why a cell could not be run. A cell that is in neither of them has
+    failed, as it should have a result.
     """
     return [_row(cell, results.get(cell.name), absent or {}) for cell in cells]
 
@@ -68,34 +68,41 @@ def _row(cell: Cell, result: Mapping[str, Any] | None, absent: Mapping[str, str]
     if result is None:
         return Row(*common, "no result", None, None, None, False)
     diagnosis = result.get("diagnosis")
-    said = None if diagnosis is None else str(diagnosis.get("verdict"))
-    asked = None if diagnosis is None else cell.diagnosis
+    diagnosed = None if diagnosis is None else str(diagnosis.get("verdict"))
+    wanted = None if diagnosis is None else cell.diagnosis
     notes = [str(result["why"])] if "why" in result else []
     errors = sorted(result.get("errors", {}).items(), key=lambda item: -item[1])
     notes += [f"{count} × {text}" for text, count in errors[:2]]
     notes += [f"and {len(errors) - 2} other errors"] if len(errors) > 2 else []
-    if diagnosis is not None and said != asked:
-        notes.append(f"the diagnostics say {said}, not {asked}: {_shown(diagnosis)}")
-    agrees = result["verdict"] == cell.expected and said == asked
+    if diagnosis is not None and diagnosed != wanted:
+        notes.append(f"the diagnostics say {diagnosed}, not {wanted}: {_shown(diagnosis)}")
+    agrees = result["verdict"] == cell.expected and diagnosed == wanted
     versions = result.get("versions", {})
     return Row(
-        *common, result["verdict"], result.get("wall_s"), asked, said, agrees, "; ".join(notes), versions
+        *common,
+        result["verdict"],
+        result.get("wall_s"),
+        wanted,
+        diagnosed,
+        agrees,
+        "; ".join(notes),
+        versions,
     )
 
 
 def _shown(diagnosis: Mapping[str, Any]) -> str:
-    """Why, or what of the diagnosis tells most."""
+    """Return the reason, or the most informative fields of the diagnosis."""
     kept = ("error", "wall_s", "concurrency", "socket_class", "causes")
     return str(diagnosis.get("why") or {name: diagnosis[name] for name in kept if diagnosis.get(name)})
 
 
 def agree(table: Sequence[Row]) -> bool:
-    """Whether all that was run is as expected, and something was run."""
+    """Return whether every cell that was run is as expected, and at least one was run."""
     return all(row.agrees is not False for row in table) and any(row.agrees for row in table)
 
 
 def summary(table: Sequence[Row]) -> str:
-    """How many cells agree, differ, and were not run, in words."""
+    """Return how many cells agree, differ, and were not run, in words."""
     run = [row for row in table if row.agrees is not None]
     wrong = sum(not row.agrees for row in run)
     verdict = (
@@ -106,12 +113,12 @@ def summary(table: Sequence[Row]) -> str:
 
 
 def console() -> Console:
-    """Where the table goes: standard output, wide enough for it whatever the terminal says."""
+    """Return a console on standard output that is wide enough for the table, whatever the terminal."""
     return Console(width=max(Console().width, 120), highlight=False)
 
 
 def show(table: Sequence[Row], console: Console) -> None:
-    """The table for a terminal, then the notes of what differs."""
+    """Print the table to a terminal, then the notes on what differs."""
     diagnosed = any(row.diagnosis for row in table)
     drawn = Table(box=None, pad_edge=False)
     for title in ("", "cell", "packages", "expected", "measured"):
@@ -141,7 +148,7 @@ def show(table: Sequence[Row], console: Console) -> None:
 
 
 def as_markdown(table: Sequence[Row], where: str) -> str:
-    """The table for a page; ``where`` says how it was measured."""
+    """Return the table in Markdown; ``where`` says how it was measured."""
     lines = [
         f"{summary(table)} ({where}).",
         "",
@@ -161,7 +168,7 @@ def as_markdown(table: Sequence[Row], where: str) -> str:
 
 
 def write(table: Sequence[Row], directory: Path, where: str) -> None:
-    """``matrix.json`` and ``matrix.md`` in ``directory``."""
+    """Write ``matrix.json`` and ``matrix.md`` to ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
     record = {"version": 1, "where": where, "agrees": agree(table), "rows": [asdict(row) for row in table]}
     (directory / "matrix.json").write_text(json.dumps(record, indent=1) + "\n")
@@ -169,7 +176,7 @@ def write(table: Sequence[Row], directory: Path, where: str) -> None:
 
 
 def collected(directory: Path, cells: Sequence[Cell], patience: float) -> dict[str, dict[str, Any]]:
-    """The results by name, when all are there or ``patience`` seconds are over."""
+    """Return the results by name, once all are there or ``patience`` seconds have passed."""
     give_up = time.monotonic() + patience
     results: dict[str, dict[str, Any]] = {}
     while True:
@@ -183,7 +190,7 @@ def collected(directory: Path, cells: Sequence[Cell], patience: float) -> dict[s
 
 
 def main() -> int:
-    """The report of compose."""
+    """Write the report of compose; return the exit code."""
     parser = argparse.ArgumentParser(description="The report of the matrix.")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, required=True)

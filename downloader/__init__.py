@@ -1,7 +1,7 @@
-"""A mass downloader. The public names, each imported when it is first asked for.
+"""A mass downloader. Each public name is imported on first use.
 
 Importing this package has no effects: it imports neither gevent nor ssl nor requests. It imports nothing at
-all, since ``python -m downloader`` comes here while the current directory is first on ``sys.path``.
+all, since ``python -m downloader`` runs it while the current directory is first on ``sys.path``.
 """
 
 TYPE_CHECKING = False

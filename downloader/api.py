@@ -1,8 +1,8 @@
-"""``downloader.download(config)``: a run, from any program.
+"""Run a download from any program: ``downloader.download(config)``.
 
-A program that is patched, has threads, or has imported ssl cannot fork safely. So the supervisor runs
-in a fresh process, which is told the Config over its standard input (never argv: it may hold secrets)
-and answers with the Report. When the program dies, the pipe closes and the run drains.
+A program that is patched, has threads, or has imported ssl cannot fork safely. So the supervisor runs in a
+new process, which receives the Config on its standard input (never in argv: it may contain secrets) and
+returns the Report. When the program dies, the pipe closes and the run drains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Answer", "download", "serve_download"]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the fresh process says: a report, or the error that kept it from beginning."""
+    """The reply of the new process: a report, or the error that kept the run from starting."""
 
     report: Report | None = None
     error: str = ""
@@ -34,15 +34,17 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def download(config: Config) -> Report:
-    """Run ``config`` in a fresh process and wait for its report.
+    """Run ``config`` in a new process, wait for it, and return its report.
 
-    Safe from threads, from gevent, patched or not (waiting is cooperative where ``subprocess`` is
-    patched). A run that ended early is a Report with ``complete`` false and its ``exit_code``.
-    Raises ConfigError (also for the source ``-``: standard input belongs to the caller), InUse,
-    DestinationError, JournalError, UnsafeProcess, BootError.
+    Safe from threads and from gevent, patched or not (waiting is cooperative where ``subprocess`` is
+    patched). A run that ended early returns a Report with ``complete`` false and its ``exit_code``. Raises
+    ConfigError (also for the source ``-``: standard input belongs to the caller), InUse, DestinationError,
+    JournalError, UnsafeProcess, BootError.
     """
     if config.source == "-":
         raise ConfigError("standard input cannot be the source of download(); give a file")
+    if config.dry_run:
+        raise ConfigError("download() has a report, and a dry run has none; use the command line for that")
     argv, env = isolation.child("downloader.api:serve_download", dest=config.output)
     errors_to = None if _is_open(2) else subprocess.DEVNULL
     process = subprocess.Popen(
@@ -52,9 +54,9 @@ def download(config: Config) -> Report:
     assert process.stdout is not None
     with process:
         try:
-            # Through Python's own json, which encodes any name of a file, as os.fsdecode gives it.
+            # Python's own json encodes any file name, as os.fsdecode returns it.
             message = json.dumps(msgspec.to_builtins(config)).encode("ascii")
-            # Broken when the process ended before it read; its status says more than the pipe.
+            # The pipe breaks when the process exits before it reads; its exit status tells more.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(len(message).to_bytes(4, "big") + message)
                 process.stdin.flush()
@@ -90,7 +92,7 @@ def _close(pipe: IO[bytes]) -> None:
 
 
 def serve_download() -> None:
-    """The fresh process: Config in, Answer out."""
+    """Run the new process: read a Config, run it, write an Answer."""
     from downloader.engine.job import run_job
 
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
@@ -103,12 +105,12 @@ def serve_download() -> None:
         sys.stdout.buffer.write(msgspec.json.encode(answer))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # The caller is gone; nothing is to be said, on exit neither.
+        # The caller has exited: discard the output, also that of the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _closed() -> bool:
-    """Whether the caller's end of standard input is closed; nothing more is ever sent on it."""
+    """Return whether the caller has closed its end of standard input; it sends nothing more on it."""
     import select
 
     return bool(select.select([0], [], [], 0)[0])

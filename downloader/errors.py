@@ -1,8 +1,8 @@
-"""Everything that can go wrong, in one tree; it imports nothing of ours.
+"""Define all errors, in one tree; imports nothing of ours.
 
 ::
 
-    DownloaderError            .exit_code is what the process ends with
+    DownloaderError            .exit_code is the exit code of the process
     ├── ConfigError        2   usage or configuration; nothing was started
     │   └── InUse          2   another run owns the destination
     ├── UnsafeProcess      3   this process could not be made safe (patching, TLS trap)
@@ -11,10 +11,10 @@
     ├── DestinationError   4   the destination failed (disk full, gone, read-only)
     └── JournalError       4   the journal failed or is damaged
 
-    FetchError                     one attempt at one file failed; never leaves a worker
+    FetchError                     one attempt at one file failed; never propagates out of a worker
 
-Exceptions never cross processes: a ``FetchError`` becomes a ``Failure`` record, the others a
-``Stop`` record that carries the exit code and the sentence.
+Exceptions never cross processes: a ``FetchError`` becomes a ``Failure`` record, the others a ``Stop``
+record with the exit code and the sentence.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BootError(DownloaderError):
 
 
 class SourceError(DownloaderError):
-    """The source broke off: listing unreachable, malformed, or a list that changed or vanished."""
+    """The source broke off: listing unreachable, malformed, or a list that changed or disappeared."""
 
 
 class DestinationError(DownloaderError):
@@ -77,12 +77,12 @@ class JournalError(DownloaderError):
 
 
 class FetchError(Exception):
-    """One attempt at one file failed.
+    """A failed attempt at one file.
 
-    ``code`` is a key of ``FAILURES`` or ``http-NNN``; ``detail`` is for a person and already
-    redacted; ``retry_after`` is in seconds where the server named a time; ``requests`` is how many
-    the attempt took, redirects included; ``origin`` is the host that failed, where a redirect led to
-    another one than the file's; ``wire`` is how many of the requests the wire lane sent.
+    ``code`` is a key of ``FAILURES`` or ``http-NNN``. ``detail`` is for a person and already redacted.
+    ``retry_after`` is in seconds where the server gave a time. ``requests`` is how many requests the
+    attempt took, redirects included. ``origin`` is the host that failed, where a redirect led to another
+    host than the file's. ``wire`` is how many of the requests the pipelined client sent.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -99,8 +99,11 @@ class FetchError(Exception):
 
 
 class Kind(NamedTuple):
-    """What a failure code means: ``retry``: another attempt may succeed; ``host``: it speaks of the
-    whole host, not of this file (backing off applies to all its files)."""
+    """The policy for a failure code.
+
+    ``retry``: another attempt may succeed. ``host``: the failure concerns the whole host, not only this
+    file (backing off applies to all its files).
+    """
 
     retry: bool
     host: bool
@@ -116,13 +119,15 @@ FAILURES: Final[dict[str, Kind]] = {
     "slow": Kind(True, False, "slower than --min-speed for 10 s"),
     "reset": Kind(True, False, "the connection broke"),
     "truncated": Kind(True, False, "fewer bytes arrived than were promised"),
-    "protocol": Kind(True, False, "the answer is not valid HTTP"),
+    "protocol": Kind(True, False, "the response is not valid HTTP"),
     "tls-verify": Kind(False, True, "the server's certificate cannot be verified"),
     "tls-version": Kind(False, True, "the server offers no TLS version that is accepted (1.2 or newer)"),
     "tls-handshake": Kind(True, True, "the TLS handshake failed"),
     "proxy": Kind(True, True, "the proxy failed or refused"),
-    "unexpected-status": Kind(False, False, "a status that does not answer a plain GET"),
+    "unexpected-status": Kind(False, False, "a status that is no valid response to a plain GET"),
     "size-mismatch": Kind(True, False, "the body has another size than the source says"),
+    "checksum-mismatch": Kind(True, False, "the body has another checksum than the source says"),
+    "bad-checksum": Kind(False, False, "the source gives a checksum that cannot be verified"),
     "too-large": Kind(False, False, "larger than --max-size"),
     "redirect-loop": Kind(False, False, "more than --redirects hops"),
     "redirect-refused": Kind(False, False, "a redirect that is not followed for safety"),
@@ -136,15 +141,15 @@ FAILURES: Final[dict[str, Kind]] = {
     "internal": Kind(False, False, "a defect in the downloader; please report it"),
 }
 
-# 408 request timeout, 425 too early, 429 too many requests; 5xx but the two that will not change.
+# 408 request timeout, 425 too early, 429 too many requests; 5xx except the two permanent ones.
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 600)) - {501, 505})
 _HOST_STATUSES: Final = frozenset({429, 503})
 
 
 def failure_kind(code: str) -> Kind:
-    """The policy for ``code``: a key of ``FAILURES`` or ``http-NNN``.
+    """Return the policy for ``code``: a key of ``FAILURES`` or ``http-NNN``.
 
-    Raises KeyError for any other code, so that no failure can be invented outside the table.
+    Raises KeyError for any other code, so that every code is in the table.
     """
     if code.startswith("http-"):
         status = int(code[5:])

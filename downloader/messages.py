@@ -1,9 +1,8 @@
-"""The records that cross a boundary: between processes, into the journal, out to the user.
+"""Define the records that cross a boundary: between processes, into the journal, out to the user.
 
-All are frozen ``msgspec.Struct``: messages travel as MessagePack in length-prefixed frames, the
-report is written as JSON. Bulk content (the items of a batch, the marks of what is stored) stays an
-opaque ``bytes`` on its way through the supervisor, so that its work does not depend on how many files
-a batch has.
+All are frozen ``msgspec.Struct``: messages travel as MessagePack in length-prefixed frames, the report is
+written as JSON. Bulk content (the items of a batch, the marks of what is stored) stays opaque ``bytes`` in
+the supervisor, so that its work does not depend on how many files a batch has.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ __all__ = [
     "Drain",
     "Ended",
     "Failure",
+    "FileRecord",
     "Finish",
     "FromChild",
     "Heartbeat",
@@ -36,6 +36,7 @@ __all__ = [
     "Ready",
     "Recall",
     "Report",
+    "ResponseInfo",
     "Returned",
     "Stop",
     "Tally",
@@ -48,11 +49,12 @@ BATCH_ITEMS = 1000
 class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One file to fetch.
 
-    ``name`` is a safe relative path (``core.naming``): segments escaped, joined by ``/``.
-    ``url`` is empty where the source derives it from the name. ``size`` is what the source promises,
-    -1 where it does not. ``fault`` is a failure code found while reading the source (a bad line, a
-    name that cannot be stored): such an item is counted failed without a request. ``detail`` is for
-    a person, redacted.
+    ``name`` is a safe relative path (``core.naming``): segments escaped, joined by ``/``. ``url`` is empty
+    where the source derives it from the name. ``size`` is the size that the source promises, or -1.
+    ``checksum`` is the checksum that it promises, ``ALGORITHM:HEX`` (``core.content_check``), or "".
+    ``columns`` is MessagePack of what else the source says about the item. ``fault`` is a failure code
+    found while reading the source (a bad line, a name that cannot be stored): such an item is counted as
+    failed without a request. ``detail`` is for a person, redacted.
     """
 
     name: str
@@ -60,14 +62,52 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     size: int = -1
     fault: str = ""
     detail: str = ""
+    checksum: str = ""
+    columns: bytes = b""
+
+    @property
+    def promised(self) -> bool:
+        """Return whether the source says something about the content that must hold."""
+        return self.size >= 0 or self.checksum != ""
+
+
+class ResponseInfo(msgspec.Struct, frozen=True):
+    """The metadata of a file in a response, as the server spells it; "" where there is none.
+
+    ``url`` is where the file came from after redirects, redacted; ``fetched_at`` is in seconds since 1970.
+    """
+
+    status: int
+    url: str
+    etag: str
+    last_modified: str
+    content_type: str
+    fetched_at: float
+
+
+class FileRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A written file, with what the item and the response say about it.
+
+    ``index`` is that of the item in its batch, ``url`` is redacted, ``crc`` is the CRC-32 of its bytes,
+    ``checksum`` and ``columns`` are those of the item.
+    """
+
+    index: int
+    name: str
+    url: str
+    size: int
+    crc: int
+    checksum: str
+    columns: bytes
+    response: ResponseInfo | None
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a source yields: at most ``BATCH_ITEMS`` items and the cursor behind them.
+    """A page of a source: at most ``BATCH_ITEMS`` items and the cursor behind them.
 
-    Items that are names and nothing else may be given as ``names``, in place of ``items``.
-    ``origin`` is what the source needs, besides the names, to make the same items again.
-    ``position`` is how far into the source this is, 0 to 1, or -1 where that is not known.
+    Items that have nothing but a name may be given as ``names``, in place of ``items``. ``origin`` is what
+    the source needs, besides the names, to make the same items again. ``position`` is the position in the
+    source, 0 to 1, or -1 where that is not known.
     """
 
     items: list[Item]
@@ -78,8 +118,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
-    """Counts that are added up: over batches, over runs. ``replaced``: of the stored, those in whose place
-    a file stood that belonged to no item."""
+    """Counts that are added up over batches and over runs.
+
+    ``replaced``: how many of the stored files replaced a file that belonged to no item.
+    """
 
     stored: int = 0
     skipped: int = 0
@@ -100,12 +142,12 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def settled(self) -> int:
-        """Items that have reached their end."""
+        """Return the number of finished items."""
         return self.stored + self.skipped + self.failed
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """One file that did not end stored. ``url`` is redacted."""
+    """One file that was not stored. ``url`` is redacted."""
 
     index: int
     name: str
@@ -116,14 +158,14 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Base of everything that is sent between processes."""
+    """Base of all messages between processes."""
 
 
 # supervisor → feeder
 
 
 class Recall(Message, frozen=True):
-    """Make the items of an earlier batch again; sent in ascending order of ``seq``."""
+    """A request to make the items of an earlier batch again; sent in ascending order of ``seq``."""
 
     seq: int
     count: int
@@ -132,9 +174,9 @@ class Recall(Message, frozen=True):
 
 
 class Continue(Message, frozen=True):
-    """Read on from ``cursor`` (empty: from the start), after the last Recall.
+    """A request to read on from ``cursor`` (empty: from the start), after the last Recall.
 
-    ``listed`` items came before it; ``seq`` is the number of the next batch.
+    ``listed`` items precede it; ``seq`` is the number of the next batch.
     """
 
     cursor: bytes
@@ -146,23 +188,27 @@ class Continue(Message, frozen=True):
 
 
 class Credit(Message, frozen=True):
-    """Room for ``batches`` more: to the feeder, may send; from a worker, can take."""
+    """Room for ``batches`` more.
+
+    The feeder that receives it may send them; the worker that sends it can take them.
+    """
 
     batches: int
 
 
 class Finish(Message, frozen=True):
-    """Nothing more will come; stop when done."""
+    """An announcement that nothing more will come; the child stops when done."""
 
 
 # feeder → supervisor
 
 
 class Batch(Message, frozen=True):
-    """A batch of the source. ``items`` is MessagePack of ``list[Item]``; ``names`` the names alone;
-    ``marks``: what an earlier reading of the source has stored of it (``core.item_states``).
+    """A batch of the source.
 
-    One that is ``recalled`` has a ``cursor`` only where it differs from what it was.
+    ``items`` is MessagePack of ``list[Item]``; ``names`` are the names alone; ``marks`` is what an earlier
+    reading of the source has stored of it (``core.item_states``). A batch that is ``recalled`` has a
+    ``cursor`` only where it differs from what it was.
     """
 
     seq: int
@@ -177,7 +223,7 @@ class Batch(Message, frozen=True):
 
 
 class Ended(Message, frozen=True):
-    """The source was read to its end, or to --limit (``limited``)."""
+    """The end of the source, or of what --limit allows (``limited``)."""
 
     limited: bool = False
 
@@ -189,10 +235,10 @@ class Lease(Message, frozen=True):
     """A batch to fetch, or what is left of one.
 
     ``only``: indices to fetch (empty: all). ``done``: what is known of the items (see
-    ``core.item_states``): what is written is verified against the disk and not fetched; ``earlier``: those
+    ``core.item_states``): written items are verified against the disk and not fetched. ``earlier``: those
     of them that an earlier run wrote. ``suspects``: indices that were in flight when two workers died;
-    fetched one at a time, with nothing else in flight. ``poison``: indices to be failed as poison.
-    ``replace``: indices whose own file is not trusted and is to be replaced, besides those that are OWNED.
+    fetched one at a time, with nothing else in flight. ``poison``: indices to fail as poison. ``replace``:
+    indices whose own file may be damaged and is to be replaced, in addition to those that are OWNED.
     """
 
     seq: int
@@ -213,7 +259,7 @@ class Rate(Message, frozen=True):
 
 
 class Drain(Message, frozen=True):
-    """Start nothing new; finish or give back what is in flight within ``grace`` seconds."""
+    """A request to start nothing new, and to finish or return what is in flight in ``grace`` seconds."""
 
     grace: float
 
@@ -222,7 +268,7 @@ class Drain(Message, frozen=True):
 
 
 class HostPause(Message, frozen=True):
-    """Nobody sends a request to ``host`` for the next ``seconds``."""
+    """A pause: no worker sends a request to ``host`` for the next ``seconds``."""
 
     host: str
     seconds: float
@@ -232,16 +278,22 @@ class HostPause(Message, frozen=True):
 
 
 class Ready(Message, frozen=True):
-    """The process is patched, safe and has its session; ``preflight`` says so in one line."""
+    """A notice that the process is patched, safe and has its session.
+
+    ``preflight`` says so in one line.
+    """
 
     versions: dict[str, str]
     preflight: str
 
 
 class Heartbeat(Message, frozen=True):
-    """Alive. ``tally``: settled items of batches that are not reported yet; ``connections``: the most
-    at one time; ``depths``: requests of the wire lane by the depth at which they were sent; ``stops``:
-    why connections are not used deeper, and for how many origins."""
+    """A sign of life.
+
+    ``tally``: finished items of batches that are not reported yet. ``connections``: the maximum at one
+    time. ``depths``: requests of the pipelined client by the depth at which they were sent. ``stops``: why
+    connections are not used deeper, and for how many origins.
+    """
 
     tally: Tally
     connections: int
@@ -250,7 +302,7 @@ class Heartbeat(Message, frozen=True):
 
 
 class Outcome(Message, frozen=True):
-    """What came of a leased batch: counts, and ``marks`` as in ``core.item_states``."""
+    """The outcome of a leased batch: counts, and ``marks`` as in ``core.item_states``."""
 
     seq: int
     tally: Tally
@@ -263,26 +315,26 @@ class Outcome(Message, frozen=True):
 
 
 class BatchDone(Outcome, frozen=True):
-    """The outcome of a whole batch, with the exceptions."""
+    """The outcome of a whole batch, with its failures."""
 
     failures: list[Failure]
 
 
 class Returned(Outcome, frozen=True):
-    """A batch given back in a drain: what is published of it."""
+    """The outcome of a batch that is returned in a drain: what is published of it."""
 
 
 class Log(Message, frozen=True):
-    """A line for the person at the terminal. ``level``: debug, info, warning."""
+    """A line for the user at the terminal. ``level``: debug, info, warning."""
 
     level: str
     text: str
 
 
 class Stop(Message, frozen=True):
-    """The run cannot go on: the exit code and the sentence; ``detail`` is a traceback for -vv.
+    """An error that ends the run: the exit code and the sentence; ``detail`` is a traceback for -vv.
 
-    ``source_broke``: only the source failed, so what is listed can still be fetched.
+    ``source_broke``: only the source failed, so listed items can still be fetched.
     """
 
     exit_code: int
@@ -292,7 +344,7 @@ class Stop(Message, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did; the JSON form is a contract (docs/report.md)."""
+    """The report of a run; its JSON form is a contract (docs/report.md)."""
 
     version: int = 1
     source: str

@@ -1,8 +1,8 @@
-"""An independent checker: what the dev server serves, what is on the disk, what the journal says.
+"""Check independently: what the test server serves, the files on the disk, and the journal.
 
-It imports nothing of ``downloader``. It knows the recipe of the dev server's files (the docstring of
-``downloader/testserver/content.py``) and the journal's tables (``downloader/storage/journal.py``) in
-code of its own, and raises ``Wrong`` with all that disagrees.
+It imports nothing of ``downloader``. It implements the recipe of the test server's files (the docstring of
+``downloader/testserver/content.py``) and reads the journal's tables (``downloader/storage/journal.py``) in
+code of its own, and raises ``Wrong`` with all disagreements.
 
     python tests/checker.py DEST --files 1000 --size 100-5000 [--interrupted]
 """
@@ -38,12 +38,12 @@ OWN_FILES = {"lock", "name-key", "journal.sqlite", "journal.sqlite-wal", "journa
 
 
 class Wrong(AssertionError):
-    """What was found, one a line."""
+    """The disagreements found, one per line."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the dev server serves: ``files`` of ``least`` to ``most`` bytes."""
+    """What the test server serves: ``files`` of ``least`` to ``most`` bytes."""
 
     files: int
     least: int = 100
@@ -70,7 +70,7 @@ class Truth:
 
 
 class Stored(NamedTuple):
-    """A published file, as a mark of the journal or of a ledger has it."""
+    """A published file, as an item state of the journal or of a ledger records it."""
 
     size: int
     crc: int
@@ -78,14 +78,14 @@ class Stored(NamedTuple):
 
 @dataclass
 class ItemStates:
-    """By index in the batch: what is published; and what is in flight."""
+    """Item states by index in the batch: published, and in flight."""
 
     published: dict[int, Stored] = field(default_factory=dict)
     in_flight: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, raw: bytes, count: int) -> ItemStates:
-        """``count`` states (i64), then as many checksums (u32), little-endian."""
+        """Parse ``count`` states (i64), then as many checksums (u32), little-endian."""
         states = struct.unpack_from(f"<{count}q", raw)
         crcs = struct.unpack_from(f"<{count}I", raw, 8 * count)
         return cls(
@@ -95,7 +95,7 @@ class ItemStates:
 
 
 class Checked(NamedTuple):
-    """What the checker counted."""
+    """The counts of a check."""
 
     listed: int
     stored: int
@@ -104,7 +104,7 @@ class Checked(NamedTuple):
 
 
 def ledgers(dest: Path) -> Iterator[tuple[int, ItemStates]]:
-    """Batch and marks of every slot of every ledger that a killed run has left behind."""
+    """Yield batch and item states of every slot of every ledger that a killed run has left behind."""
     length = 16 + 12 * SLOT_ITEMS
     for path in sorted((dest / HOME).glob("ledger-*")):
         content = path.read_bytes()
@@ -115,7 +115,7 @@ def ledgers(dest: Path) -> Iterator[tuple[int, ItemStates]]:
 
 
 def in_flight(dest: Path) -> int:
-    """How many files were in flight, according to the ledgers, when the run was killed."""
+    """Return how many files were in flight, according to the ledgers, when the run was killed."""
     return sum(len(marks.in_flight) for _, marks in ledgers(dest))
 
 
@@ -129,7 +129,7 @@ def check(
     beside: Collection[str] | None = None,
     foreign: Collection[str] = (),
 ) -> Checked:
-    """Raise ``Wrong`` unless ``dest`` (layout flat) is what it must be.
+    """Raise ``Wrong`` unless ``dest`` (layout flat) is in the required state.
 
     ``interrupted``: the run may have ended at any instant. ``limited``: with --limit, of ``truth.files``.
     ``failed``: name → code of what must have failed. ``beside``: what else stands beside ``dest``.
@@ -152,7 +152,7 @@ def check(
 
 
 def left_in(root: Path) -> bytes:
-    """All names and contents under ``root``, what a journal has packed unpacked."""
+    """Return all names and contents under ``root``, with what a journal has packed unpacked."""
     found = []
     for path in root.rglob("*"):
         found.append(os.fsencode(path))
@@ -166,8 +166,8 @@ def left_in(root: Path) -> bytes:
 
 
 def agree(dest: Path, status: int, report: Mapping[str, Any] | None = None) -> None:
-    """Raise ``Wrong`` unless disk, journal, exit status and ``report`` of a run that has just ended say the
-    same, whatever the source was and whichever the layout."""
+    """Raise ``Wrong`` unless disk, journal, exit code and ``report`` of a run that has just ended agree,
+    for any source and layout."""
     wrong: list[str] = []
 
     def expect(holds: bool, text: str) -> None:
@@ -186,7 +186,7 @@ def agree(dest: Path, status: int, report: Mapping[str, Any] | None = None) -> N
 
 @contextlib.contextmanager
 def _copied(dest: Path) -> Iterator[sqlite3.Connection]:
-    # SQLite may not write where it looks, and a write-ahead log is part of it.
+    # SQLite must not write to the examined files, and a write-ahead log belongs to them.
     with tempfile.TemporaryDirectory() as copy:
         for path in (dest / HOME).glob("journal.sqlite*"):
             shutil.copy(path, copy)
@@ -234,7 +234,7 @@ def _agree(
 
 
 def _contents(row: Any) -> tuple[list[str], dict[int, Stored]]:
-    """A batch's names, and what is published of it by index."""
+    """Return a batch's names, and what is published of it by index."""
     names = msgspec.msgpack.decode(zlib.decompress(row["names"]), type=list[str])
     raw = zlib.decompress(row["marks"]) if row["marks"] else b""
     return names, ItemStates.of(raw, row["count"]).published if raw else {}
@@ -273,7 +273,7 @@ class _Inspection:
         return Checked(len(self.listed), len(self.published), len(self.failures), self.open_batches)
 
     def disk(self) -> None:
-        """Whatever has a name is whole, right, and one of the served files."""
+        """Check that whatever has a name is whole, right, and one of the served files."""
         for path in sorted(self.dest.iterdir()) if self.dest.exists() else ():
             name = path.name
             if name == HOME or name in self.foreign:
@@ -310,7 +310,7 @@ class _Inspection:
         due = [self.truth.name(len(self.listed) + i) for i in range(count)]
         self.expect(names == due, f"batch {seq}: not the names that follow those before it")
         self.listed += names
-        # Where the next run reads on: exactly behind what has a row, or names would be lost.
+        # The position where the next run reads on: exactly behind the last row, or names would be lost.
         behind = self.position(row["cursor"])
         self.expect(
             behind == len(self.listed), f"batch {seq}: its cursor is {behind}, listed {len(self.listed)}"
@@ -338,7 +338,8 @@ class _Inspection:
         )
 
     def position(self, cursor: bytes) -> int | None:
-        """How many names come before ``cursor`` in the listing."""
+        """Return how many names come before ``cursor`` in the listing."""
+        taken: int
         marker, taken, _, ended = msgspec.msgpack.decode(cursor)[:4]
         if ended:
             return self.truth.files

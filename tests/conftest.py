@@ -1,4 +1,4 @@
-"""The fixtures of ``harness``, for every test."""
+"""Provide the fixtures of ``harness`` to every test."""
 
 from harness import dev_server, run_downloader, start
 

@@ -1,6 +1,6 @@
-"""What integration and fault tests share: the dev server and the command line, as real processes.
+"""Shared by integration and fault tests: the test server and the command line, as real processes.
 
-What can be awaited is awaited, what can only be asked is asked again.
+Events are awaited; where there is none, the state is polled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-# What is ignored is inherited: under nohup SIGHUP, in the background of a script the other two.
+# Ignored signals are inherited: under nohup SIGHUP, in the background of a script the other two.
 for number, handler in (
     (signal.SIGHUP, signal.SIG_DFL),
     (signal.SIGQUIT, signal.SIG_DFL),
@@ -58,9 +58,9 @@ AFTER_IMPORT = """
 
 
 def slow_but(kept: Sequence[tuple[object, ...]], *axes: Sequence[object]) -> list[ParameterSet]:
-    """Every combination of ``axes`` as parameters of a test; those that are not ``kept`` are slow.
+    """Return every combination of ``axes`` as parameters of a test; those that are not ``kept`` are slow.
 
-    KeyError for one to keep that is none of them.
+    Raise KeyError for a kept one that is no combination.
     """
     every = list(itertools.product(*axes))
     if missing := [each for each in kept if each not in every]:
@@ -69,20 +69,20 @@ def slow_but(kept: Sequence[tuple[object, ...]], *axes: Sequence[object]) -> lis
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment without what would change a run; our own tree comes first on the path."""
+    """Return the environment without what would change a run; our own tree comes first on the path."""
     kept = {k: v for k, v in os.environ.items() if not any(f in k.upper() for f in FOREIGN)}
     paths = [extra.pop("PYTHONPATH", ""), str(ROOT)]
     return {**kept, **extra, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def command(*args: object) -> list[str]:
-    """``python -m downloader …``."""
+    """Return the argv of ``python -m downloader …``."""
     return [sys.executable, "-m", "downloader", *map(str, args)]
 
 
 @dataclass
 class DevServer:
-    """A dev server that listens."""
+    """A test server that listens."""
 
     url: str
     ca: str
@@ -100,17 +100,17 @@ class DevServer:
             self._connection = http.client.HTTPConnection(parts.hostname, parts.port)
 
     def stats(self) -> dict[str, int]:
-        """The server's counters: requests, gets, lists, connections_open, … (see its docstring)."""
+        """Return the server's counters: requests, gets, lists, connections_open, … (see its docstring)."""
         self._connection.request("GET", "/stats")
         answer: dict[str, int] = json.loads(self._connection.getresponse().read())
         return answer
 
     def until(self, holds: Callable[[dict[str, int]], bool], within: float = 30.0) -> dict[str, int]:
-        """Ask for the counters again and again until ``holds(counters)``."""
+        """Poll the counters until ``holds(counters)``."""
         give_up = time.monotonic() + within
         while not holds(counters := self.stats()):
             assert time.monotonic() < give_up, f"the server never came to it: {counters}"
-            time.sleep(0.005)  # it has work to do: the counters can only be asked for
+            time.sleep(0.005)  # the counters can only be polled, and the server has work to do
         return counters
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class DevServer:
 
 @contextlib.contextmanager
 def serving(**options: object) -> Iterator[DevServer]:
-    """``python -m downloader serve`` with ``options`` (``files=100, delay="0-20ms", tls=True``)."""
+    """Run ``python -m downloader serve`` with ``options`` (``files=100, delay="0-20ms", tls=True``)."""
     argv = []
     for name, value in options.items():
         if value is not False:
@@ -154,7 +154,7 @@ def serving(**options: object) -> Iterator[DevServer]:
 
 @pytest.fixture
 def dev_server() -> Iterator[Callable[..., DevServer]]:
-    """``dev_server(files=…, …)``: a server that stops when the test ends."""
+    """Return a function: ``dev_server(files=…, …)`` starts a server that stops when the test ends."""
     with contextlib.ExitStack() as made:
         yield lambda **options: made.enter_context(serving(**options))
 
@@ -177,12 +177,13 @@ def run(
 
 @pytest.fixture
 def run_downloader() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """``run_downloader(SOURCE, "-o", DEST, …)``: the completed process, its output as text."""
+    """Return a function: ``run_downloader(SOURCE, "-o", DEST, …)`` gives the completed process, its output
+    as text."""
     return run
 
 
 def members(session: int) -> set[int]:
-    """The processes of a session that run (zombies do not)."""
+    """Return the running processes of a session (no zombies)."""
     found = set()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -194,11 +195,11 @@ def members(session: int) -> set[int]:
 
 
 class Job:
-    """The command line in a session of its own, so that whatever it forks can be found."""
+    """The command line in a session of its own, so that all its descendants can be found."""
 
     def __init__(self, *argv: object, env: dict[str, str] | None = None, **options: Any) -> None:
         options.setdefault("cwd", ROOT)
-        # Into files: a pipe that an orphan holds open would keep us waiting for its end.
+        # Files, not pipes: a pipe that an orphan holds open would block until its end.
         self._stdout = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -212,7 +213,7 @@ class Job:
         self.pid = self.process.pid
 
     def children(self) -> list[int]:
-        """The children of the supervisor in the order in which they were forked."""
+        """Return the children of the supervisor in the order in which they were forked."""
         try:
             text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         except OSError:
@@ -220,7 +221,7 @@ class Job:
         return list(map(int, text.split()))
 
     def alone(self, within: float = 10.0) -> float:
-        """Wait until every process of the session but the first is gone; the seconds it took."""
+        """Wait until every process of the session but the first has exited; return the seconds it took."""
         began = time.monotonic()
         while left := members(self.pid) - ({self.pid} if self.process.poll() is None else set()):
             rest = began + within - time.monotonic()
@@ -229,15 +230,15 @@ class Job:
         return time.monotonic() - began
 
     def until(self, holds: Callable[[], object], within: float = 60.0) -> None:
-        """Ask again and again until ``holds()``; the supervisor must not end before."""
+        """Poll until ``holds()``; the supervisor must not end before."""
         give_up = time.monotonic() + within
         while not holds():
             assert self.process.poll() is None, self.err
             assert time.monotonic() < give_up, f"it never came to it: {self.err}"
-            time.sleep(0.002)  # nothing tells us, and who asks without a pause takes the time of who works
+            time.sleep(0.002)  # no event tells; a tight loop would slow the run
 
     def wait(self, timeout: float = 100) -> int:
-        """The exit code; negative for a signal."""
+        """Return the exit code; negative for a signal."""
         return self.process.wait(timeout)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -246,18 +247,18 @@ class Job:
 
     @property
     def out(self) -> str:
-        """Its standard output so far."""
+        """Return its standard output so far."""
         self._stdout.seek(0)
         return self._stdout.read()
 
     @property
     def err(self) -> str:
-        """Its standard error so far."""
+        """Return its standard error so far."""
         self._stderr.seek(0)
         return self._stderr.read()
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Kill every process that is left."""
         for pid in members(self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -279,7 +280,8 @@ def _wait_for(pid: int, seconds: float) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Job]]:
-    """``start(SOURCE, "-o", DEST, …)``: the command line as a ``Job``; nothing of it survives the test."""
+    """Return a function: ``start(SOURCE, "-o", DEST, …)`` runs the command line as a ``Job``, which ends
+    with the test."""
     with contextlib.ExitStack() as made:
 
         def begin(*args: object, **options: Any) -> Job:

@@ -1,1 +1,1 @@
-"""What this project is compared with: each a short program that does the job well with one library."""
+"""The programs that this project is compared with: each is short and does the job well with one library."""

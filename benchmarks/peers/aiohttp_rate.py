@@ -1,7 +1,7 @@
-"""aiohttp at a constant rate (an open loop): request ``i`` is due at ``i / RATE`` whatever came before.
+"""Run aiohttp at a constant rate (an open loop): request ``i`` is due at ``i / RATE`` whatever came before.
 
-Latency is taken twice: from when a request was due, and from when it was sent. The former has in it
-what a request waits because others are slow; the latter leaves it out ("coordinated omission").
+Latency is taken twice: from when a request was due, and from when it was sent. The former includes the time
+that a request waits because others are slow; the latter leaves it out ("coordinated omission").
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def fetch_all(task: Task, rate: float) -> dict[str, float]:
 
 
 def percentiles(name: str, values: list[float]) -> dict[str, float]:
-    """p50 … p999 of ``values``, as ``name_p50`` and so on."""
+    """Return p50 … p999 of ``values``, as ``name_p50`` and so on."""
     ordered = sorted(values)
     ranks = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
     found = {k: ordered[min(len(ordered) - 1, int(p * len(ordered)))] for k, p in ranks.items()}

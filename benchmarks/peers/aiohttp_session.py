@@ -1,4 +1,6 @@
-"""aiohttp: one session, as many tasks as connections that share an iterator; uvloop where asked."""
+"""Run aiohttp: one session, and one task per connection, all sharing an iterator; uvloop where
+requested.
+"""
 
 from __future__ import annotations
 

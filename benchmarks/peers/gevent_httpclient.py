@@ -1,4 +1,4 @@
-"""geventhttpclient: its connection pool and C parser, under a gevent pool; it needs no patching."""
+"""Run geventhttpclient: its connection pool and C parser, under a gevent pool; it needs no patching."""
 
 from __future__ import annotations
 

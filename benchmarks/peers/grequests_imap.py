@@ -1,8 +1,8 @@
-"""grequests: ``imap`` over a generator, with one session whose pool holds all connections."""
+"""Run grequests: ``imap`` over a generator, with one session whose pool holds all connections."""
 
 from __future__ import annotations
 
-import grequests  # first: it patches
+import grequests  # must be first: it patches
 import requests
 from requests.adapters import HTTPAdapter
 

@@ -1,4 +1,4 @@
-"""httpx: one AsyncClient speaking HTTP/1.1, as many tasks as connections that share an iterator."""
+"""Run httpx: one AsyncClient speaking HTTP/1.1, and one task per connection, all sharing an iterator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""libcurl's multi interface through pycurl: handles made once and used again, driven by epoll.
+"""Run libcurl's multi interface through pycurl: handles are created once and reused, driven by epoll.
 
-``socket_action`` is told which sockets are ready, so that a turn costs what is ready, not what is open;
-a body is collected in memory and written in one piece.
+``socket_action`` is told which sockets are ready, so that an iteration costs what is ready, not what is
+open; a body is collected in memory and written in one piece.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EVENTS = {
 
 
 class Loop:
-    """An epoll and a timer, as libcurl asks for them."""
+    """An epoll and a timer, as libcurl requires them."""
 
     def __init__(self) -> None:
         self.multi = pycurl.CurlMulti()
@@ -49,7 +49,7 @@ class Loop:
         self._due = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
 
     def turn(self) -> None:
-        """Wait for what comes next, and let libcurl deal with it."""
+        """Wait for the next events and pass them to libcurl."""
         act = self.multi.socket_action
         wait = None if self._due is None else max(0.0, self._due - time.monotonic())
         for descriptor, mask in self._epoll.poll(wait):
@@ -90,7 +90,7 @@ def _handle(task: Task) -> pycurl.Curl:
 
 
 def _next(loop: Loop, handle: pycurl.Curl, urls: Iterator[str]) -> bool:
-    """Have ``handle`` fetch the next URL; False when there is none."""
+    """Set ``handle`` to the next URL; return False when there is none."""
     url = next(urls, None)
     if url is None:
         return False

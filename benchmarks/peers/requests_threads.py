@@ -1,4 +1,4 @@
-"""requests in threads: as many threads as connections, each with a session of its own."""
+"""Run requests in threads: one thread per connection, each with a session of its own."""
 
 from __future__ import annotations
 

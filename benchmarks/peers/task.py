@@ -1,7 +1,7 @@
-"""What every peer is told, and where it puts what it fetched.
+"""Parse the arguments of a peer, and store or count what it fetched.
 
-``python -m benchmarks.peers.NAME URLS DEST CONNECTIONS CAFILE [OPTION …]``: URLS is a file of URLs, one
-a line; DEST is ``-`` where nothing is to be stored, CAFILE is ``-`` for plain HTTP.
+``python -m benchmarks.peers.NAME URLS DEST CONNECTIONS CAFILE [OPTION …]``: URLS is a file of URLs, one per
+line; DEST is ``-`` where nothing is to be stored, CAFILE is ``-`` for plain HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Task"]
 
 @dataclass
 class Task:
-    """The arguments, and a count of what was stored."""
+    """The arguments, and the number of files stored."""
 
     urls: list[str]
     destination: str | None
@@ -27,7 +27,7 @@ class Task:
 
     @classmethod
     def given(cls) -> Task:
-        """From the command line."""
+        """Return the task given on the command line."""
         urls, destination, connections, cafile, *options = sys.argv[1:]
         with open(urls) as file:
             lines = file.read().split()
@@ -42,12 +42,12 @@ class Task:
         )
 
     def store(self, url: str, body: bytes) -> None:
-        """Write the file under the last part of its URL, or throw it away."""
+        """Write the file under the last segment of its URL, or discard it."""
         if self.destination is not None:
             with open(f"{self.destination}/{url.rpartition('/')[2]}", "wb") as file:
                 file.write(body)
         self.files += 1
 
     def say(self, **figures: float) -> None:
-        """Print how many files there were, and ``figures``, as JSON."""
+        """Print the number of files, and ``figures``, as JSON."""
         sys.stdout.write(json.dumps({"files": self.files, **figures}) + "\n")

@@ -1,7 +1,8 @@
-"""As many sessions as connections, each lent to one request at a time: ``… requests|httpx|aiohttp``.
+"""Run one session per connection, each lent to one request at a time: ``… requests|httpx|aiohttp``.
 
-The measurement of the article "requests vs httpx vs aiohttp": the total is of making the sessions and
-all requests, without the start of Python; mean, median and deviation are of the single requests.
+This is the measurement of the article "requests vs httpx vs aiohttp": the total includes creating the
+sessions and all requests, but not the start of Python; mean, median and deviation are those of the single
+requests.
 """
 
 from __future__ import annotations

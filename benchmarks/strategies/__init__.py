@@ -1,1 +1,1 @@
-"""The strategies of the talk "Downloading a Billion Files in Python", each briefly: list, fetch, write."""
+"""The strategies of the talk "Downloading a Billion Files in Python", each in brief: list, fetch, write."""

@@ -1,4 +1,4 @@
-"""A task for each file, at most 100 of them in flight and 1,000 waiting; aiohttp on uvloop."""
+"""Run one task per file, at most 100 of them in flight and 1,000 waiting; aiohttp on uvloop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def fetch(job: Job, session: aiohttp.ClientSession, allowed: asyncio.Semap
 
 
 async def fetch_all(job: Job, names: Iterable[str]) -> None:
-    """Fetch ``names``; tasks are waited for in the order in which they were made."""
+    """Fetch ``names``; await the tasks in the order in which they were created."""
     allowed = asyncio.Semaphore(MOST_IN_FLIGHT)
     tasks: asyncio.Queue[asyncio.Task[None] | None] = asyncio.Queue(MOST_TASKS)
 

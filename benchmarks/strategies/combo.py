@@ -1,5 +1,5 @@
-"""All three: the first process lists, one process for each core fetches whole pages with asyncio, and in
-each a thread takes the next page from the queue while the loop is busy with this one."""
+"""Combine all three: the first process lists, one process per core fetches whole pages with asyncio, and in
+each a thread takes the next page from the queue while the event loop works on this one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Page = list[str]
 
 
 def work(job: Job, pages: Queue[Page | None]) -> None:
-    """One process: a thread reads pages ahead, the loop fetches them."""
+    """Run one process: a thread reads pages ahead, the event loop fetches them."""
     ahead: queue.Queue[Page | None] = queue.Queue(2)
 
     def read() -> None:

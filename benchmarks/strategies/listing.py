@@ -1,4 +1,4 @@
-"""What the strategies share: the arguments, and the listing page by page.
+"""Parse the arguments of a strategy, and read the listing page by page.
 
 ``python -m benchmarks.strategies.NAME URL DEST FILES [OPTION …]``.
 """
@@ -27,27 +27,27 @@ class Job:
 
     @classmethod
     def given(cls) -> Job:
-        """From the command line."""
+        """Return the job given on the command line."""
         url, destination, files, *options = sys.argv[1:]
         os.makedirs(destination, exist_ok=True)
         return cls(url, destination, int(files), tuple(options))
 
     def names(self) -> Iterator[str]:
-        """The first ``files`` names."""
+        """Yield the first ``files`` names."""
         return islice(chain.from_iterable(pages(self.url)), self.files)
 
     def address(self, name: str) -> str:
-        """Where the file called ``name`` is."""
+        """Return the URL of the file ``name``."""
         return f"{self.url}/get/{name}"
 
     def store(self, name: str, body: bytes) -> None:
-        """Write it."""
+        """Write the file."""
         with open(os.path.join(self.destination, name), "wb") as file:
             file.write(body)
 
 
 def pages(url: str) -> Iterator[list[str]]:
-    """The names, a page at a time, one page after another: each names the next."""
+    """Yield the names, one page after another: each page names the next."""
     with requests.Session() as session:
         marker = None
         while True:

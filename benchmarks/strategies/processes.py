@@ -1,4 +1,4 @@
-"""A pool of processes, one for each core; a page at a time is handed out file by file, and awaited."""
+"""Use a pool of processes, one per core; the files of a page are handed out one by one and awaited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import requests
 from benchmarks.strategies import sequential
 from benchmarks.strategies.listing import Job
 
-_session: requests.Session  # of each process: a session keeps its connection
+_session: requests.Session  # one per process: a session keeps its connection
 
 
 def begin() -> None:

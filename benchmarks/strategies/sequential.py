@@ -1,4 +1,4 @@
-"""One request after another, each with a connection of its own, as ``requests.get`` does it."""
+"""Send one request after another, each on a connection of its own, as ``requests.get`` does it."""
 
 from __future__ import annotations
 

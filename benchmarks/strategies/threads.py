@@ -1,4 +1,4 @@
-"""A thread lists into a bounded queue, N threads take from it and fetch with ``requests.get``."""
+"""List into a bounded queue in one thread; N threads take from it and fetch with ``requests.get``."""
 
 from __future__ import annotations
 

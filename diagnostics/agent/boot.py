@@ -1,11 +1,14 @@
-"""Run by path with ``-S``: the recording begins before ``site``, so before ``.pth`` and sitecustomize."""
+"""Start the recording before ``site`` runs, and so before ``.pth`` files and sitecustomize.
+
+Run by its path, with ``-S``.
+"""
 
 import sys
 
 
 def _reach_library():
     # type: () -> None
-    """A virtualenv of Python 2 finds the standard library in its ``site``, which comes later here."""
+    """Add the standard library to the path: in a virtualenv of Python 2, ``site`` would do so, later."""
     version = "/lib/python%d.%d" % sys.version_info[:2]
     base = ""
     for name in (sys.prefix + "/pyvenv.cfg", sys.prefix + version + "/orig-prefix.txt"):
@@ -19,7 +22,7 @@ def _reach_library():
     if base:
         mapped = [base + folder[len(sys.prefix) :] for folder in sys.path if folder.startswith(sys.prefix)]
         sys.path[:0] = mapped
-        # The interpreter looked for it in vain when it started; importing it registers the codecs.
+        # The interpreter did not find it when it started; importing it registers the codecs.
         __import__("encodings")
 
 
@@ -45,7 +48,7 @@ def _main():
     import site
 
     if sys.version_info[0] > 2:
-        # Python 2 has run all of it when it imports the module.
+        # In Python 2, importing the module has already run all of it.
         life.remedies.before_pth_files(site)
         site.main()
     if "app" in spec["target"]:

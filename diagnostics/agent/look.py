@@ -1,4 +1,4 @@
-"""Run by path in an interpreter: prints its version and the names of the metadata folders on its path."""
+"""Print the interpreter's version and the names of the metadata folders on its path; run by its path."""
 
 import json
 import os

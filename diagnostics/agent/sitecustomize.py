@@ -1,4 +1,4 @@
-"""Begins the recording in a command's interpreter, which finds this through ``PYTHONPATH``."""
+"""Start the recording in a command's interpreter, which finds this module through ``PYTHONPATH``."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ def _begin():
     from https_agent import life  # type: ignore[import-not-found]
 
     spec = life.read_spec()
-    # Nothing of ours may be importable by name in the application.
+    # No module of the agent may be importable by name in the application.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != here]
     ours = sys.modules.pop("sitecustomize", None)
     if getattr(sys.getprofile(), "__module__", None) == "encodings":
-        sys.setprofile(None)  # the remedy that waits for a .pth file, of which there is none any more
+        sys.setprofile(None)  # a remedy still waits for a .pth file, but all have been read
     agent = None
     if spec is not None and spec["mode"] == "watch":
         from https_agent import watch
@@ -23,7 +23,7 @@ def _begin():
     elif spec is not None:
         agent = life.begin(spec)
     try:
-        import sitecustomize  # type: ignore[import-not-found]  # the one that ours hides
+        import sitecustomize  # type: ignore[import-not-found]  # the application's, which this one hides
     except ImportError as error:
         if "sitecustomize" not in str(error):
             raise

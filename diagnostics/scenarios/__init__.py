@@ -1,5 +1,5 @@
-"""Every known trap, one small application each, for Python 2.7 and from 3.6; see ``diagnostics.scenario``.
+"""Contain every known trap as a small application, for Python 2.7 and from 3.6.
 
-The folder is the current directory of the process under check, so the applications import each other's
-names from nowhere, and nothing here is imported by the diagnostics themselves.
+See ``diagnostics.scenario``. The folder is the current directory of the process under check. The
+applications do not import each other, and the diagnostics import nothing from here.
 """

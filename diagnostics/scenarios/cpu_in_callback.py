@@ -10,10 +10,11 @@ import requests
 
 
 def _digest(answer, **_):
+    body = answer.content  # before the clock starts: reading it may let the other greenlets run
     ends = time.time() + 0.2
     total = 0
     while time.time() < ends:
-        total += sum(answer.content.count(each) for each in (b"a", b"b", b"c"))  # <- where
+        total += sum(body.count(each) for each in (b"a", b"b", b"c"))  # <- where
     return None
 
 

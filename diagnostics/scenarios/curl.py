@@ -19,4 +19,6 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "pycurl"]
+# pycurl has no wheels for older ones.
+PYTHONS = ["3.11", "3.12", "3.13", "3.14", "3.10", "3.9", "3.8"]
 EXPECT = {"verdict": "serialized", "cause": "blocking-call"}

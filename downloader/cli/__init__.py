@@ -1,4 +1,4 @@
-"""The command line: argv and environment become a Config, errors become one line and an exit code.
+"""The command line: makes a Config of argv and the environment, and one line and an exit code of errors.
 
-Nothing here fetches or stores. What a program calls is ``downloader.api``.
+Nothing here fetches or stores. Programs call ``downloader.api``.
 """

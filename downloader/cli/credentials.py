@@ -1,6 +1,6 @@
-"""What the command line takes from files and from the environment, when asked to: headers, netrc, proxies.
+"""Read headers, logins and proxies from the files and the environment that the command line names.
 
-No value of any of these stands in a message.
+No message contains any of their values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["ask_password", "auth_from", "header", "netrc_path", "proxies"]
 
 
 def header(line: str) -> tuple[str, str]:
-    """Name and value of ``Name: value``. Raises ConfigError."""
+    """Return name and value of the header field ``Name: value``. Raises ConfigError."""
     name, colon, value = line.partition(":")
     if not colon or not name.strip():
         raise ConfigError("-H: write -H 'Name: value'")
@@ -23,15 +23,15 @@ def header(line: str) -> tuple[str, str]:
 
 
 def netrc_path() -> str:
-    """$NETRC or ~/.netrc. Raises ConfigError where others can read it."""
+    """Return $NETRC or ~/.netrc. Raises ConfigError where others can read the file."""
     path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")
     return _private(path, "--netrc")
 
 
 def auth_from(path: str) -> tuple[str, str]:
-    """User and password from the first line of ``path``. Raises ConfigError."""
+    """Return user and password from the first line of ``path``. Raises ConfigError."""
     try:
-        # A byte order mark, which editors of Windows write, is not of the user's name.
+        # utf-8-sig: a byte order mark, which editors on Windows write, is not part of the user name.
         with open(_private(path, "--auth-file"), encoding="utf-8-sig", errors="surrogateescape") as file:
             user, colon, password = file.readline(4096).rstrip("\r\n").partition(":")
     except OSError as error:
@@ -44,7 +44,7 @@ def auth_from(path: str) -> tuple[str, str]:
 
 
 def ask_password(path: str) -> str:
-    """Ask for the password of the key in ``path``; "" where there is no terminal to ask at."""
+    """Prompt for the password of the key in ``path``; return "" where there is no terminal."""
     try:
         if not (os.isatty(0) or os.isatty(2)):
             return ""
@@ -73,7 +73,7 @@ def _private(path: str, option: str) -> str:
 
 
 def proxies(option: str | None) -> tuple[dict[str, str], str]:
-    """Proxy by scheme, and the hosts that need none, from the value of --proxy."""
+    """Return the proxy of each scheme, and the hosts that need none, from the value of --proxy."""
     if option is None:
         return {}, ""
     if option != "env":
@@ -81,7 +81,7 @@ def proxies(option: str | None) -> tuple[dict[str, str], str]:
         return {"http": url, "https": url}, ""
     found = {}
     for scheme in ("http", "https", "all"):
-        # Not HTTP_PROXY in capitals: a CGI server sets it from a request's header (CVE-2016-5385).
+        # Not HTTP_PROXY in capitals: a CGI server sets it from a request header field (CVE-2016-5385).
         names = [f"{scheme}_proxy"] + ([f"{scheme}_proxy".upper()] if scheme != "http" else [])
         url = next((os.environ[name] for name in names if os.environ.get(name)), "")
         if url:

@@ -1,4 +1,4 @@
-"""``demo``: a TLS file server on loopback, a download from it, every byte verified."""
+"""``demo``: start a TLS file server on loopback, download from it, and verify every byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES = "100-2000"
 
 @contextlib.contextmanager
 def serving(*options: str) -> Iterator[list[str]]:
-    """The dev server in a process of its own; its URL, and with --tls the CA's file."""
+    """Run the test server in its own process; yield its URL and, with --tls, the path of its CA file."""
     argv, env = isolation.child("downloader.__main__:main", "serve", *options)
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
@@ -41,7 +41,7 @@ def serving(*options: str) -> Iterator[list[str]]:
 
 
 def run_demo(files: int, output: str) -> int:
-    """Download ``files`` files into ``output`` and compare each with what it must be."""
+    """Download ``files`` files into ``output``, verify the content of each, and return the exit code."""
     root = Path(output)
     with serving("--tls", "--files", str(files), "--size", _SIZES) as (url, authority):
         click.echo(f"A file server with {files:,} files listens at {url}; its CA is {authority}")
@@ -51,25 +51,25 @@ def run_demo(files: int, output: str) -> int:
     click.echo(as_text(report))
     if report.exit_code:
         return report.exit_code
-    wrong = _wrong(root, files)
+    wrong = _count_wrong(root, files)
     click.echo(
         f"Every byte compared with what the server must have sent: {files - wrong:,} of {files:,} right"
     )
     click.echo(
-        f"Left behind: {output}/ (remove it when you have seen it). Next, try your own:\n"
+        f"The files are in {output}/; remove it when you are done. Next, try your own:\n"
         "  downloader https://your.server/prefix -o files       a file server\n"
         "  downloader urls.txt -o files --layout mirror         a list of URLs, one a line\n"
-        f"  downloader verify {output}              whether the files are still as they were"
+        f"  downloader verify {output}              check that the files are unchanged"
     )
     return 1 if wrong else 0
 
 
-def _wrong(root: Path, files: int) -> int:
-    least, most = (int(part) for part in _SIZES.split("-"))
+def _count_wrong(root: Path, files: int) -> int:
+    minimum, maximum = (int(part) for part in _SIZES.split("-"))
     wrong = 0
     for index in range(files):
         name = content.name_of(index)
-        expected = b"".join(content.blocks(name.encode(), content.size_of(name.encode(), least, most)))
+        expected = b"".join(content.blocks(name.encode(), content.size_of(name.encode(), minimum, maximum)))
         try:
             wrong += (root / name).read_bytes() != expected
         except OSError:

@@ -1,7 +1,7 @@
-"""The command line: argv and environment → Config → run → exit code.
+"""Run the command line: argv and environment → Config → run → exit code.
 
-The only module that reads argv and the environment (but for TERM: ``progress``). stdout carries results,
-stderr the rest. An error is one line; its traceback is shown with -vv.
+Only ``cli`` reads argv and the environment (except TERM, which ``reporting.progress`` reads). Results go to
+stdout, everything else to stderr. An error is one line; -vv adds its traceback.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from typing import Any
 import click
 
 from downloader.cli import credentials
+from downloader.cli.commands import demo, serve, status, verify
 from downloader.cli.params import (
     LIMIT,
     SIZE,
+    SOURCE_OPTION,
+    STORE_OPTION,
     TIME,
     Fetch,
+    Name,
     Parsed,
     Root,
     Word,
@@ -28,17 +32,15 @@ from downloader.cli.params import (
     rate,
     version_option,
 )
+from downloader.config.extensions import Extension
+from downloader.config.sink_kinds import SINK_KINDS
+from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
-from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.errors import ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
 from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
 
 __all__ = ["main"]
-
-
-# Console reads it from argv.
-_verbose = click.option("-v", "verbose", count=True, expose_value=False, help="-vv: tracebacks.")
 
 
 @click.group(cls=Root, add_help_option=False)
@@ -49,25 +51,19 @@ def cli() -> None:
 
 @cli.command(cls=Fetch, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source")
-@click.option("-o", "--output", metavar="DEST", default="", help="Directory; made if absent.")
+@click.option("-o", "--output", metavar="DEST", default="", help="Directory; created if absent.")
 @click.option(
     "--source",
     "source_type",
-    type=Word(["server", "urls"], later=["s3", "index"]),
-    metavar="server|urls",
-    help="Kind of SOURCE.  [seen from its form]",
+    type=Name(SOURCE_KINDS, later=["s3", "index"]),
+    help="Kind of SOURCE.  [detected from its form]",
 )
-@click.option(
-    "--list-path", metavar="PATH", default="list", show_default=True, help="Listing, under the URL."
-)
-@click.option("--get-path", metavar="PATH", default="get", show_default=True, help="Files, under the URL.")
 @click.option(
     "--store",
-    type=Word(["files", "null"], later=["tar", "parquet"]),
-    metavar="files|null",
+    type=Name(SINK_KINDS, later=["tar", "parquet"]),
     default="files",
     show_default=True,
-    help="null: fetch, count, throw away.",
+    help="null: fetch, count, discard.",
 )
 @click.option(
     "--layout",
@@ -84,9 +80,11 @@ def cli() -> None:
     metavar="N",
     default=32,
     show_default=True,
-    help="Most open ones of a worker.",
+    help="Maximum open connections per worker.",
 )
-@click.option("--per-host", type=count(1, MOST_CONNECTIONS), metavar="N", help="Of those, to one host.")
+@click.option(
+    "--per-host", type=count(1, MOST_CONNECTIONS), metavar="N", help="Maximum of those to one host."
+)
 @click.option(
     "--pipeline",
     type=Parsed("n", pipeline),
@@ -95,25 +93,44 @@ def cli() -> None:
     show_default=True,
     help="Requests in flight on one connection.",
 )
-@click.option("--rate", type=rate(), metavar="N", help="Most requests a second to one host, all workers.")
+@click.option(
+    "--rate", type=rate(), metavar="N", help="Maximum requests a second to one host, by all workers."
+)
 @click.option(
     "--lane",
     type=Word(["auto", "requests"]),
     metavar="auto|requests",
     default="auto",
     show_default=True,
-    help="requests: never the wire lane.",
+    help="requests: never the pipelined client.",
 )
 @click.option(
-    "--retries", type=count(0, 10**6), metavar="N", default=5, show_default=True, help="Of each file."
+    "--retries",
+    type=count(0, 10**6),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Retries of each file.",
 )
-@click.option("--backoff", type=TIME, default="0.5s", show_default=True, help="Before the first retry.")
 @click.option(
-    "--max-retry-after", type=TIME, default="2m", show_default=True, help="Longest wait a server can ask."
+    "--backoff", type=TIME, default="0.5s", show_default=True, help="Wait before the first retry."
 )
-@click.option("--connect-timeout", type=TIME, default="10s", show_default=True, help="Per attempt.")
-@click.option("--read-timeout", type=TIME, default="30s", show_default=True, help="Silence, per attempt.")
-@click.option("--deadline", type=TIME, default="10m", show_default=True, help="Whole file, per attempt.")
+@click.option(
+    "--max-retry-after", type=TIME, default="2m", show_default=True, help="Maximum Retry-After to obey."
+)
+@click.option(
+    "--connect-timeout",
+    type=TIME,
+    default="10s",
+    show_default=True,
+    help="Maximum time to connect, per attempt.",
+)
+@click.option(
+    "--read-timeout", type=TIME, default="30s", show_default=True, help="Maximum silence, per attempt."
+)
+@click.option(
+    "--deadline", type=TIME, default="10m", show_default=True, help="Maximum for a whole file, per attempt."
+)
 @click.option(
     "--min-speed", type=SIZE, metavar="SIZE", help="A body slower than SIZE a second, for 10 s, fails."
 )
@@ -122,27 +139,35 @@ def cli() -> None:
 @click.option("-H", "headers", multiple=True, metavar="'Name: value'", help="Header to send (repeatable).")
 @click.option("--user-agent", metavar="TEXT", default="", help="Instead of mass-downloader/VERSION.")
 @click.option("--netrc", is_flag=True, help="Credentials from $NETRC or ~/.netrc.")
-@click.option("--auth-file", type=click.Path(), metavar="FILE", help="Its first line is user:password.")
-@click.option("--proxy", metavar="URL|env", help="For all requests; env: the environment's.")
-@click.option("--cacert", type=click.Path(), metavar="FILE", default="", help="CAs to trust instead, PEM.")
+@click.option(
+    "--auth-file", type=click.Path(), metavar="FILE", help="File whose first line is user:password."
+)
+@click.option("--proxy", metavar="URL|env", help="Proxy of all requests; env: from the environment.")
+@click.option(
+    "--cacert", type=click.Path(), metavar="FILE", default="", help="CA certificates to trust instead, PEM."
+)
 @click.option("--cert", type=click.Path(), metavar="FILE", default="", help="Client certificate, PEM.")
 @click.option(
     "--key",
     type=click.Path(),
     metavar="FILE",
     default="",
-    help="Its key, if in another file.",
+    help="Key of --cert, if in another file.",
 )
-@click.option("--insecure", is_flag=True, help="Do not verify servers' certificates.")
-@click.option("--compressed", is_flag=True, help="Ask for gzip or deflate, store decoded.")
+@click.option("--insecure", is_flag=True, help="Do not verify server certificates.")
+@click.option("--compressed", is_flag=True, help="Request gzip or deflate, store decoded.")
 @click.option(
-    "--redirects", type=count(0, 100), metavar="N", default=5, show_default=True, help="Most hops."
+    "--redirects", type=count(0, 100), metavar="N", default=5, show_default=True, help="Maximum hops."
 )
-@click.option("--allow-private-redirects", is_flag=True, help="From public to private addresses, too.")
-@click.option("--resume/--restart", "resume", default=True, help="Go on with DEST's journal, or forget it.")
-@click.option("--retry-failed", is_flag=True, help="Only what the journal has as failed.")
 @click.option(
-    "--relist", is_flag=True, help="Read SOURCE again; what DEST and its journal have needs no request."
+    "--allow-private-redirects", is_flag=True, help="Follow redirects from public to private addresses."
+)
+@click.option(
+    "--resume/--restart", "resume", default=True, help="Continue from DEST's journal, or discard it."
+)
+@click.option("--retry-failed", is_flag=True, help="Fetch only files that the journal records as failed.")
+@click.option(
+    "--relist", is_flag=True, help="Read SOURCE again; files in DEST and its journal need no request."
 )
 @click.option(
     "--existing",
@@ -150,9 +175,9 @@ def cli() -> None:
     metavar="replace|keep|fail",
     default="replace",
     show_default=True,
-    help="Files of yours in DEST that have a name of SOURCE.",
+    help="What to do with other files in DEST that have a name of SOURCE.",
 )
-@click.option("--fsync", is_flag=True, help="What is counted stored survives a power cut.")
+@click.option("--fsync", is_flag=True, help="Files counted as stored survive a power failure.")
 @click.option("--dry-run", is_flag=True, help="List and count, store nothing.")
 @click.option(
     "--progress",
@@ -178,16 +203,15 @@ def cli() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="The report on stdout as JSON.")
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
-@click.option("-q", "quiet", is_flag=True, help="Nothing but errors on stderr.")
+@click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
 @later("--shard-size", "--shard-files", "--manifest")
 @later("--engine", "--ray-address", "--url-column", "--list-format", "--endpoint-url")
 def fetch(**given: Any) -> int:
-    """Fetch every file of SOURCE into DEST, and end with all of them stored or with a list of those
-    that are not, and why.
+    """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
 
-    SOURCE is a file server, http(s)://host[:port][/prefix]; a list of URLs, FILE.txt or FILE.txt.gz;
-    or - for a list on standard input.
+    SOURCE is a file server, http(s)://host[:port][/prefix]; a list of URLs, FILE.txt or FILE.txt.gz; or -
+    for a list on standard input.
     """
     console = click.get_current_context().find_object(Console) or Console([])
     config = _config(given)
@@ -208,10 +232,10 @@ def fetch(**given: Any) -> int:
     if given["as_json"]:
         say_json(report)
     else:
-        # What is wrong in a list or with a name fails again, whoever asks.
+        # A retry cannot mend a bad URL or name in a list.
         retry = any(code not in ("bad-url", "bad-name") for code in report.failed_by_error)
         command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
-        # Where the same command would be refused again, what stopped it says which one is not.
+        # Where the same command would be refused again, `stopped_by` names one that is not.
         refused = "--restart" in (report.stopped_by or "")
         say(as_text(report, "" if refused else command, failures))
     if report.exit_code == 130:
@@ -229,7 +253,7 @@ def _config(given: dict[str, Any]) -> Any:
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
     plain = (
-        "source output list_path get_path store layout connections pipeline lane retries backoff "
+        "source output store layout connections pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
         "compressed redirects allow_private_redirects retry_failed relist existing fsync dry_run progress "
         "report failures preflight quiet log_json verbose"
@@ -238,10 +262,13 @@ def _config(given: dict[str, Any]) -> Any:
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
     }
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
+    source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
     return Config(
         **{name: given[name] for name in plain.split()},
         **numbers,
         source_type=given["source_type"] or "",
+        source_options=_options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
+        store_options=_options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
         rate=given["rate"] or 0.0,
         headers=tuple(credentials.header(line) for line in given["headers"]),
         netrc=credentials.netrc_path() if given["netrc"] else "",
@@ -252,128 +279,22 @@ def _config(given: dict[str, Any]) -> Any:
     )
 
 
-@cli.command()
-@click.argument("dest")
-@click.option("--json", "as_json", is_flag=True)
-@_verbose
-def status(dest: str, as_json: bool) -> int:
-    """What the journal of DEST says. Exit code 0 when complete, 1 when files failed, 4 otherwise."""
-    from downloader.storage.verify import status as read_status
-
-    found = read_status(dest)
-    if as_json:
-        say_json(found)
-    else:
-        say(
-            f"{found.source} → {dest}: {'complete' if found.complete else 'not complete'}\n"
-            f"  listed   {found.listed:,}{'' if found.source_read else ' so far'}\n"
-            f"  stored   {found.stored:,}  ({found.bytes:,} bytes)\n"
-            f"  failed   {found.failed:,}\n"
-            f"  pending  {found.pending:,}"
-        )
-        for code, number in found.failed_by_error.items():
-            say(f"           {number:,}  {code}")
-    if found.complete:
-        return 0
-    return 1 if found.source_read and not found.pending else 4
+def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the options of ``kind``, without those of other kinds."""
+    return {option.name: given[prefix + option.name] for option in (kind.options if kind else ())}
 
 
-@cli.command()
-@click.argument("dest")
-@click.option("--json", "as_json", is_flag=True)
-@click.option("-q", "quiet", is_flag=True)
-@_verbose
-def verify(dest: str, as_json: bool, quiet: bool) -> int:
-    """Whether the files in DEST agree with its journal: size and checksum of each.
-
-    What is missing or changed is named and written down as failed; the command that made DEST then
-    fetches it again. Exit code 0 when all agree, 1 when not.
-    """
-    from downloader.core.naming import shown
-    from downloader.storage.verify import verify as check
-
-    found = check(dest, quiet)
-    if as_json:
-        say_json(found)
-    else:
-        for name in found.damaged:
-            say(f"damaged: {shown(name)}")
-        say(f"{found.agree:,} of {found.checked:,} files agree with the journal")
-        if found.damaged and not found.written_down:
-            say("the file system is read-only: to have them fetched again, verify where it can be written")
-    return 1 if found.damaged_count else 0
-
-
-@cli.command()
-@click.option("--files", type=count(0, 10**9), metavar="N", default=1000, show_default=True)
-@click.option(
-    "--size",
-    type=Parsed("size", lambda text: parse_range(text, parse_size)),
-    default="100",
-    show_default=True,
-    metavar="N|MIN-MAX",
-)
-@click.option(
-    "--page", type=count(1, 10**9), metavar="N", default=1000, show_default=True, help="Names a page."
-)
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=count(0, 65535), metavar="P", default=0, help="[any free one]")
-@click.option("--tls", is_flag=True)
-@click.option(
-    "--delay",
-    type=Parsed("time", lambda text: parse_range(text, parse_time)),
-    default="0",
-    show_default=True,
-    metavar="T|MIN-MAX",
-)
-@click.option("--workers", type=count(1, MOST_WORKERS), metavar="N", default=1, show_default=True)
-@click.option(
-    "--drop-rate",
-    type=float,
-    metavar="P",
-    default=0.0,
-    show_default=True,
-    help="Probability of an answer with a file to be cut off, or reset.",
-)
-@click.option("--seed", type=count(0, 10**18), metavar="N", help="The same drops each time.")
-@click.option(
-    "--close-after",
-    type=count(1, 10**9),
-    metavar="N",
-    help="Answers that a connection gets.  [any number]",
-)
-@click.option("--next-file", is_flag=True, help="Spell the marker NextFile, as the talk's slides do.")
-def serve(**given: Any) -> int:
-    """A file server of the kind that SOURCE can be, with any number of made-up files.
-
-    Prints `listening http://HOST:PORT` when it is ready, with --tls also `ca FILE`; stops on SIGTERM.
-    """
-    from downloader.testserver.server import serve as run_server
-    from downloader.testserver.settings import Settings
-
-    given["next_file_alias"] = given.pop("next_file")
-    given["close_after"] = given["close_after"] or 0
-    run_server(Settings(**given), say)
-    return 0
-
-
-@cli.command()
-@click.option("--files", type=count(1, 10**7), metavar="N", default=20_000, show_default=True)
-@click.option("-o", "--output", default="demo-files", show_default=True, metavar="DEST")
-def demo(files: int, output: str) -> int:
-    """Start a TLS file server on loopback, download from it, verify every byte, show the report."""
-    from downloader.cli.demo import run_demo
-
-    return run_demo(files, output)
+for _command in (status, verify, serve, demo):
+    cli.add_command(_command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     own_standard_streams()
     console = Console(arguments)
     for stream in (sys.stdout, sys.stderr):
-        # A file's name need not be text in the terminal's encoding; that must not end a run.
+        # A file name that the terminal's encoding cannot express must not end a run.
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

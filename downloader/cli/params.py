@@ -1,9 +1,8 @@
-"""What click is told besides its own: values our parsers read, words with their nearest spelling, options
-that are refused by name, and the pages of help.
-"""
+"""Extend click: own value parsers, spelling suggestions, options refused by name, and help pages."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -11,16 +10,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from downloader._version import VERSION
+from downloader.config.extensions import Extensions
+from downloader.config.sink_kinds import SINK_KINDS
+from downloader.config.source_kinds import SOURCE_KINDS
 from downloader.core.limits import DEEPEST_PIPELINE
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
+from downloader.errors import ConfigError
 from downloader.reporting.console import say
 
 __all__ = [
     "LIMIT",
     "SIZE",
+    "SOURCE_OPTION",
+    "STORE_OPTION",
     "TIME",
     "Command",
     "Fetch",
+    "Name",
     "Parsed",
     "Root",
     "Word",
@@ -28,6 +34,7 @@ __all__ = [
     "later",
     "pipeline",
     "rate",
+    "verbose",
     "version_option",
 ]
 
@@ -41,7 +48,7 @@ else:  # not generic in click 8.1
 
 
 class Parsed(_Type):
-    """A value that one of our parsers reads; its ValueError is the message."""
+    """A value that one of our parsers reads; the text of its ValueError is the error message."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -67,13 +74,13 @@ LIMIT = Parsed("size", _limit)
 TIME = Parsed("time", parse_time)
 
 
-def count(least: int, most: int) -> Parsed:
-    """A whole number from ``least`` to ``most``."""
-    return Parsed("n", lambda text: parse_count(text, least, most))
+def count(minimum: int, maximum: int) -> Parsed:
+    """Return the type of a whole number from ``minimum`` to ``maximum``."""
+    return Parsed("n", lambda text: parse_count(text, minimum, maximum))
 
 
 def pipeline(text: str) -> int:
-    """``auto``, ``off`` or a depth; 0 stands for auto. Raises ValueError."""
+    """Return the depth that ``auto``, ``off`` or a number stands for; 0 is auto. Raises ValueError."""
     try:
         words = {"auto": 0, "off": 1}
         return words[text] if text in words else parse_count(text, 1, DEEPEST_PIPELINE)
@@ -82,31 +89,60 @@ def pipeline(text: str) -> int:
 
 
 def rate() -> Parsed:
-    """A number that is more than 0."""
+    """Return the type of a number greater than 0."""
     return Parsed("n", parse_rate)
 
 
 class Word(_Choice):
-    """A choice that names the nearest right spelling; ``later``: words that this version has not."""
+    """A choice that suggests the nearest spelling. ``later``: words that this version does not support."""
 
     def __init__(self, words: Sequence[str], later: Sequence[str] = ()) -> None:
         super().__init__(words)
         self._later = later
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return _one_of(str(value), self.choices, self._later, self, param, ctx)
+
+
+class Name(_Type):
+    """The name of a kind of source or sink, including those of installed packages."""
+
+    name = "name"
+
+    def __init__(self, kinds: Extensions[Any], later: Sequence[str]) -> None:
+        self._kinds = kinds
+        self._later = later
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "|".join(self._kinds.names())
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         word = str(value)
-        if word in self._later:
-            name = param.opts[0] if param else ""
-            raise click.UsageError(f"{name} {word} is not available in this version", ctx)
-        if word not in self.choices:
-            near = get_close_matches(word, self.choices, 1, 0.4)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self.fail(f"{word[:40]!r} is not one of {', '.join(self.choices)}{hint}", param, ctx)
-        return word
+        if self._kinds.find(word) is not None:
+            return word
+        return _one_of(word, self._kinds.names(), self._later, self, param, ctx)
+
+
+def _one_of(
+    word: str,
+    words: Sequence[str],
+    later: Sequence[str],
+    kind: click.ParamType[Any],
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> str:
+    if word in later:
+        name = param.opts[0] if param else ""
+        raise click.UsageError(f"{name} {word} is not available in this version", ctx)
+    if word not in words:
+        near = get_close_matches(word, words, 1, 0.4)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        kind.fail(f"{word[:40]!r} is not one of {', '.join(words)}{hint}", param, ctx)
+    return word
 
 
 def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
-    """Options of the contract that this version does not have: refused by name, never ignored."""
+    """Add options that this version does not support yet: refused by name, never ignored."""
 
     def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value not in (None, False):
@@ -123,7 +159,7 @@ def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
 
 
 class Command(click.Command):
-    """A command whose help is a result like others: an error where standard output cannot be written."""
+    """A command whose help is a result: it is an error if standard output cannot be written."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
@@ -144,6 +180,9 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
         ctx.exit()
 
 
+# Console reads it from argv.
+verbose = click.option("-v", "verbose", count=True, expose_value=False, help="-vv: tracebacks.")
+
 version_option = click.option(
     "--version",
     is_flag=True,
@@ -155,7 +194,7 @@ version_option = click.option(
 
 
 class Root(click.Group):
-    """``downloader SOURCE …`` is ``downloader fetch SOURCE …``."""
+    """The command group; ``downloader SOURCE …`` is short for ``downloader fetch SOURCE …``."""
 
     command_class = Command
 
@@ -170,21 +209,50 @@ class Root(click.Group):
         return super().parse_args(ctx, args)
 
 
-# The options of `fetch` as the help shows them.
+# Prefixes of the parameter names of options that belong to a kind of source or sink.
+SOURCE_OPTION, STORE_OPTION = "source__", "store__"
+
+# The options of `fetch` in the order of the help; SOURCE and STORE stand for the options of the kinds.
 _SECTIONS = {
-    "Source and destination": "output source_type list_path get_path limit max_size store layout "
+    "Source and destination": "output source_type SOURCE limit max_size store STORE layout "
     "resume retry_failed relist existing fsync dry_run",
-    "How fast, how patient": "workers connections per_host pipeline lane rate retries backoff "
+    "Concurrency, retries and timeouts": "workers connections per_host pipeline lane rate retries backoff "
     "max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects preflight",
-    "What is shown": "progress report failures as_json verbose quiet log_json",
+    "Progress and reports": "progress report failures as_json verbose quiet log_json",
 }
-_LAST = "What is shown"
+_LAST = "Progress and reports"
 
 
 class Fetch(Command):
-    """The command without a name: its help is that of the program."""
+    """The default command; its help is the help of the program."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *self._extension_options]
+
+    @functools.cached_property
+    def _extension_options(self) -> list[click.Option]:
+        """Return the options of all kinds of sources and sinks. Raises ConfigError if two have one name."""
+        options: dict[str, click.Option] = {}
+        taken = {flag for param in self.params for flag in param.opts}
+        for prefix, kinds in ((SOURCE_OPTION, SOURCE_KINDS), (STORE_OPTION, SINK_KINDS)):
+            for kind in kinds:
+                for each in kind.options:
+                    if each.flag in taken:
+                        raise ConfigError(
+                            f"{each.flag} of {kind.name!r} is an option already; uninstall its package"
+                        )
+                    taken.add(each.flag)
+                    options[each.flag] = click.Option(
+                        [each.flag, prefix + each.name],
+                        type=Parsed(each.metavar, each.type),
+                        metavar=each.metavar,
+                        default=each.default,
+                        show_default=each.default not in ("", None),
+                        help=each.help,
+                    )
+        return list(options.values())
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage("downloader", "SOURCE -o DEST [options]")
@@ -195,10 +263,15 @@ class Fetch(Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
         }
-        for title, names in _SECTIONS.items():
-            shown = [records.pop(name) for name in names.split()]
+        added = {
+            word: [name for name in records if name and name.startswith(prefix)]
+            for word, prefix in (("SOURCE", SOURCE_OPTION), ("STORE", STORE_OPTION))
+        }
+        for title, words in _SECTIONS.items():
+            names = [name for word in words.split() for name in added.get(word, [word])]
+            shown = [records.pop(name) for name in names]
             if title == _LAST:
-                shown += records.values()  # --help, which each version of click calls something else
+                shown += records.values()  # --help, whose name differs between versions of click
             with formatter.section(title):
                 formatter.write_dl(shown, col_max=28)
 
@@ -208,10 +281,10 @@ class Fetch(Command):
         with formatter.section("Other commands (each has --help)"):
             formatter.write_dl(
                 [
-                    ("downloader demo", "A file server, a download from it, every byte verified."),
-                    ("downloader serve", "The file server alone."),
-                    ("downloader status DEST", "What the journal of DEST says."),
-                    ("downloader verify DEST", "Whether the files in DEST agree with it."),
+                    ("downloader demo", "Start a file server, download from it, verify every byte."),
+                    ("downloader serve", "Start the file server alone."),
+                    ("downloader status DEST", "Show what the journal of DEST records."),
+                    ("downloader verify DEST", "Compare the files in DEST with its journal."),
                 ]
             )
         with formatter.section("Exit codes"):

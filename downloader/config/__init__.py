@@ -1,4 +1,4 @@
-"""What a run is told: the Config, checked, and the kinds of sources that it can name.
+"""The Config of a run, validated, and the kinds of sources and sinks that it can name.
 
-Nothing here reads argv or the environment: that is ``cli``.
+Nothing here reads argv or the environment: that belongs to ``cli``.
 """

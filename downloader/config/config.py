@@ -1,7 +1,7 @@
-"""``Config``: everything that one run is told, frozen, validated once.
+"""Define ``Config``: all settings of one run, frozen, validated once.
 
-Only the command line reads argv and the environment; here are values. A ``Config`` survives a trip
-through JSON (``api.download`` sends it to a fresh process).
+Only the command line reads argv and the environment; a Config has the values. It survives a round trip
+through JSON (``api.download`` sends it to a new process).
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import re
-import stat
 from collections import Counter
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from downloader.config.extensions import check_options, value_of
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
-from downloader.config.source_kinds import KINDS, check_form, check_paths, source_kind
+from downloader.config.sink_kinds import SinkForm, sink_named
+from downloader.config.source_kinds import SourceForm, kind_named, kind_of
+from downloader.core.headers import header_problem
 from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
@@ -26,30 +28,29 @@ from downloader.errors import ConfigError
 
 __all__ = ["Config", "usable_cpus"]
 
-# Headers that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
+# Header fields that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
 _ONCE = frozenset({"authorization", "content-length", "content-type", "date", "expect", "from", "host"}) | {
     *("if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "proxy-authorization"),
     *("range", "referer", "user-agent"),
 }
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. Sizes are bytes, times are seconds; see the command line for what each option means.
+    """The settings of one run: sizes in bytes, times in seconds. The command line documents each option.
 
-    0 of ``workers``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size`` and ``limit`` stands
-    for an option that is not given. What is a path may be an os.PathLike, too.
+    0 for ``workers``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size`` and ``limit`` means
+    that the option is not given. A path may also be an os.PathLike.
 
-    Raises ConfigError when a value is of another type or out of range, when two contradict each other, and
-    when a file that it names cannot be used. Those files are read here, and never again.
+    Raises ConfigError when a value has the wrong type or is out of range, when two values contradict each
+    other, and when a file that it names cannot be used. Those files are read here, and never again.
     """
 
     source: str
     output: str = ""
     source_type: str = ""
-    list_path: str = "list"
-    get_path: str = "get"
-    store: Literal["files", "null"] = "files"
+    source_options: dict[str, Any] = {}
+    store: str = "files"
+    store_options: dict[str, Any] = {}
     layout: Literal["flat", "hashed", "mirror"] = "flat"
     workers: int = 0
     connections: int = 32
@@ -93,55 +94,75 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     verbose: int = 0
     quiet: bool = False
     log_json: bool = False
-    # Not options: how long a child may be silent before it counts as stuck, and how long a drain
-    # lets files in flight go on.
+    # Not options: seconds of silence after which a child counts as stuck, and seconds that files in
+    # flight may take during a drain.
     stall_timeout: float = 30.0
     drain_grace: float = 3.0
-    # Not an option either: what the files that are named above had in them when the Config was made.
+    # Not an option either: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
         _validate(self)
         paths = (self.source, *(getattr(self, name) for name in _PATHS))
-        # Read once: a copy of this Config, in another process or with another value, has the same.
+        # Read once: a copy of this Config, in another process or with other values, keeps the content.
         if self.files is None or self.files.paths != paths:
-            _check_places(self)
+            _check_paths(self)
             msgspec.structs.force_setattr(self, "files", _read_files(self, paths))
 
     def __repr__(self) -> str:
-        """Without what may be secret."""
+        """Return a representation without secrets."""
         return f"Config(source={self.shown_source!r}, output={self.output!r}, …)"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("source", self.shown_source), ("output", self.output)]
 
     @property
+    def source_kind(self) -> SourceForm:
+        """Return the kind of the source: the one given, or the one detected from the form of the source."""
+        return kind_named(self.source_type) if self.source_type else kind_of(self.source)
+
+    @property
     def kind(self) -> str:
-        """The kind of the source: told, or seen from its form."""
-        return self.source_type or source_kind(self.source)
+        """Return the name of the kind of the source."""
+        return self.source_kind.name
+
+    @property
+    def sink_kind(self) -> SinkForm:
+        """Return the kind of the sink."""
+        return sink_named(self.store)
+
+    def source_option(self, name: str) -> Any:
+        """Return the value of an option of the source's kind, or its default where it is not given."""
+        return value_of(name, self.source_options, self.source_kind)
+
+    def store_option(self, name: str) -> Any:
+        """Return the value of an option of the sink's kind, or its default where it is not given."""
+        return value_of(name, self.store_options, self.sink_kind)
 
     @property
     def worker_count(self) -> int:
-        """Processes to fork; by default one for each CPU that this process may use."""
+        """Return how many processes to fork: by default one for each CPU that this process may use."""
         return self.workers or usable_cpus()
 
     @property
     def slots_per_host(self) -> int:
-        """Most connections of one worker to one host."""
+        """Return the maximum number of connections of one worker to one host."""
         return min(self.per_host or self.connections, self.connections)
 
     @property
     def retry_policy(self) -> RetryPolicy:
-        """The retry policy as a value of its own."""
+        """Return the options about retries as a RetryPolicy."""
         return RetryPolicy(self.retries, self.backoff, self.max_retry_after)
 
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:
-        """What this run reads or writes besides the files of the source: what it is, and its path."""
-        is_list = self.kind == "urls" and self.source != "-"
+        """Return the files that this run reads or writes, other than those it fetches.
+
+        Each is a pair: what the file is (for most, the option that names it), and its path.
+        """
         named = (
-            ("the list of URLs", self.source if is_list else ""),
+            *self.source_kind.own_files(self),
             ("--report", self.report),
             ("--failures", self.failures),
             ("--cacert", self.cacert),
@@ -153,7 +174,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Strings that must appear in no message: header values, passwords."""
+        """Return the strings that must not appear in any message: header values, passwords."""
         files = self.files
         found = [value for _, value in self.headers]
         found += [value.split(None, 1)[1] for _, value in self.headers if len(value.split(None, 1)) > 1]
@@ -168,18 +189,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_is_encrypted(self) -> bool:
-        """Whether the key of the client certificate needs ``key_password``."""
+        """Return whether the key of the client certificate needs ``key_password``."""
         return self.files is not None and is_encrypted(self.files.key or self.files.cert)
 
     @property
     def shown_source(self) -> str:
-        """The source without secrets, as text that can be encoded."""
+        """Return the source without secrets, as text that can be encoded."""
         source = redact_url(self.source) if "://" in self.source else self.source
         return source.encode("utf-8", "backslashreplace").decode()
 
 
 def usable_cpus() -> int:
-    """CPUs this process may run on: its affinity, not what the machine has."""
+    """Return how many CPUs this process may run on: its affinity, not the CPUs of the machine."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # pragma: no cover - not Linux
@@ -187,7 +208,7 @@ def usable_cpus() -> int:
 
 
 def _credentials(url: str) -> list[str]:
-    """The password in ``url``, or a user name that stands alone, which may be a token."""
+    """Return the password in ``url``, or a user name without a password, which may be a token."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -196,19 +217,19 @@ def _credentials(url: str) -> list[str]:
     return [secret, unquote(secret)] if secret else []
 
 
-# Whole numbers beyond this do not survive a trip through JSON.
-_MOST = 2**63 - 1
+# Larger whole numbers do not survive a round trip through JSON.
+_MAX_INTEGER = 2**63 - 1
 _RANGES = {
     "workers": (0, MOST_WORKERS),
     "connections": (1, MOST_CONNECTIONS),
     "per_host": (0, MOST_CONNECTIONS),
     "pipeline": (0, DEEPEST_PIPELINE),
-    "rate": (0, _MOST),
-    "retries": (0, _MOST),
-    "min_speed": (0, _MOST),
-    "max_size": (0, _MOST),
-    "limit": (0, _MOST),
-    "redirects": (0, _MOST),
+    "rate": (0, _MAX_INTEGER),
+    "retries": (0, _MAX_INTEGER),
+    "min_speed": (0, _MAX_INTEGER),
+    "max_size": (0, _MAX_INTEGER),
+    "limit": (0, _MAX_INTEGER),
+    "redirects": (0, _MAX_INTEGER),
     "backoff": (0, LONGEST_TIME),
     "max_retry_after": (0, LONGEST_TIME),
     "drain_grace": (0, LONGEST_TIME),
@@ -219,35 +240,34 @@ _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 def _validate(config: Config) -> None:
     _check_source(config)
+    check_options("store_options", config.store_options, config.sink_kind)
+    config.sink_kind.check(config)
     if not config.output and not config.dry_run:
         raise ConfigError("-o DEST is missing (only --dry-run does without)")
-    for name, (least, most) in _RANGES.items():
-        if not least <= getattr(config, name) <= most:
-            wanted = f"at least {least}, and finite" if most == _MOST else f"{least} to {most:,.0f}"
+    for name, (minimum, maximum) in _RANGES.items():
+        if not minimum <= getattr(config, name) <= maximum:
+            wanted = (
+                f"at least {minimum}, and finite"
+                if maximum == _MAX_INTEGER
+                else f"{minimum} to {maximum:,.0f}"
+            )
             raise ConfigError(f"{_option(name)} must be {wanted}")
     for name in _TIMES:
         if not 0 < getattr(config, name) <= LONGEST_TIME:
             raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
     _check_contradictions(config)
     for name, value in config.headers:
-        if not _HEADER_NAME.match(name):
-            raise ConfigError("-H: what stands before the colon is not a header's name; -H 'Name: value'")
-        if re.search(r"[\r\n\0]", value):
-            raise ConfigError(f"-H: the value of {name} has a line break or NUL in it")
-        try:
-            value.encode("latin-1")
-        except UnicodeEncodeError:
-            raise ConfigError(f"-H: the value of {name} is not Latin-1, as headers are") from None
+        if problem := header_problem(name, value):
+            raise ConfigError(f"-H: {problem}")
     _check_repeated(config.headers)
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
     _check_proxies(config.proxies)
 
 
-def _check_places(config: Config) -> None:
-    """What is looked up in the file system and not read."""
-    if config.kind == "urls" and config.source != "-":
-        _check_list(config.source)
+def _check_paths(config: Config) -> None:
+    """Check the paths that are looked up in the file system but not read."""
+    config.source_kind.check_files(config)
     for option, path in (("--report", config.report), ("--failures", config.failures)):
         if path:
             _check_writable(option, path, config.output)
@@ -269,7 +289,10 @@ def _types() -> dict[str, Any]:
 
 
 def _check_types(config: Config) -> None:
-    """A program may give anything. Convert what stands for a path, and lists where tuples are meant."""
+    """Check the type of every value, since a program may pass anything.
+
+    Convert path-like objects where a path is expected, and lists where a tuple is.
+    """
     for name, kind in _types().items():
         given = getattr(config, name)
         value = given
@@ -278,10 +301,10 @@ def _check_types(config: Config) -> None:
         try:
             value = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            wrong = str(error)
+            problem = str(error)
             if isinstance(given, str) and get_origin(kind) is Literal:
-                wrong = f"must be one of {', '.join(map(repr, get_args(kind)))}"
-            raise ConfigError(f"Config.{name}: {wrong}") from None
+                problem = f"must be one of {', '.join(map(repr, get_args(kind)))}"
+            raise ConfigError(f"Config.{name}: {problem}") from None
         if value is not given:
             msgspec.structs.force_setattr(config, name, value)
 
@@ -305,8 +328,8 @@ def _check_contradictions(config: Config) -> None:
         raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
     if config.report and config.report == config.failures:
         raise ConfigError("--report and --failures are one file; give two")
-    if config.fsync and config.store == "null":
-        raise ConfigError("--fsync is for what is stored; --store null stores nothing")
+    if config.fsync and not config.sink_kind.keeps:
+        raise ConfigError(f"--fsync is for what is stored; --store {config.store} stores nothing")
     if config.dry_run and (config.report or config.failures or config.retry_failed):
         raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
 
@@ -319,30 +342,16 @@ def _check_source(config: Config) -> None:
     for name in _PATHS:
         if "\0" in getattr(config, name):
             raise ConfigError(f"{_option(name)}: the path has a NUL in it")
-    if config.source_type and config.source_type not in KINDS:
-        raise ConfigError(f"--source {config.source_type[:40]!r} is not one of {', '.join(KINDS)}")
-    check_form(config.source)
-    if config.kind == "server":
-        _check_server_url(config.source)
-        check_paths(config.list_path, config.get_path)
-
-
-def _check_list(path: str) -> None:
-    named = path.encode("utf-8", "backslashreplace").decode()
-    try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise ConfigError(f"{named}: {error.strerror}") from None
-    if stat.S_ISDIR(mode):
-        raise ConfigError(f"{named} is a directory, not a list of URLs")
-    if not stat.S_ISREG(mode):
-        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
-    if not os.access(path, os.R_OK):
-        raise ConfigError(f"{named}: Permission denied")
+    kind = config.source_kind
+    check_options("source_options", config.source_options, kind)
+    kind.check(config)
 
 
 def _check_repeated(headers: tuple[tuple[str, str], ...]) -> None:
-    """Two of a name are two lines. Where a request may have one only, servers refuse it or take either."""
+    """Raise ConfigError for a header field that is given twice and that a request may contain only once.
+
+    Two fields of one name are sent as two lines. Servers refuse such a request, or use either of them.
+    """
     given = Counter(name.lower() for name, _ in headers)
     for name, _ in headers:
         if given[name.lower()] > 1 and name.lower() in _ONCE:
@@ -362,29 +371,13 @@ def _check_proxies(proxies: dict[str, str]) -> None:
 
 
 def _check_writable(option: str, path: str, output: str) -> None:
-    """A report that cannot be written is found before the job, not after it."""
+    """Raise ConfigError if a report cannot be written, so that this is found before the job."""
     parent = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise ConfigError(f"{option}: {path} is a directory")
     if output and parent == os.path.abspath(output) and not os.path.exists(parent):
-        return  # the run makes it
+        return  # the run creates it
     if not os.path.isdir(parent):
         raise ConfigError(f"{option}: the directory {parent} does not exist")
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise ConfigError(f"{option}: {path}: Permission denied")
-
-
-def _check_server_url(source: str) -> None:
-    try:
-        parts = urlsplit(source)
-        bad = not parts.hostname or parts.scheme.lower() not in ("http", "https")
-        _ = parts.port
-    except ValueError:
-        bad = True
-    if bad:
-        raise ConfigError(f"{redact_url(source)}: not a URL of the form http(s)://host[:port][/prefix]")
-    if "?" in source or "#" in source:
-        raise ConfigError(
-            f"{redact_url(source)}: a file server's URL has no query or fragment; "
-            "a single file goes into a list: echo URL | downloader - -o DEST"
-        )

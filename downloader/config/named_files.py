@@ -1,8 +1,7 @@
-"""What is read of the files that a Config names: certificates, a key, logins. Read once.
+"""Read the files that a Config names, once: certificates, a key, logins.
 
-A run goes on when they are removed or changed in the meantime: a worker that takes the place of a dead one
-is forked with the same content. The list of URLs is not among them; it may be huge, and only the feeder
-reads it.
+A run continues when they are removed or changed in the meantime: the replacement of a dead worker is forked
+with the same content. The list of URLs is not among them; it may be huge, and only the feeder reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ENCRYPTED = re.compile(rb"^(-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type:\s*
 
 
 class NamedFiles(msgspec.Struct, frozen=True):
-    """The content of the files at ``paths``; ``logins`` has user and password for each host of a netrc."""
+    """The content of the files at ``paths``; ``logins`` maps each host of a netrc to user and password."""
 
     paths: tuple[str, ...]
     cacert: bytes = b""
@@ -30,7 +29,7 @@ class NamedFiles(msgspec.Struct, frozen=True):
     logins: dict[str, tuple[str, str]] = {}
 
     def __repr__(self) -> str:
-        """Without what may be secret."""
+        """Return a representation without secrets."""
         return f"NamedFiles(paths={self.paths!r}, …)"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
@@ -38,11 +37,14 @@ class NamedFiles(msgspec.Struct, frozen=True):
 
 
 def read_pem(option: str, path: str) -> bytes:
-    """The content of ``path``, which ``option`` names. Raises ConfigError where it is not in PEM format."""
+    """Return the content of ``path``, which ``option`` names.
+
+    Raises ConfigError where it cannot be read or is not in PEM format.
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        # Without a colon behind --key, or a path that ends in "-key": what follows would be redacted.
+        # No colon after --key, or after a path that ends in "-key": the text after it would be redacted.
         raise ConfigError(f"{option} {path} cannot be read ({error.strerror})") from None
     if b"-----BEGIN " not in content:
         raise ConfigError(f"{option} {path} is not in PEM format (-----BEGIN …)")
@@ -52,17 +54,17 @@ def read_pem(option: str, path: str) -> bytes:
 def is_encrypted(pem: bytes) -> bool:
     """Return whether the private key in ``pem`` needs a password.
 
-    Told by its text, in both forms that OpenSSL writes: the supervisor must not import ssl.
+    The text decides, in both forms that OpenSSL writes: the supervisor must not import ssl.
     """
     return _ENCRYPTED.search(pem) is not None
 
 
 def read_netrc(path: str) -> dict[str, tuple[str, str]]:
-    """User and password by host; ``default`` is for all others. Raises ConfigError."""
+    """Return user and password by host; ``default`` applies to all others. Raises ConfigError."""
     try:
         hosts = netrc.netrc(path).hosts
     except netrc.NetrcParseError as error:
-        # Its text has the word that it did not expect: that may be the password.
+        # The text of the error contains the unexpected word, which may be the password.
         raise ConfigError(f"--netrc: {path}, line {error.lineno}: not in the format of netrc") from None
     except (OSError, ValueError):
         raise ConfigError(f"--netrc: {path} cannot be read") from None

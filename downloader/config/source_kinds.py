@@ -1,66 +1,83 @@
-"""The kinds of source, told apart by the form of SOURCE: one table.
-
-A new kind is a line here and a module in ``downloader.sources``. Importing this imports
-none of them.
-"""
+"""Register the kinds of source, and find the kind of a SOURCE."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from downloader.core.listing import MARKER
+from downloader.config.extensions import Extension, Extensions
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
 
-__all__ = ["KINDS", "check_form", "check_paths", "source_kind"]
+if TYPE_CHECKING:
+    from downloader.config.config import Config
 
-KINDS: Final[dict[str, re.Pattern[str]]] = {
-    "server": re.compile(r"https?://", re.IGNORECASE),
-    "urls": re.compile(r"-\Z|(?![a-z0-9+]+://).*\.txt(\.gz)?\Z", re.IGNORECASE | re.DOTALL),
-}
+__all__ = ["SOURCE_KINDS", "SourceForm", "kind_named", "kind_of", "refuse_later"]
 
-# Named by the documentation, not built yet: refused by name, so that nobody looks for a typing error.
+# Documented but not implemented yet: refused by name, so that users do not search for a typing error.
 _LATER: Final = re.compile(
     r"s3://|index\+https?://|.*\.(csv|tsv|jsonl|parquet)(\.gz|\.zst)?\Z|.*\.txt\.zst\Z",
     re.IGNORECASE | re.DOTALL,
 )
 
 
-def source_kind(source: str) -> str:
-    """The kind of ``source``, a key of ``KINDS``.
+class SourceForm(Extension, Protocol):
+    """The part of a source kind that a Config needs; ``sources.source.SourceKind`` has the rest.
 
-    Raises ConfigError where the form is none that this version reads.
+    ``form`` describes a SOURCE of this kind in messages. ``editable``: a person can correct what the source
+    says about an item, as in a list.
     """
-    for kind, form in KINDS.items():
-        if form.match(source):
+
+    form: str
+    editable: bool
+
+    def matches(self, source: str) -> bool:
+        """Return whether ``source`` has the form of this kind."""
+
+    def check(self, config: Config) -> None:
+        """Check SOURCE and the options of the kind. Raises ConfigError."""
+
+    def check_files(self, config: Config) -> None:
+        """Check the file system; called only when a Config is made. Raises ConfigError."""
+
+    def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
+        """Return the files that the source is read from, as pairs: what each is, and its path."""
+
+
+SOURCE_KINDS: Final[Extensions[SourceForm]] = Extensions(
+    "downloader.sources",
+    {
+        "server": "downloader.sources.listing_server:KIND",
+        "urls": "downloader.sources.url_list:KIND",
+    },
+)
+
+
+def kind_of(source: str) -> SourceForm:
+    """Return the first kind that matches ``source``.
+
+    Raises ConfigError where no built-in or installed kind matches.
+    """
+    for kind in SOURCE_KINDS:
+        if kind.matches(source):
             return kind
-    check_form(source)
-    raise ConfigError(
-        f"{_named(source)}: neither the URL of a file server (http or https), nor a list of URLs "
-        "(.txt, .txt.gz), nor - for a list on standard input"
-    )
+    refuse_later(source)
+    raise ConfigError(f"{_named(source)}: neither {', nor '.join(kind.form for kind in SOURCE_KINDS)}")
 
 
-def check_form(source: str) -> None:
-    """Raises ConfigError for a form that a later version reads, whatever kind it is said to be."""
+def kind_named(name: str) -> SourceForm:
+    """Return the kind ``name``. Raises ConfigError where there is none."""
+    kind = SOURCE_KINDS.find(name)
+    if kind is None:
+        raise ConfigError(f"--source {name[:40]!r} is not one of {', '.join(SOURCE_KINDS.names())}")
+    return kind
+
+
+def refuse_later(source: str) -> None:
+    """Raise ConfigError for a form that only a later version supports."""
     if _LATER.match(source):
         raise ConfigError(f"{_named(source)}: sources of this form are not available in this version")
-
-
-def check_paths(list_path: str, get_path: str) -> None:
-    """Raises ConfigError where a listing or a file would be asked for at another place than was meant."""
-    for option, path in (("--list-path", list_path), ("--get-path", get_path)):
-        if "#" in path:
-            raise ConfigError(f"{option} has a fragment, which is never sent; write %23 for a # in a path")
-    if "?" in get_path:
-        raise ConfigError(
-            "--get-path has a query, but a file's name stands behind the path; write %3F for a ? in a path"
-        )
-    query = list_path.partition("?")[2]
-    if any(part.partition("=")[0] == MARKER for part in query.split("&")):
-        raise ConfigError(f"--list-path has a {MARKER}, which names the pages; leave it out")
 
 
 def _named(source: str) -> str:

@@ -1,4 +1,4 @@
-"""Decisions, as pure code: no socket, no file, no clock, no gevent, no requests.
+"""Pure decision code: no sockets, no files, no clock, no gevent, no requests.
 
-What must be known for a decision is given to it; tests walk its tables.
+Callers pass in everything that a decision depends on, so tests can check each table completely.
 """

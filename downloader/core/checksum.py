@@ -1,5 +1,7 @@
-"""CRC-32, as fast as it can be had: isal's takes a tenth of the time of zlib's, a seventh of the CPU that a
-large file takes."""
+"""Provide the fastest CRC-32 available.
+
+isal's takes a tenth of the time of zlib's, which saves a seventh of the CPU time of a large file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Framing of the messages between processes: 4 bytes of length, big-endian, then the payload."""
+"""Frame the messages between processes: a 4-byte big-endian length, then the payload."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 __all__ = ["MAX_FRAME", "FrameError", "Unpacker", "pack"]
 
 MAX_FRAME: Final = 64 * 1024 * 1024
-"""Bytes of the longest payload; more means that the stream is not one of frames."""
+"""The maximum payload in bytes. A greater length means that the stream does not consist of frames."""
 
 _HEADER: Final = 4
 
 
 class FrameError(ValueError):
-    """The stream is not one of frames, or ended inside one."""
+    """The stream does not consist of frames, or ended inside one."""
 
 
 def pack(payload: bytes) -> bytes:
-    """One frame. Raises FrameError for a payload longer than ``MAX_FRAME``."""
+    """Return ``payload`` as one frame. Raises FrameError if it is longer than ``MAX_FRAME``."""
     size = len(payload)
     if size > MAX_FRAME:
         raise FrameError(f"a frame of {size} bytes is longer than {MAX_FRAME}")
@@ -25,24 +25,24 @@ def pack(payload: bytes) -> bytes:
 
 
 class Unpacker:
-    """Payloads out of a stream that arrives in pieces of any size.
+    """A decoder that extracts payloads from a stream that arrives in pieces of any size.
 
-    Linear in the bytes fed; holds one unfinished frame at most, ``MAX_FRAME`` bytes, and no more
-    than has arrived. What it returns does not share memory with what it was fed.
+    It takes time linear in the bytes fed. It buffers at most one incomplete frame (``MAX_FRAME``
+    bytes), and no more than has arrived. The payloads do not share memory with the input.
     """
 
     __slots__ = ("_broken", "_buffer", "_wanted")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._wanted = _HEADER  # nothing can be done before the buffer holds so much
+        self._wanted = _HEADER  # bytes that the buffer must hold before it is parsed again
         self._broken: str | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """The payloads that ``data`` completes, in order.
+        """Return the payloads that ``data`` completes, in order.
 
-        Raises FrameError for a frame longer than ``MAX_FRAME``, as soon as its length is known;
-        then and ever after: a stream out of step cannot be trusted again.
+        Raises FrameError for a frame longer than ``MAX_FRAME`` as soon as its length is known, and
+        again on every later call, since a stream that is out of step does not recover.
         """
         if self._broken:
             raise FrameError(self._broken)
@@ -56,13 +56,13 @@ class Unpacker:
             return []
         frames, used = self._parse(self._buffer)
         if used == len(self._buffer):
-            self._buffer = bytearray()  # gives the memory back
+            self._buffer = bytearray()  # frees the memory
         else:
             del self._buffer[:used]
         return frames
 
     def _parse(self, data: bytes | bytearray | memoryview) -> tuple[list[bytes], int]:
-        """The whole frames at the start of ``data`` and how many bytes they took."""
+        """Return the complete frames at the start of ``data``, and the number of bytes they take."""
         frames: list[bytes] = []
         start = 0
         end = len(data)

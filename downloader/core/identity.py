@@ -1,8 +1,9 @@
-"""What identifies a source: the journal keeps its digest, and refuses to go on with another source.
+"""Compute the identity of a source.
 
-A file server is where its listing and its files are asked for, however that is written, and with
-whatever credentials. A list of URLs is its content, not its path: here all lists are alike, and the
-CRC-32 that each cursor has (``sources.url_list``) tells whether a list is the one that was read.
+The journal stores its digest and refuses to resume with another source. A file server is identified by the
+URLs of its listing and of its files, normalized and without credentials. A list of URLs is identified by
+its content, not by its path. In this module all lists are equal; the CRC-32 in each cursor
+(``sources.lines``) detects a list other than the one that was read.
 """
 
 from __future__ import annotations
@@ -17,25 +18,31 @@ from downloader.core.redact import is_secret_param
 __all__ = ["Identity", "identify_list", "identify_server"]
 
 _PORTS = {"http": 80, "https": 443}
-# These are cut from messages as if they were secrets, but may say what is listed.
+# Redacted from messages as if they were secrets, but they may select what is listed.
 _MAY_SELECT = frozenset({"code", "key", "session", "sid"})
 
 
 class Identity(NamedTuple):
-    """``digest`` goes into the journal. ``older``: what an earlier version wrote for the same source;
-    None where the kind of the source is enough."""
+    """The identity of a source, as the journal stores it.
+
+    ``digest`` is stored in the journal. ``older`` is the digest that an earlier version stored for the
+    same source, None if the kind of the source identifies it.
+    """
 
     digest: str
     older: str | None
 
     def owns(self, digest: str) -> bool:
-        """Return whether a journal with ``digest``, of a source of the same kind, is of this source."""
+        """Return whether ``digest``, from a journal of the same kind of source, is of this source."""
         return self.older is None or digest in (self.digest, self.older)
 
 
 def identify_server(source: str, list_path: str, get_path: str, list_url: str, files_url: str) -> Identity:
-    """The identity of a file server. ``source`` and the two paths are as they were given; the URLs are
-    those of the first page of the listing and of what stands before each name."""
+    """Return the identity of a file server.
+
+    ``source`` and the two paths are as the user gave them. ``list_url`` is the URL of the first page of
+    the listing, ``files_url`` the prefix of each file's URL.
+    """
     older = f"{source.rstrip('/')}\0{list_path}\0{get_path}"
     return Identity(
         _digest("server", f"{_normal(list_url)}\0{_normal(files_url)}"), _digest("server", older)
@@ -43,7 +50,7 @@ def identify_server(source: str, list_path: str, get_path: str, list_url: str, f
 
 
 def identify_list() -> Identity:
-    """The identity of any list of URLs."""
+    """Return the identity that all lists of URLs share."""
     return Identity(_digest("urls", ""), None)
 
 
@@ -52,7 +59,7 @@ def _digest(kind: str, text: str) -> str:
 
 
 def _normal(url: str) -> str:
-    """``url`` without credentials; its scheme and host in lower case, without the default port."""
+    """Return ``url`` without credentials and default port, its scheme and host in lower case."""
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), parts.hostname or ""
     host = f"[{host}]" if ":" in host else host

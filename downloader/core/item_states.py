@@ -1,4 +1,4 @@
-"""ItemStates: for each item of a batch, what is known of the file under its name.
+"""Record, for each item of a batch, what is known about the file under its name.
 
 Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the items::
 
@@ -7,13 +7,13 @@ Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the i
     state n >= 2     published, n - 2 bytes long
     state -1         OWNED: not published; the file under the name is the item's own and is to be replaced
     state -2         UNOWNED: not published; the file under the name belongs to no item of this job
-    state n <= -3    in flight, and about to be published with -3 - n bytes
+    state n <= -3    intent: in flight, and about to be published with -3 - n bytes
 
-The last one is written before the name appears. So whoever finds it after a kill can tell a file that was
-published in that instant (its size and checksum agree) from a file that was not.
+An intent is written before the name appears. After a kill, it distinguishes a file that was published at
+that moment (its size and checksum match) from one that was not.
 
-The same layout serves the ledger that a worker keeps in shared memory (``downloader.storage.ledger``), the
-journal's rows, and leases. A buffer of ``count`` items is ``12 * count`` bytes.
+The ledger that a worker keeps in shared memory (``downloader.storage.ledger``), the journal's rows and
+leases use the same layout. A buffer of ``count`` items is ``12 * count`` bytes long.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ ITEM_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class ItemState:
-    """One written item: its index in the batch, size in bytes, CRC-32 of its bytes; ``published`` is False
-    where it was only about to be published."""
+    """One written item: its index in the batch, its size in bytes and its CRC-32.
+
+    ``published`` is False if it was only about to be published.
+    """
 
     index: int
     size: int
@@ -66,10 +68,10 @@ def intent(size: int) -> int:
 
 
 class ItemStates:
-    """ItemStates over a writable buffer of at least ``12 * count`` bytes, made or lent.
+    """The states and checksums of a batch, in a writable buffer of at least ``12 * count`` bytes.
 
-    Writing one costs two stores; ``publish`` writes the checksum first, so that a state never stands
-    without it.
+    Without ``buffer``, one is allocated. Recording an item takes two stores. ``publish`` writes the
+    checksum first, so that a published state always has its checksum.
     """
 
     __slots__ = ("_crcs", "_states", "count")
@@ -86,25 +88,25 @@ class ItemStates:
         return self._states, self._crcs
 
     def begin(self, index: int) -> None:
-        """ItemState item ``index`` as in flight."""
+        """Mark item ``index`` as in flight."""
         self._states[index] = IN_FLIGHT
 
     def set(self, index: int, state: int) -> None:
-        """ItemState item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
+        """Mark item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
         self._states[index] = state
 
     def intend(self, index: int, size: int, crc: int) -> None:
-        """ItemState item ``index`` as about to be published."""
+        """Mark item ``index`` as about to be published."""
         self._crcs[index] = crc
         self._states[index] = intent(size)
 
     def publish(self, index: int, size: int, crc: int) -> None:
-        """ItemState item ``index`` as published, ``size`` bytes long."""
+        """Mark item ``index`` as published, ``size`` bytes long."""
         self._crcs[index] = crc
         self._states[index] = size + 2
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Mark all items as UNTOUCHED."""
         self._states.cast("B")[:] = bytes(8 * self.count)
 
     def in_flight(self) -> list[int]:
@@ -112,7 +114,7 @@ class ItemStates:
         return [i for i, state in enumerate(self._states) if state == IN_FLIGHT or state < UNOWNED]
 
     def packed(self) -> bytes:
-        """Return the arrays compressed, for the journal and the way to another process."""
+        """Return the arrays compressed, for the journal and for messages to other processes."""
         return pack(self._states.tobytes(), self._crcs.tobytes())
 
     def release(self) -> None:
@@ -122,14 +124,14 @@ class ItemStates:
 
 
 def pack(states: bytes, crcs: bytes) -> bytes:
-    """Compress raw arrays; level 1, since checksums do not compress and states do at any level."""
+    """Compress raw arrays, at level 1: checksums do not compress, and states do at any level."""
     return zlib.compress(states + crcs, 1)
 
 
 def unpack(packed: bytes) -> tuple[memoryview, memoryview]:
-    """Return the two arrays of ``packed``; empty ones for ``b""``.
+    """Return the two arrays in ``packed``; empty ones for ``b""``.
 
-    Raises ValueError when the bytes are not marks.
+    Raises ValueError if the bytes are not packed item states.
     """
     if not packed:
         return memoryview(b"").cast("q"), memoryview(b"").cast("I")
@@ -165,17 +167,17 @@ def claims(packed: bytes) -> dict[int, int]:
 
 
 def summed(packed: bytes) -> tuple[int, int]:
-    """Return how many items are published in ``packed``, and their bytes together."""
+    """Return the number of published items in ``packed``, and the sum of their sizes in bytes."""
     sizes = [state - 2 for state in unpack(packed)[0].tolist() if state > IN_FLIGHT]
     return len(sizes), sum(sizes)
 
 
 def merge(older: bytes, newer: bytes, count: int) -> bytes:
-    """Return the marks of ``count`` items as two sources have them.
+    """Return the combined states of ``count`` items, from two packed sources.
 
-    A published item stays published, as ``newer`` has it where both do. A claim (OWNED, UNOWNED) stays
-    until the item is published. An intent stays as long as nothing else is known. That an item was in
-    flight is dropped.
+    A published item stays published; if both sources have it as published, ``newer`` wins. A claim (OWNED,
+    UNOWNED) stays until the item is published. An intent stays as long as nothing else is known. The state
+    "in flight" is dropped.
     """
     merged = ItemStates(count)
     states, crcs = merged.arrays
@@ -188,7 +190,7 @@ def merge(older: bytes, newer: bytes, count: int) -> bytes:
 
 
 def _tells_more(state: int, known: int) -> bool:
-    """Return whether ``state`` replaces ``known``, the older one."""
+    """Return whether ``state`` replaces the older state ``known``."""
     if state > IN_FLIGHT:
         return True
     if state >= UNTOUCHED or known > IN_FLIGHT:
@@ -197,14 +199,14 @@ def _tells_more(state: int, known: int) -> bool:
 
 
 def without(packed: bytes, count: int, indices: Collection[int]) -> bytes:
-    """Return the marks of ``count`` items as in ``packed``, less those of ``indices``."""
+    """Return the states of ``count`` items as in ``packed``, with those of ``indices`` reset."""
     return changed(packed, count, dict.fromkeys(indices, UNTOUCHED))
 
 
 def changed(
     packed: bytes, count: int, states: Mapping[int, int], crcs: Mapping[int, int] | None = None
 ) -> bytes:
-    """Return the marks of ``count`` items as in ``packed``, with other ``states`` and ``crcs`` for some."""
+    """Return the states of ``count`` items as in ``packed``, some replaced by ``states`` and ``crcs``."""
     result = ItemStates(count)
     own, sums = result.arrays
     for index, (state, crc) in enumerate(zip(*unpack(packed), strict=True)):

@@ -1,8 +1,8 @@
-"""Latencies of any number of requests, in constant space.
+"""Record the latencies of any number of requests in constant space.
 
-Log-linear buckets as in HdrHistogram (Gil Tene): each power of two is cut into 128 equal parts, so
-the relative width of a bucket is the same everywhere. From 10 µs to 1 h that is 3,700 buckets at
-most, and only those in use are kept.
+Buckets are log-linear as in HdrHistogram (Gil Tene): each power of two is divided into 128 equal parts,
+so the relative width of all buckets is about the same. From 10 µs to 1 h that is at most 3,700 buckets;
+only those in use are stored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ _HIGHEST: Final = 3600.0
 _PARTS: Final = 128  # of each power of two
 
 RELATIVE_ERROR: Final = 1 / (2 * _PARTS)
-"""A percentile is within this share (0.39 %, two significant digits) of the true sample."""
+"""The maximum relative error of a percentile (0.39 %, two significant digits)."""
 
 
 class Histogram:
-    """How often which latency occurred; from 10 µs to 1 h, what is outside counts as the limit.
+    """A histogram of latencies from 10 µs to 1 h; values outside that range count as the nearer limit.
 
-    ``counts`` is sparse, bucket number → samples, and is all there is: it travels as it is.
+    ``counts`` maps bucket numbers to samples, is sparse, and is the whole state: it is sent to other
+    processes unchanged.
     """
 
     __slots__ = ("counts",)
@@ -32,7 +33,7 @@ class Histogram:
         self.counts: dict[int, int] = dict(counts) if counts else {}
 
     def add(self, seconds: float, samples: int = 1) -> None:
-        """Count ``samples`` that took ``seconds`` each. NaN and infinity count as the highest."""
+        """Add ``samples`` that took ``seconds`` each. NaN and infinity count as the upper limit."""
         if not _LOWEST <= seconds <= _HIGHEST:
             seconds = _LOWEST if seconds < _LOWEST else _HIGHEST
         mantissa, exponent = frexp(seconds)  # mantissa in [0.5, 1)
@@ -55,18 +56,18 @@ class Histogram:
 
     @property
     def max(self) -> float:
-        """The longest sample, in seconds, as exact as a percentile; 0.0 if there is none."""
+        """Longest sample in seconds, as exact as a percentile; 0.0 if there are none."""
         return _middle(max(self.counts)) if self.counts else 0.0
 
     def percentile(self, p: float) -> float:
-        """The sample that ``p`` per cent (0 to 100) do not exceed, in seconds, by nearest rank.
+        """Return the ``p``-th percentile (0 to 100) in seconds, by nearest rank.
 
-        Within ``RELATIVE_ERROR`` of that sample; 0.0 if there are none. Raises ValueError for
-        another ``p``.
+        The result is within ``RELATIVE_ERROR`` of the true sample; 0.0 if there are no samples. Raises
+        ValueError for any other ``p``.
         """
         if not 0 <= p <= 100:
             raise ValueError(f"a percentile is between 0 and 100, not {p}")
-        # Rounded first: 99.9 % of 1000 is the 999th, whatever binary fractions make of it.
+        # Round first: 99.9 % of 1000 must be the 999th in spite of binary fractions.
         rank = max(1, ceil(round(p * self.total / 100, 6)))
         seen = 0
         for bucket in sorted(self.counts):
@@ -77,6 +78,6 @@ class Histogram:
 
 
 def _middle(bucket: int) -> float:
-    """Seconds in the middle of a bucket. Its parts are numbered 128 … 255, from ``add``."""
+    """Return the middle of a bucket in seconds. ``add`` numbers the parts of a power of two 128 … 255."""
     exponent, part = divmod(bucket - _PARTS, _PARTS)
     return ldexp((part + _PARTS + 0.5) / (2 * _PARTS), exponent)

@@ -1,13 +1,13 @@
-"""Who works on which batch: leasing, credit, and what becomes of a dead worker's batches.
+"""Lease batches to workers: leases, credit, and the batches of workers that died.
 
-Pure state, no sockets: the supervisor feeds it events and carries out what it decides. Its size is
-bounded by the credit that it hands out, never by the number of files.
+This is pure state without sockets: the supervisor reports events and carries out the decisions. Its size
+is bounded by the credit that workers grant, not by the number of files.
 
-An item that kills workers is found like this: when a worker dies, its ledger names the items that
-were in flight. One death says little of each of them (and one at a time, thousands would take long).
-Those that were in flight at two are *suspects*: the next owner of the batch fetches them one at a
-time, with nothing else in flight, so that the next death has exactly one item to blame. After
-``DEATHS_TO_POISON`` deaths an item is *poison*.
+An item that kills workers is found as follows. When a worker dies, its ledger names the items that were
+in flight. One death is weak evidence against each of them, and fetching thousands one at a time would
+take long. Items that were in flight at two deaths are *suspects*: the next worker that holds the batch
+fetches them one at a time, with nothing else in flight, so that the next death identifies one item.
+After ``DEATHS_TO_POISON`` deaths an item is *poison*.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ class _Holder:
 
 
 class LeaseBook:
-    """Batches that wait, and batches that a worker holds."""
+    """The batches that wait for a worker, and those that a worker holds."""
 
     def __init__(self) -> None:
         self._waiting: deque[Lease] = deque()
         self._holders: dict[int, _Holder] = {}
-        self._deaths: dict[int, dict[int, int]] = {}  # of batches that are open: by item
+        self._deaths: dict[int, dict[int, int]] = {}  # deaths by item, for each open batch
 
     @property
     def open(self) -> int:
-        """Batches that wait or are held."""
+        """Number of batches that wait or are held."""
         return len(self._waiting) + sum(len(holder.leases) for holder in self._holders.values())
 
     @property
     def appetite(self) -> int:
-        """Batches that workers could take at once, more than are waiting."""
+        """Number of batches that workers could take now, beyond those that wait."""
         return sum(holder.credit for holder in self._holders.values()) - len(self._waiting)
 
     def lease(self, worker: int, seq: int) -> Lease | None:
-        """The lease of batch ``seq``, when ``worker`` holds it."""
+        """Return the lease of batch ``seq``; None if ``worker`` does not hold it."""
         holder = self._holders.get(worker)
         return holder.leases.get(seq) if holder else None
 
     def held_by(self, worker: int) -> dict[int, Lease]:
-        """The leases of ``worker``, by batch."""
+        """Return the leases of ``worker``, by batch."""
         holder = self._holders.get(worker)
         return dict(holder.leases) if holder else {}
 
     def busy(self) -> list[int]:
-        """Workers that hold at least one batch."""
+        """Return the workers that hold at least one batch."""
         return [worker for worker, holder in self._holders.items() if holder.leases]
 
     def add(self, lease: Lease) -> None:
-        """A new batch waits for a worker."""
+        """Add a new batch, which waits for a worker."""
         self._waiting.append(lease)
 
-    def hired(self, worker: int) -> None:
-        """``worker`` is ready to give credit."""
+    def add_worker(self, worker: int) -> None:
+        """Add ``worker``, which has no credit yet."""
         self._holders[worker] = _Holder()
 
     def grant(self, worker: int, batches: int) -> None:
-        """``worker`` can take that many more."""
+        """Add credit: ``worker`` can take that many more ``batches``."""
         self._holders[worker].credit += batches
 
     def assign(self) -> Iterator[tuple[int, Lease]]:
-        """Lease what waits to those who have credit, the least loaded first."""
+        """Lease waiting batches to workers with credit, the least loaded first; yield each lease."""
         while self._waiting:
             able = [
                 (len(holder.leases), worker)
@@ -92,18 +92,18 @@ class LeaseBook:
             yield worker, lease
 
     def settle(self, worker: int, seq: int) -> Lease:
-        """``worker`` has reported batch ``seq``, done or given back.
+        """End and return the lease of batch ``seq``, which ``worker`` has reported as done or returned.
 
-        Raises KeyError when it does not hold it.
+        Raises KeyError if ``worker`` does not hold it.
         """
         self._deaths.pop(seq, None)
         return self._holders[worker].leases.pop(seq)
 
     def died(self, worker: int, marks: Mapping[int, tuple[bytes, Iterable[int]]]) -> list[tuple[int, int]]:
-        """``worker`` is dead and reaped; ``marks`` has, for its batches, what is published (packed)
-        and which items were in flight.
+        """Remove ``worker``, which is dead and reaped; put its batches back at the front of the queue.
 
-        Its batches wait again, in front. Returns the items (batch, index) that are poison from now on.
+        ``marks`` has, for each of its batches, the packed item states and the items that were in flight.
+        Returns the items (batch, index) that are poison from now on.
         """
         holder = self._holders.pop(worker, _Holder())
         poisoned: list[tuple[int, int]] = []
@@ -135,7 +135,7 @@ class LeaseBook:
         return poisoned
 
     def forget_waiting(self) -> list[Lease]:
-        """Take back all that waits (in a drain); they stay open in the journal."""
+        """Remove and return all waiting batches, for a drain; they stay open in the journal."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting

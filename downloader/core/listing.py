@@ -1,5 +1,7 @@
-"""A page of a file server's listing: ``{"FileNames": […], "NextMarker": "…"}``, ``NextFile`` for it too;
-and the URL of a page."""
+"""Parse the pages of a file server's listing, and build their URLs.
+
+A page is ``{"FileNames": […], "NextMarker": "…"}``; ``NextFile`` may stand for ``NextMarker``.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ MARKER = "next-marker"
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """The names of a page as the server gives them, and the marker of the next page, if there is one."""
+    """The names on a page as the server sent them, and the marker of the next page ("": the last page)."""
 
     names: list[str]
     marker: str
 
 
 def page_url(first: str, marker: str) -> str:
-    """The URL of the page at ``marker``, which is quoted ("": the first page).
+    """Return the URL of the page at ``marker``, which must be quoted ("": the first page).
 
     ``first`` is the URL of the first page; it may have a query of its own.
     """
@@ -43,9 +45,9 @@ _decode_usual = msgspec.json.Decoder(_Usual).decode
 
 
 def parse_listing(body: bytes | bytearray, where: str) -> Listing:
-    """The page in ``body``. Raises SourceError, which begins with ``where``."""
+    """Return the page in ``body``. Raises SourceError with a message that begins with ``where``."""
     try:
-        # Decodes and checks the types in one go.
+        # Decodes and checks the types in one step.
         page = _decode_usual(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _parse_unusual(body, where)
@@ -53,18 +55,20 @@ def parse_listing(body: bytes | bytearray, where: str) -> Listing:
 
 
 def _parse_unusual(body: bytes | bytearray, where: str) -> Listing:
-    """With the standard library's parser: msgspec's refuses a name with a lone surrogate, and with it the
-    whole page. And to say what is wrong with a page."""
+    """Parse a page with the standard library, or raise SourceError that says what is wrong with it.
+
+    msgspec rejects a whole page for one name with a lone surrogate; the standard library does not.
+    """
     try:
-        answer: Any = json.loads(body)
+        page: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{where} is not valid JSON: {error}") from None
-    if not isinstance(answer, dict) or not isinstance(answer.get("FileNames"), list):
+    if not isinstance(page, dict) or not isinstance(page.get("FileNames"), list):
         raise SourceError(f'{where} has no list "FileNames"; is this a file server? (see --list-path)')
-    names: list[Any] = answer["FileNames"]
+    names: list[Any] = page["FileNames"]
     if not all(type(name) is str for name in names):
         raise SourceError(f"{where} lists a name that is not a string")
-    marker = answer.get("NextMarker") or answer.get("NextFile") or ""
+    marker = page.get("NextMarker") or page.get("NextFile") or ""
     if not isinstance(marker, str):
         raise SourceError(f"{where} has a marker that is not a string")
     try:

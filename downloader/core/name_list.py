@@ -1,4 +1,4 @@
-"""The names of a batch as one blob, as the journal keeps them and sources recall them."""
+"""Encode the names of a batch as one blob, for the journal and for sources that recall a batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode_names(names: Sequence[str]) -> bytes:
 
 
 def decode_names(blob: bytes) -> list[str]:
-    """Return the names of a batch; raise JournalError when the blob is damaged."""
+    """Return the names of a batch. Raises JournalError if the blob is damaged."""
     try:
         return msgspec.msgpack.decode(zlib.decompress(blob), type=list[str])
     except (zlib.error, ValueError, msgspec.DecodeError) as error:

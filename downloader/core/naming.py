@@ -1,9 +1,10 @@
-"""An untrusted name becomes a checked type before it touches a disk.
+"""Convert untrusted names to safe file names.
 
 ``SafeName`` is one path segment: never empty, ``.`` or ``..``, without ``/`` and NUL, at most 255
-bytes, harmless on a terminal, and never one of the tool's own (``.downloader…``). ``escape`` is
-injective and ``unescape`` its inverse, so no two names of a server share a file, and the server's
-name can be told from the file's. What a file system itself folds (case, NFC) is the sink's to find.
+bytes, without terminal control characters, and never one of the tool's own (``.downloader…``).
+``escape`` is injective and ``unescape`` is its inverse, so two names of a server never share a file, and
+the server's name can be derived from the file's. Sinks detect names that the file system itself folds
+(case, NFC).
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _NAME_BYTES: Final = 255  # NAME_MAX of every file system in use
 PATH_BYTES: Final = 4096  # PATH_MAX of Linux
 _SHOWN: Final = 120  # characters
 
-# Categories Cc, Cf, Zl and Zp of Unicode 15.1 and the surrogates. Written out, not asked of
-# `unicodedata`: a job that goes on under another Python must give the same names.
+# Categories Cc, Cf, Zl and Zp of Unicode 15.1, and the surrogates. Listed here instead of read from
+# `unicodedata`: a job that is resumed under another Python version must produce the same names.
 _CONTROLS: Final = (
     r"\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f"
     r"\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
@@ -51,7 +52,7 @@ _UNSAFE: Final = re.compile(rf"[%/\\{_CONTROLS}]")
 _UNSHOWABLE: Final = re.compile(rf"[{_CONTROLS}]")
 _RESERVED: Final = re.compile(r"\.(?:\.?\Z|downloader)")
 
-# Printable ASCII but `%`, `/` and `\`; no dot in front.
+# Printable ASCII without `%`, `/` and `\`; no leading dot.
 _PLAIN: Final = re.compile(r"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatch
 _PLAIN_BYTES: Final = re.compile(rb"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatch
 _PLAIN_ALPHABET: Final = bytes(byte for byte in range(0x20, 0x7F) if byte not in b"%/\\")
@@ -63,21 +64,23 @@ _URL: Final = re.compile(  # RFC 3986, appendix B, with a scheme and an authorit
 )
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ftp": "21"}
 
-# Stands before a digest. `escape` never gives it: behind its `%` come two hexadecimal digits.
+# Precedes a digest. `escape` never produces it: its `%` is followed by two hexadecimal digits.
 _MARK: Final = "%~"
-_DIGEST_BYTES: Final = 10  # 16 characters; two of 10**9 names are the same with a probability below 10**-6
+_DIGEST_BYTES: Final = (
+    10  # 16 characters; among 10**9 names, the probability of a collision is below 10**-6
+)
 _EXTENSION: Final = re.compile(rb"(?<=.)\.[A-Za-z0-9]{1,8}\Z", re.DOTALL)
 
 
 class BadName(ValueError):
-    """The name cannot be stored safely; the message says why, with the name escaped and cut."""
+    """The name cannot be stored safely; the message says why, with the name escaped and truncated."""
 
 
 def shown(text: str) -> str:
-    """``text`` for a message: one line, nothing a terminal obeys, at most 120 characters.
+    """Return ``text`` for a message: one line, without terminal control characters, at most 120 characters.
 
-    Controls, ESC, line separators, bidi controls and surrogates are written as in ``repr``; what is
-    too long ends in an ellipsis.
+    Controls, ESC, line separators, bidi controls and surrogates are written as in ``repr``; a text that
+    is too long ends in an ellipsis.
     """
     if len(text) <= _SHOWN and _UNSHOWABLE.search(text) is None:
         return text
@@ -108,11 +111,11 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def escape(raw: str | bytes) -> SafeName:
-    """The name under which ``raw`` is stored: one path segment, reversible by ``unescape``.
+    """Return the name under which ``raw`` is stored: one path segment, reversible by ``unescape``.
 
-    Percent-encoded, in upper case, are ``%``, ``/``, ``\\``, control and format characters, line
-    separators, surrogates, bytes that are not UTF-8, and the first dot of ``.``, ``..`` and
-    ``.downloader…``; all else stays. A str is taken as its UTF-8 bytes ("surrogatepass"). Raises
+    These are percent-encoded, with upper-case digits: ``%``, ``/``, ``\\``, control and format characters,
+    line separators, surrogates, bytes that are not UTF-8, and the first dot of ``.``, ``..`` and
+    ``.downloader…``. Everything else is unchanged. A str is encoded as UTF-8 ("surrogatepass"). Raises
     BadName for an empty name and for more than 255 bytes after escaping.
     """
     if isinstance(raw, str):
@@ -136,32 +139,32 @@ def escape(raw: str | bytes) -> SafeName:
 
 
 def _escaped(data: bytes) -> str:
-    """See ``escape``; of any length."""
-    # Bytes that are not UTF-8, those of encoded surrogates too, become U+DC80 … U+DCFF.
+    """Return ``data`` escaped as by ``escape``, of any length."""
+    # Bytes that are not UTF-8, including encoded surrogates, become U+DC80 … U+DCFF.
     text = _UNSAFE.sub(_percent, data.decode("utf-8", "surrogateescape"))
     return "%2E" + text[1:] if _RESERVED.match(text) else text
 
 
 def unescape(name: SafeName) -> bytes:
-    """The bytes that ``escape`` was given; none for ``%``, ``mirror_path``'s empty segment."""
+    """Return the bytes that ``escape`` was given; b"" for ``%``, the empty segment of ``mirror_path``."""
     if "%" not in name:
         return name.encode()
     return b"" if name == "%" else unquote_to_bytes(name)
 
 
 def escape_all(names: list[str]) -> list[SafeName] | None:
-    """``names`` itself if all are plain (``escape`` would return each unchanged), else None.
+    """Return ``names`` itself if all are plain (``escape`` would return each unchanged), else None.
 
-    Plain is printable ASCII without ``%``, ``/``, ``\\`` and a leading dot, 1 to 255 characters.
-    None means: go one by one. A quarter of the cost of ``escape`` for each. Translating
-    what may stand away is faster than a regular expression and keeps no backtracking stack.
+    A plain name is printable ASCII without ``%``, ``/``, ``\\`` and a leading dot, 1 to 255 characters.
+    If the result is None, call ``escape`` for each name. This function costs a quarter of that.
+    ``bytes.translate`` is faster than a regular expression and needs no backtracking stack.
     """
     if not all(names):
         return None
     joined = "/".join(names)
     if not joined.isascii() or joined[:1] == "." or ("." in joined and "/." in joined):
         return None
-    # Only the separators may be left, and not one more: a name with `/` in it is not plain.
+    # Only the separators may remain, and no other `/`: a name that contains one is not plain.
     left = joined.encode("ascii").translate(None, _PLAIN_ALPHABET)
     if left != b"/" * (len(names) - 1) or not _parts_fit(joined):
         return None
@@ -169,7 +172,10 @@ def escape_all(names: list[str]) -> list[SafeName] | None:
 
 
 def _parts_fit(joined: str) -> bool:
-    """Whether no part between slashes has more than 255 characters; looks at one slash in each 256."""
+    """Return whether all parts between slashes have at most 255 characters.
+
+    Looks at one slash in every 256 characters.
+    """
     start = 0
     while len(joined) - start > _NAME_BYTES:
         start = joined.rfind("/", start, start + _NAME_BYTES + 1) + 1
@@ -179,17 +185,17 @@ def _parts_fit(joined: str) -> bool:
 
 
 def hashed(name: SafeName) -> str:
-    """``ab/cd/name``: two levels of 256 directories, from blake2b of the name's UTF-8."""
+    """Return ``ab/cd/name``: two levels of 256 directories, by the blake2b digest of the UTF-8 name."""
     digest = blake2b(name.encode(), digest_size=2).hexdigest()
     return f"{digest[:2]}/{digest[2:]}/{name}"
 
 
 def mirror_path(segments: Iterable[str | bytes]) -> str:
-    """Relative path of the escaped segments, joined by ``/``; injective.
+    """Return the relative path of the escaped segments, joined by ``/``; injective.
 
-    An empty segment (``a//b``, ``/a``) becomes a lone ``%``: ``escape`` never gives that, and
-    ``unescape`` turns it into nothing again. Raises BadName for no segments at all, for a bad
-    segment, and for more than 4096 bytes.
+    An empty segment (``a//b``, ``/a``) becomes a single ``%``, which ``escape`` never produces and
+    ``unescape`` converts back. Raises BadName for no segments at all, for a bad segment, and for more
+    than 4096 bytes.
     """
     return _joined([escape(segment) if segment else "%" for segment in segments])
 
@@ -204,12 +210,12 @@ def _joined(segments: list[str]) -> str:
 
 
 def _harmless(url: str) -> bool:
-    """Whether ``url`` has nothing to decode and nothing in which a secret could be. Most are so."""
+    """Return whether ``url`` has nothing to decode and no place for a secret, as most URLs."""
     return not ("%" in url or "=" in url or "@" in url or "?" in url)
 
 
 def _split(url: str) -> tuple[str, str, list[str], str]:
-    """Scheme, authority, segments of the path and query, as they are written; the fragment goes."""
+    """Return scheme, authority, path segments and query, undecoded; drop the fragment."""
     match = _URL.fullmatch(url)
     if match is None:
         raise BadName("the URL has no scheme and host, so it gives no name")
@@ -218,7 +224,7 @@ def _split(url: str) -> tuple[str, str, list[str], str]:
 
 
 def _marked(before: bytes, after: bytes, secret: str, key: bytes | None) -> SafeName:
-    """Return the name that has the digest of ``secret`` between the two; cut where it is too long.
+    """Return ``before``, the digest of ``secret`` and ``after`` as one name, truncated if it is too long.
 
     Without a key there is no digest.
     """
@@ -234,15 +240,15 @@ def _marked(before: bytes, after: bytes, secret: str, key: bytes | None) -> Safe
         tail, room = "", _NAME_BYTES - len(mark)
     if len(head.encode()) > room:
         head = head.encode()[:room].decode("utf-8", "ignore")
-        head = re.sub(r"%[0-9A-F]?\Z", "", head)  # no half of an escape
+        head = re.sub(r"%[0-9A-F]?\Z", "", head)  # no incomplete escape
     return SafeName(head + mark + tail)
 
 
 def _decoded(raw: str) -> tuple[bytes, bytes]:
-    """Return a segment, percent-decoded, and the same without its secrets."""
+    """Return a percent-decoded segment, and the same without its secrets."""
     data = unquote_to_bytes(raw.encode("utf-8", "surrogatepass"))
     if not ("=" in raw or "%" in raw or "@" in raw):
-        return data, data  # the usual case: nothing can be a secret
+        return data, data  # the usual case: no place for a secret
     text = data.decode("utf-8", "surrogateescape")
     kept = without_secrets(text)
     if kept == text and without_secrets(raw) != raw:
@@ -258,7 +264,7 @@ def _directory(raw: str, key: bytes | None) -> str:
 
 
 def _leaf(raw: str, query: str, key: bytes | None) -> SafeName:
-    """The last segment and the query. The digest stands before the extension, which stays of use."""
+    """Return the name for the last segment and the query. A digest precedes the extension, to keep that."""
     data, kept = _decoded(raw)
     name = kept if data else b"index.html"
     public = without_secrets(query, query=True) if query else ""
@@ -266,7 +272,7 @@ def _leaf(raw: str, query: str, key: bytes | None) -> SafeName:
         parts = public.split("&")
         public = "&".join([part for part in parts if not is_secret_param(part.partition("=")[0])])
     rest = b"?" + public.encode("utf-8", "surrogatepass") if public else b""
-    if b"@" in rest:  # with what stands before it, it may look like a password
+    if b"@" in rest:  # together with the text before it, it may look like a password
         both = (name + rest).decode("utf-8", "surrogateescape")
         if (less := without_secrets(both)) != both:
             return _marked(less.encode("utf-8", "surrogateescape"), b"", f"{raw}?{query}", key)
@@ -278,11 +284,11 @@ def _leaf(raw: str, query: str, key: bytes | None) -> SafeName:
 
 
 def url_name(url: str, key: bytes) -> SafeName:
-    """The file name for a URL: its last path segment, decoded, and its query, escaped.
+    """Return the file name for a URL: its last path segment, decoded, and its query, escaped.
 
-    ``index.html`` where the segment is empty. The query stays as it is written; the fragment goes. What
-    ``redact_url`` would cut is left out, with ``%~`` and a digest of it, keyed with ``key``, before the
-    extension. Two URLs may give one name (another directory, another host). Raises BadName.
+    An empty segment gives ``index.html``. The query is not decoded; the fragment is dropped. Secrets
+    (whatever ``redact_url`` cuts) are left out; ``%~`` and a digest of them, keyed with ``key``, precede
+    the extension. Two URLs may give the same name (other directories, other hosts). Raises BadName.
     """
     _, _, segments, query = _split(url)
     if _harmless(url):
@@ -291,11 +297,11 @@ def url_name(url: str, key: bytes) -> SafeName:
 
 
 def url_path(url: str, key: bytes | None) -> str:
-    """The path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
+    """Return the path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
 
-    The host in lower case, without default port; the last segment as in ``url_name``; dot segments are
-    escaped, never resolved. A digest takes the place of what is secret in each segment, and of the
-    userinfo. Without a key there is no digest: for what is the same in all URLs of a job. Raises BadName.
+    The host is in lower case, without the default port; the last segment is as in ``url_name``; dot
+    segments are escaped, never resolved. A digest replaces the secrets in each segment, and the userinfo.
+    Without a key there is no digest: use that for a part that all URLs of a job share. Raises BadName.
     """
     scheme, authority, segments, query = _split(url)
     userinfo, at, host = authority.rpartition("@")
@@ -317,10 +323,10 @@ def url_path(url: str, key: bytes | None) -> str:
 
 
 def quote_name(name: SafeName) -> str:
-    """The server's own name, percent-encoded as one segment of a URL's path.
+    """Return the server's own name, percent-encoded as one segment of a URL's path.
 
-    RFC 3986 unreserved characters stay. The dots of ``.`` and ``..`` do not: as dot segments they
-    would be resolved on the way.
+    RFC 3986 unreserved characters are not encoded, except for the dots of ``.`` and ``..``: clients and
+    proxies would resolve dot segments.
     """
     if _UNRESERVED(name):
         return name
@@ -331,8 +337,11 @@ def quote_name(name: SafeName) -> str:
 
 
 def quote_all(names: list[str]) -> list[bytes] | None:
-    """``names`` in ASCII if none needs quoting (``quote_name`` would return each unchanged), else None: go
-    one by one. See ``escape_all``, which works in the same way."""
+    """Return ``names`` in ASCII if none needs quoting, else None.
+
+    ``quote_name`` would return each of them unchanged. If the result is None, call ``quote_name`` for each
+    name. See ``escape_all``, which works the same way.
+    """
     joined = "/".join(names).encode("utf-8", "surrogatepass")
     if joined.translate(None, _UNRESERVED_ALPHABET) != b"/" * (len(names) - 1):
         return None

@@ -1,18 +1,18 @@
-"""What to do with a file that has the name of an item already, and other bytes.
+"""Decide what to do with an existing file that has an item's name and other bytes.
 
-An item is refused as ``name-taken`` only when another item of the job is known to own the name. What an
-item owns itself is known from its marks (``core.item_states``); ``rule`` decides the rest.
+An item fails as ``name-taken`` only if another item of the job is known to own the name. The item's state
+(``core.item_states``) records what the item itself owns; ``rule`` decides the other cases.
 
 ==========  =================================  =========================================================
-claim       the file was changed last          decision
+claim       last change of the file            decision
 ==========  =================================  =========================================================
-OWNED       at any time                        REPLACE: it is the item's own, damaged or not trusted
+OWNED       at any time                        REPLACE: it is the item's own, damaged or not verified
 UNOWNED     at any time                        as --existing says: it belongs to no item of the job
 none        before the job                     as --existing says: it belongs to no item of the job
-none        during the job, before a power     REPLACE: what the journal does not have is what the cut
-            cut, and names are unique          left of this item
+none        during the job, before a power     REPLACE: it is not in the journal, so it is what the power
+            cut, and names are unique          cut left of this item
 none        during the job                     CONTESTED: ``name-taken`` for now; at the end of the run
-                                               the journal is asked who owns the name
+                                               the journal is searched for the owner of the name
 ==========  =================================  =========================================================
 
 --existing ``replace`` is REPLACE_FOREIGN, ``keep`` is KEEP, ``fail`` is REFUSE.
@@ -33,7 +33,7 @@ Existing = Literal["replace", "keep", "fail"]
 
 
 class Decision(enum.Enum):
-    """What becomes of the file that has the name."""
+    """The decision about an existing file."""
 
     REPLACE = "replace it"
     REPLACE_FOREIGN = "replace it, and count it as replaced"
@@ -43,12 +43,12 @@ class Decision(enum.Enum):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What is known of the files of a destination. Times are ns, of the file system's own clock.
+    """The facts about existing files in a destination. Times are in ns, by the file system's clock.
 
-    ``foreign_before_ns``: a file that was changed last before then was there before the job; 0 when the
-    destination was empty. ``lost_before_ns``: a file that was changed last before then may be what a
-    power cut left of an item; 0 when there was no cut, or when several items can have one name.
-    ``existing``: --existing.
+    ``foreign_before_ns``: a file last changed before this time existed before the job; 0 if the
+    destination was empty. ``lost_before_ns``: a file last changed before this time may be what a power
+    cut left of an item; 0 if there was no power cut, or if several items can have the same name.
+    ``existing``: the value of --existing.
     """
 
     foreign_before_ns: int = 0
@@ -64,8 +64,7 @@ _EXISTING = {
 
 
 def rule(claim: int, changed_ns: int, rules: Rules) -> Decision:
-    """Return the decision for a file that was changed last at ``changed_ns``, met by an item whose
-    mark has ``claim``."""
+    """Return the decision for a file last changed at ``changed_ns`` and an item with ``claim``."""
     if claim == OWNED:
         return Decision.REPLACE
     if claim == UNOWNED or changed_ns < rules.foreign_before_ns:

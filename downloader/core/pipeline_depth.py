@@ -1,14 +1,16 @@
-"""How many requests one connection may have in flight: deeper while it pays, back when it does not.
+"""Choose how many requests one connection may have in flight: increase while it pays, else decrease.
 
-Pipelining (RFC 9112 §9.3.2) is worth most where answers are small and fast, and nothing at all where a
-server answers each connection's requests one at a time and slowly. No server says which it is. So the
-depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays: hill climbing, as in
-TCP's slow start, with a measured gain in the place of the absence of loss. It pays when the goodput of
-the worker grows (answers a second, over all connections to the origin), or, where the worker's CPU is
-what limits it, as long as an answer does not cost more of it. What it costs to store one is charged when
-it is answered: the first windows after a step are answered and not stored yet, and would look too good.
+Pipelining (RFC 9112 §9.3.2) gains most where responses are small and fast, and nothing where a server
+processes the requests of a connection slowly and one at a time. Servers do not announce which applies.
+So the depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays. This is hill
+climbing as in TCP's slow start, with a measured gain instead of the absence of loss.
 
-Everything here is a value and a function from one to the next; ``http.pipelined.origin_state``
+A step pays if the goodput of the worker grows (responses per second, over all connections to the
+origin). Where the worker's CPU is the limit, it pays as long as the CPU time per response does not grow.
+The cost of storing a response is charged when the response is received. The first windows after a step
+are received but not stored yet; without that charge they would look too good.
+
+This module has values and functions from one value to the next; ``http.pipelined.origin_state``
 measures.
 """
 
@@ -21,18 +23,21 @@ __all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "mea
 
 DEEPEST = 64
 STEP = 8
-SLOW = 0.2  # seconds to an answer at depth 1 from which on deeper is not tried
-_GAIN, _DEARER, _LOSS = 1.05, 1.03, 0.9
-_BUSY = 0.5  # of the time on the CPU, from which on that counts as what limits
-_TRIES = 2  # measurements that must agree before it grows no more
-_PAUSE = 20  # measurements until it is tried again, doubled each time
-_LONGEST_PAUSE = 640
+SLOW = 0.2  # seconds; with a longer latency at depth 1, a greater depth is not tried
+_GAIN, _MAX_COST_GROWTH, _LOSS = 1.05, 1.03, 0.9
+_BUSY = 0.5  # share of the time on the CPU from which on the CPU counts as the limit
+_TRIES = 2  # measurements without a gain before the depth stops growing
+_PAUSE = 20  # measurements until the next try, doubled each time
+_MAX_PAUSE = 640
 
 
 class Sample(NamedTuple):
-    """A measurement: ``rate`` answers a second, each after ``latency`` seconds in the mean; the process
-    was on the CPU for ``busy`` of the time (0 to 1), and would have been for ``debt`` more if all that was
-    answered had been stored, and nothing that was answered before (below 0 where that was more)."""
+    """A measurement: ``rate`` responses per second, with a mean latency of ``latency`` seconds.
+
+    ``busy`` is the share of the time (0 to 1) that the process was on the CPU. ``debt`` is the additional
+    share that it would have taken to store exactly the responses received in this time; it is negative if
+    more responses of earlier measurements were stored.
+    """
 
     rate: float
     latency: float
@@ -41,30 +46,31 @@ class Sample(NamedTuple):
 
     @property
     def goodput(self) -> float:
-        """Answers a second, if each is stored in its turn."""
+        """Responses per second, including the time to store them."""
         return self.rate / max(self.busy + self.debt, 1.0)
 
     @property
     def cost(self) -> float:
-        """Seconds of the CPU that an answer takes, stored."""
+        """CPU seconds per response, including the time to store it."""
         return (self.busy + self.debt) / self.rate
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """``now``: requests in flight on one connection; ``most``: never more than that; ``reached``: the
-    deepest so far; ``stopped``: why it is not deeper, "" while it grows; ``told``: the user said so.
+    """The pipeline depth of an origin.
 
-    ``before`` is what was measured before the last step, ``tries`` how often the present depth was
-    measured without a gain, ``wait`` how many measurements are let pass before the next step, ``pause``
-    how many it will be the next time.
+    ``now``: requests in flight on one connection; ``most``: the maximum; ``reached``: the greatest depth
+    so far; ``stopped``: why it is not greater, "" while it grows; ``by_user``: the user chose the depth.
+
+    ``before``: the measurement before the last step; ``tries``: measurements at the present depth without
+    a gain; ``wait``: measurements to skip before the next step; ``pause``: the next value of ``wait``.
     """
 
     now: int = 1
     most: int = DEEPEST
     reached: int = 1
     stopped: str = ""
-    told: bool = False
+    by_user: bool = False
     before: Sample | None = None
     tries: int = 0
     wait: int = 0
@@ -72,35 +78,35 @@ class Depth:
 
 
 def fixed(depth: int) -> Depth:
-    """``depth`` and no other, but where the server does not take it."""
-    return Depth(depth, depth, depth, "--pipeline" if depth > 1 else "--pipeline off", told=True)
+    """Return a depth that changes only if the server does not support it."""
+    return Depth(depth, depth, depth, "--pipeline" if depth > 1 else "--pipeline off", by_user=True)
 
 
 def measured(depth: Depth, sample: Sample) -> Depth:
-    """What follows from ``sample``, taken at this depth."""
+    """Return the depth that follows from ``sample``, which was measured at ``depth``."""
     if depth.now >= depth.most and (depth.now == 1 or depth.stopped):
         return depth
     if depth.wait:
-        # It was decided already; what a new try is compared with is the latest.
+        # No decision is due. A new try is compared with the latest measurement.
         depth = replace(depth, wait=depth.wait - 1)
         if depth.wait:
             return depth
-        if depth.told:
+        if depth.by_user:
             return replace(depth, now=depth.most, stopped="--pipeline")
         return _deeper(depth, sample)
     if depth.now == 1 and sample.latency > SLOW:
-        return _rest(depth, "answers are slow")
+        return _stop_growing(depth, "answers are slow")
     before = depth.before
     if before is None or _pays(sample, before):
         return _deeper(depth, sample)
     if depth.tries + 1 < _TRIES:
         return replace(depth, tries=depth.tries + 1)
     if sample.goodput < before.goodput * _LOSS:
-        return _rest(replace(depth, now=max(depth.now // STEP, 1)), "deeper was slower")
+        return _stop_growing(replace(depth, now=max(depth.now // STEP, 1)), "deeper was slower")
     if min(sample.busy, before.busy) < _BUSY:
-        # Nobody was held up but by the server: what is in flight for nothing only waits.
+        # The server is the limit, not the CPU: the additional requests in flight only wait.
         depth = replace(depth, now=max(depth.now // STEP, 1))
-    return _rest(depth, "deeper was not faster")
+    return _stop_growing(depth, "deeper was not faster")
 
 
 def _pays(sample: Sample, before: Sample) -> bool:
@@ -108,31 +114,33 @@ def _pays(sample: Sample, before: Sample) -> bool:
         return True
     if min(sample.busy, before.busy) < _BUSY:
         return False
-    # What an answer costs of the CPU; unlike the rate, it does not depend on who else runs. Where we are
-    # the ones who are slow, nothing waits the longer for being asked early: not dearer is good enough.
-    return sample.cost < before.cost * _DEARER
+    # Unlike the rate, the CPU time per response does not depend on other processes. Where this process
+    # is the limit, no response waits longer because it was requested early, so equal cost suffices.
+    return sample.cost < before.cost * _MAX_COST_GROWTH
 
 
 def broke(depth: Depth) -> Depth:
-    """A connection ended with requests unanswered, and nothing had announced it."""
+    """Return the depth after a connection ended unannounced with requests unanswered."""
     if depth.now == 1:
         return depth
-    return _rest(replace(depth, now=depth.now // 2), "connections broke with requests unanswered")
+    return _stop_growing(replace(depth, now=depth.now // 2), "connections broke with requests unanswered")
 
 
 def shut(depth: Depth, why: str) -> Depth:
-    """One at a time from now on."""
+    """Return depth 1, for good; ``why`` is the reason."""
     if depth.most == 1 and depth.stopped:
         return depth
     return replace(depth, now=1, most=1, stopped=why)
 
 
 def large(depth: Depth) -> Depth:
-    """A large body came: what is behind it would wait, and come for nothing. From 1 again, or no deeper for
-    the time being; small ones may follow."""
+    """Return the depth after a large body: 1, without growth for a while; small bodies may follow.
+
+    Responses behind a large body wait for it, and are received in vain.
+    """
     if depth.most == 1 or (depth.now == 1 and depth.wait):
         return depth
-    return _rest(replace(depth, now=1), "large files")
+    return _stop_growing(replace(depth, now=1), "large files")
 
 
 def _deeper(depth: Depth, sample: Sample) -> Depth:
@@ -142,12 +150,12 @@ def _deeper(depth: Depth, sample: Sample) -> Depth:
     return replace(depth, now=now, reached=max(now, depth.reached), before=sample, tries=0, stopped="")
 
 
-def _rest(depth: Depth, why: str) -> Depth:
+def _stop_growing(depth: Depth, why: str) -> Depth:
     return replace(
         depth,
         stopped=why,
         before=None,
         tries=0,
         wait=depth.pause,
-        pause=min(depth.pause * 2, _LONGEST_PAUSE),
+        pause=min(depth.pause * 2, _MAX_PAUSE),
     )

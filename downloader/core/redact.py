@@ -1,7 +1,7 @@
-"""No secret in a message: what is shown, logged, journaled or reported goes through here first.
+"""Remove secrets from text before it is shown, logged, journaled or reported.
 
-When in doubt it cuts: a message that lost its tail is a nuisance, one that kept a password is a
-leak. Nothing here raises, whatever the text, and everything is linear in its length.
+When in doubt, the text is cut: a message without its tail is a nuisance, a message with a password is a
+leak. No function raises, whatever the text, and each takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["is_secret_param", "redact", "redact_url", "without_secrets"]
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
-_LONGEST_NAME: Final = 64  # of a parameter, to be remembered
-_LONGEST: Final = 65536  # characters of a message; nobody reads more
+_LONGEST_NAME: Final = 64  # characters of a parameter's name that is cached
+_LONGEST: Final = 65536  # characters of a message; the rest is cut
 
-# Names as `_plain_name` leaves them: lower case, `_` for `-`, no `x_` in front.
+# Names as `_plain_name` returns them: lower case, `_` for `-`, without a leading `x_`.
 _NAMES: Final = frozenset(
     {
         "key",
@@ -46,7 +46,7 @@ _NAMES: Final = frozenset(
     }
 )
 _PARTS: Final = ("token", "secret", "passw", "api_key", "apikey", "authorization")
-# Too common in prose and in reprs (`code=404`) to be cut where no `?` or `&` stands before them.
+# Too common in prose and in reprs (`code=404`) to be cut unless a `?` or `&` precedes them.
 _WEAK: Final = frozenset({"code", "key", "session", "sid"})
 
 _NAME_JUNK: Final = re.compile(r"[\x00-\x20\x7f\"'\\]+")
@@ -60,8 +60,8 @@ _TAIL: Final = re.compile(r"[)\]>}\"',.:;!]+$")
 _WORD: Final = re.compile(r"\S+")
 _BEFORE_USER: Final = re.compile(r"[/\\\"'(<\[{,=;&?#]")
 
-# A quoted string behind group 3, to its end or to the end of the text. What is quoted may hold
-# white space; a header's value that is not quoted reaches to the end of the line.
+# A quoted string, its quote in group 3, to its end or to the end of the text. It may contain white
+# space; an unquoted header value extends to the end of the line.
 _STRING: Final = r"([\"'])(?:\\.|(?!\3)[^\\])*(?:\3|\Z)"
 _HEADER: Final = re.compile(
     r"(authorization|cookie2?|[\-_](?:token|secret|password|api[\-_]?key|key))"
@@ -77,7 +77,7 @@ _SCHEME_VALUE: Final = re.compile(r"\b(Bearer|Basic)((?:\s|[:=+]|%20)+)[^\s,;]+"
 
 
 def _unquoted(text: str) -> str:
-    """``text`` without percent-encoding, up to three layers of it."""
+    """Return ``text`` with up to three layers of percent-encoding removed."""
     for _ in range(3):
         if "%" not in text:
             break
@@ -91,14 +91,14 @@ def _plain_name(name: str) -> str:
 
 
 def is_secret_param(name: str) -> bool:
-    """Does a query parameter (or header) of this name carry a secret?
+    """Return whether a query parameter (or header) of this name carries a secret.
 
     Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
-    Secret is what stands in ``_NAMES``, also within or before brackets, what begins with ``sig``,
-    and what contains ``token``, ``secret``, ``passw`` or ``api_key``. Azure's sv, se, sp and sr are
-    not.
+    A name is secret if it is in ``_NAMES``, also within or before brackets, if it begins with ``sig``, or
+    if it contains ``token``, ``secret``, ``passw`` or ``api_key``. Azure's sv, se, sp and sr are not
+    secret.
     """
-    # A list of URLs has the same few names again and again.
+    # Cached: the URLs of a list share a few names.
     return _is_secret(name) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name)
 
 
@@ -111,7 +111,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _is_strong(name: str) -> bool:
-    """Is ``name=`` a secret even where nothing says that it is a parameter?"""
+    """Return whether ``name=`` carries a secret even outside a query."""
     plain = _plain_name(name)
     if plain.startswith("sig"):
         return plain in ("sig", "signature")
@@ -119,7 +119,7 @@ def _is_strong(name: str) -> bool:
 
 
 def _piece(piece: str, parameter: bool) -> tuple[str, bool]:
-    """One piece between separators, and whether a secret was cut at its end."""
+    """Return a piece between separators, redacted, and whether a secret was cut at its end."""
     parts = piece.split("=")
     secret = is_secret_param if parameter else _is_strong
     for index, part in enumerate(parts[:-1]):
@@ -134,10 +134,9 @@ def _piece(piece: str, parameter: bool) -> tuple[str, bool]:
 
 
 def _parameters(rest: str, parameter: bool) -> str:
-    """``rest`` without the values of secret parameters.
+    """Return ``rest`` without the values of secret parameters.
 
-    The value reaches to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong
-    to it.
+    A value extends to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong to it.
     """
     tokens = _SEPARATOR.split(rest)
     first, cut = _piece(tokens[0], parameter)
@@ -151,7 +150,7 @@ def _parameters(rest: str, parameter: bool) -> str:
 
 
 def _userinfo(text: str) -> str:
-    """``text`` without ``user:password`` (or anything after ``//``) before its last ``@``."""
+    """Return ``text`` without ``user:password`` (or anything after ``//``) before its last ``@``."""
     left, at, right = text.rpartition("@")
     if not at:
         return text
@@ -169,7 +168,7 @@ def _userinfo(text: str) -> str:
 
 
 def _rest(rest: str, parameter: bool = False) -> str:
-    """What is not the authority of a URL: path, query, fragment, or a word of free text."""
+    """Return ``rest`` redacted: path, query and fragment of a URL, or a word of free text."""
     if "@" in rest:
         end = re.search(r"[?#]|$", rest)
         cut = end.start() if end else len(rest)
@@ -180,10 +179,10 @@ def _rest(rest: str, parameter: bool = False) -> str:
 
 
 def redact_url(url: str) -> str:
-    """The URL without its secrets: ``***@`` for the userinfo, ``***`` for secret values.
+    """Return the URL without its secrets: ``***@`` for the userinfo, ``***`` for secret values.
 
-    Query, fragment, path parameters (``;sid=…``) and URLs encoded within the URL are looked at. A
-    URL that is not well formed loses whatever may be a secret in it. Never raises.
+    Covers query, fragment, path parameters (``;sid=…``) and URLs encoded within the URL. A malformed URL
+    loses everything that may be a secret. Never raises.
     """
     prefix = _PREFIX.match(url)
     start = prefix.end() if prefix else 0
@@ -196,7 +195,7 @@ def redact_url(url: str) -> str:
         host = authority.rpartition("@")[2]
         if "=" in host or "%" in host or not _HOST_PORT.fullmatch(host):
             host = _CUT
-        if "@" in rest:  # or the password held an `@` and then a `/`
+        if "@" in rest:  # or the password contained an `@` and then a `/`
             host, rest = "", rest.rpartition("@")[2]
         return f"{url[:start]}{_CUT}@{host}{_rest(rest)}"
     if "=" not in authority and _HOST_PORT.fullmatch(authority.removesuffix(":")):
@@ -204,24 +203,24 @@ def redact_url(url: str) -> str:
             return url[:start] + authority + _rest(rest)
     elif "=" in authority and ":" not in authority and "@" not in rest:
         return url[:start] + _rest(authority + rest)
-    # Neither a host nor host:port. A password may hold `/`, `?` or `#` that nobody encoded.
+    # Neither a host nor host:port. A password may contain `/`, `?` or `#` unencoded.
     if "@" in rest:
         return f"{url[:start]}{_CUT}@{_rest(rest.rpartition('@')[2])}"
     return f"{url[:start]}{_CUT}{_rest(rest)}"
 
 
 def without_secrets(text: str, *, query: bool = False) -> str:
-    """Return a path segment (or a ``query``) without what ``redact_url`` would cut, for use in a name.
+    """Return a path segment (or a ``query``) without the secrets that ``redact_url`` cuts, for a name.
 
-    Nothing stands in the place of what is left out, so ``redact_url`` finds nothing in the result.
-    Without secrets that is ``text`` itself. Never raises.
+    The secrets are removed without a replacement, so ``redact_url`` finds nothing in the result. A text
+    without secrets is returned unchanged. Never raises.
     """
     for _ in range(_ROUNDS):
         cut = _rest(text, query)
         if cut == text:
             return text
         text = cut.replace(f"{_CUT}@", "").replace(f"={_CUT}", "").replace(_CUT, "")
-    return ""  # what was left out brought others to light, again and again
+    return ""  # each removal produced another secret
 
 
 def _word(match: re.Match[str]) -> str:
@@ -231,7 +230,7 @@ def _word(match: re.Match[str]) -> str:
         return _rest(word) if "=" in word or "@" in word or "%" in word else word
     before, url = word[: scheme.start()], word[scheme.start() :]
     shown_before = _rest(before)
-    if shown_before != before:  # a secret whose value is, or holds, a URL
+    if shown_before != before:  # a secret whose value is, or contains, a URL
         return shown_before
     if redact_url(url) == url:
         return word
@@ -242,7 +241,7 @@ def _word(match: re.Match[str]) -> str:
 
 
 def _spellings(secret: str) -> set[str]:
-    """The secret as it stands in URLs, in reprs and in JSON."""
+    """Return the spellings of a secret in URLs, in reprs and in JSON."""
     raw = secret.encode("utf-8", "surrogatepass")
     quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), text) for text in quoted}
@@ -256,18 +255,18 @@ def _cut_value(hit: re.Match[str]) -> str:
 
 
 def redact(text: str, secrets: Collection[str] = ()) -> str:
-    """Free text, such as the message of an exception, without the secrets in it.
+    """Return free text, such as the message of an exception, without its secrets.
 
-    Cut: URLs as ``redact_url`` does; paths with a query, as urllib3 prints them; the values of
-    Authorization, Proxy-Authorization, Cookie, Set-Cookie and ``…-Token``, ``…-Key`` headers (to
-    the end of the line, or of the quoted string); what follows Bearer and Basic;
-    ``user:password@``; and each string of ``secrets``, longest first, in its usual spellings
-    (shorter than 4 characters: left alone); and everything after 64 KiB. Never raises.
+    These are cut: secrets in URLs, as by ``redact_url``; secrets in paths with a query, as urllib3 prints
+    them; the values of Authorization, Proxy-Authorization, Cookie, Set-Cookie and ``…-Token``, ``…-Key``
+    headers, to the end of the line or of the quoted string; the word after Bearer and Basic;
+    ``user:password@``; each string of ``secrets`` of at least 4 characters, longest first, in its usual
+    spellings; and everything after 64 KiB. Never raises.
     """
     spellings = {form for secret in secrets if len(secret) >= 4 for form in _spellings(secret)}
     for form in sorted(spellings, key=len, reverse=True):
         text = text.replace(form, _CUT)
-    if len(text) > _LONGEST:  # cut between words, for half a URL may hide what it is
+    if len(text) > _LONGEST:  # cut between words: a secret in half a URL might not be recognized
         text = text[:_LONGEST].rpartition(" ")[0] + " " + _CUT
     text = _HEADER.sub(_cut_value, text)
     text = _QUOTED.sub(_cut_value, text)

@@ -1,7 +1,8 @@
-"""Whether a redirect is followed, and with what: pure decisions.
+"""Decide whether a redirect is followed.
 
-Followed: http and https only, never from https to http, at most so many hops, not from a public
-address to a private one. Credentials and the user's headers stay with the origin they were given for.
+Redirects are followed to http and https only, never from https to http, up to a maximum number of hops,
+and not from a public address to a private one. Credentials and the user's headers are sent only to the
+origin that they were given for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def next_url(url: str, location: str, hops: int, most: int) -> str:
-    """Where ``location``, an answer to ``url``, leads; ``hops`` redirects have been followed.
+    """Return the URL that ``location``, in the response for ``url``, redirects to.
+
+    ``hops`` is the number of redirects followed so far, ``most`` the maximum.
 
     Raises FetchError ``redirect-loop``, ``redirect-refused``.
     """
@@ -43,16 +46,16 @@ def next_url(url: str, location: str, hops: int, most: int) -> str:
 
 
 def is_private(addresses: Iterable[str]) -> bool:
-    """Whether any of the numeric ``addresses`` is not on the public internet."""
+    """Return whether any of the numeric ``addresses`` is not on the public internet."""
     for address in addresses:
-        ip = _reached(ipaddress.ip_address(address.split("%")[0]))
+        ip = _embedded_ipv4(ipaddress.ip_address(address.split("%")[0]))
         if not ip.is_global or ip.is_multicast:
             return True
     return False
 
 
-def _reached(ip: _Address) -> _Address:
-    """The IPv4 address that an IPv6 one leads to (mapped, 6to4, NAT64), where it does."""
+def _embedded_ipv4(ip: _Address) -> _Address:
+    """Return the IPv4 address that an IPv6 address leads to (mapped, 6to4, NAT64), else ``ip`` itself."""
     if isinstance(ip, ipaddress.IPv4Address):
         return ip
     translated = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None

@@ -1,6 +1,6 @@
-"""The retry policy as a value, and what Retry-After means.
+"""Define the retry policy, and parse Retry-After.
 
-Nothing here sleeps, asks the clock or draws a number: all three come from the caller.
+Nothing here sleeps, reads the clock or draws random numbers: the caller does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 __all__ = ["RetryPolicy", "parse_retry_after"]
 
-_LONGEST: Final = 1e12  # seconds; a server that says more means never
+_LONGEST: Final = 1e12  # seconds; longer values are as good as never
 _SECONDS: Final = re.compile(r"(-?)0*([0-9]+)").fullmatch
 # The three forms of HTTP-date (RFC 9110 §5.6.7), loosely: weekday first, hh:mm:ss somewhere.
 _DATE: Final = re.compile(
@@ -24,7 +24,7 @@ _DATE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how late an attempt is repeated; times in seconds.
+    """The number of retries and the delays between them; times in seconds.
 
     Raises ValueError for a negative or infinite value.
     """
@@ -41,21 +41,22 @@ class RetryPolicy:
                 raise ValueError(f"{name} must be a time of 0 s or more, not {value}")
 
     def allows(self, attempt: int, retryable: bool) -> bool:
-        """May there be another attempt after ``attempt`` (1 = the first) failed?"""
+        """Return whether another attempt is allowed after ``attempt`` (1 = the first) failed."""
         return retryable and attempt <= self.retries
 
     def delay(self, attempt: int, random: float, retry_after: float | None = None) -> float:
-        """Seconds to wait after failed attempt ``attempt`` (1 = the first); ``random`` in [0, 1).
+        """Return the seconds to wait after failed attempt ``attempt`` (1 = the first).
 
-        "Full jitter" of the AWS architecture blog (Exponential Backoff And Jitter): evenly between
-        a floor and ``backoff * 2 ** (attempt - 1)``. Of the jitters there it makes the fewest calls
-        and spreads the clients of one failure best; its one fault, a wait of nearly nothing that
-        meets the same failure again, is taken away by the floor, half of ``backoff``. Never more
-        than ``max_retry_after``.
+        ``random`` is in [0, 1). This is "full jitter" of the AWS architecture blog (Exponential Backoff
+        And Jitter): uniform between a minimum and ``backoff * 2 ** (attempt - 1)``. Of the jitters
+        described there it makes the fewest calls and spreads the clients of one failure best. Its one
+        weakness is that a very short wait may meet the same failure again; the minimum, half of
+        ``backoff``, prevents that. The delay is never more than ``max_retry_after``.
 
-        ``retry_after``, what the server asked for, wins: never less than that, plus up to a tenth of
-        it or ``backoff``, whichever is more, so that all who were told the same do not return at one
-        instant. Where it asked for more than ``max_retry_after``: the last tenth before that.
+        ``retry_after``, the delay that the server asked for, takes precedence: the delay is at least
+        that, plus up to a tenth of it or ``backoff``, whichever is more, so that clients that were given
+        the same delay do not all return at once. If it is more than ``max_retry_after``, the delay is
+        within the last tenth before that.
         """
         most = self.max_retry_after
         if retry_after is not None:
@@ -70,11 +71,10 @@ class RetryPolicy:
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds from ``now`` (Unix time) that a Retry-After header asks for; None if it is rubbish.
+    """Return the seconds from ``now`` (Unix time) that a Retry-After header gives; None if it is invalid.
 
-    RFC 9110 §10.2.3: digits, or an HTTP-date. A negative number and a date that is past are 0.0;
-    more than 1e12 s is 1e12. ``1e9``, ``1.5`` and ``+5`` are not in the grammar: None. Never
-    raises.
+    RFC 9110 §10.2.3: digits, or an HTTP-date. A negative number and a date in the past are 0.0; more
+    than 1e12 s is 1e12. ``1e9``, ``1.5`` and ``+5`` are not in the grammar: None. Never raises.
     """
     if value is None:
         return None

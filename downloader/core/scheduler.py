@@ -1,16 +1,17 @@
-"""What a worker fetches next: hosts share alike, failing hosts rest, suspects go alone.
+"""Choose what a worker fetches next: share slots among hosts, pause failing hosts, isolate suspects.
 
-Pure state with the time passed in (seconds, monotonic); the worker's greenlets carry it out. Its size
-is bounded by the leases that the worker holds.
+This is pure state; the time (seconds, monotonic) is passed in, and the worker's greenlets carry out the
+decisions. Its size is bounded by the leases that the worker holds.
 
-Hosts share what is in flight, not only the turns: where several have work, the one with the fewest in
-flight begins next, so that a host which answers slowly or never does not end up with all connections.
+Hosts share the requests in flight, not only the turns: of several hosts with work, the one with the
+fewest requests in flight starts the next. So a host that responds slowly or never does not end up with
+all connections.
 
-A host that fails (refused, 503, …) is paused with a growing backoff; afterwards one probe at a time
-is let through, and each success doubles what the host gets, up to its limit (the "half-open" state of
-a circuit breaker and TCP's slow start). After more failed rounds in a row than an item has attempts,
-what waits for the host fails with the host's failure, for ``VERDICT`` seconds, instead of each item
-finding out by itself.
+A host that fails (refused, 503, …) is paused with a growing backoff. Then one probe at a time is sent,
+and each success doubles the number of requests that the host may have in flight, up to its limit (the
+"half-open" state of a circuit breaker and TCP's slow start). After more failed rounds in a row than an
+item has attempts, all jobs that wait for the host fail with the host's failure, for ``VERDICT`` seconds,
+instead of each one trying by itself.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["VERDICT", "Host", "Schedulable", "Scheduler"]
 
 VERDICT = 60.0
-_REMEMBERED = 10_000  # hosts without work, and what is known of them
-_LATE = 0.05  # seconds that a paced start may be made up for
-_LOOK = 8  # so many hosts are compared when one is chosen
+_MAX_IDLE_HOSTS = 10_000  # hosts without work whose state is kept
+_LATE = 0.05  # maximum seconds of delay that a paced start makes up for
+_LOOK = 8  # hosts that are compared when one is chosen
 
 
 @dataclass(slots=True)
 class Host:
-    """One scheme, host and port. ``allowed`` is how many requests it may have in flight now.
+    """The state of one scheme, host and port. ``allowed``: requests that it may have in flight now.
 
-    Nothing begins before ``not_before`` (a pause after a failure) and ``paced`` (--rate).
+    No request starts before ``not_before`` (a pause after a failure) and ``paced`` (--rate).
     """
 
     key: str
@@ -53,8 +54,8 @@ class Host:
 
 
 class Schedulable(Protocol):
-    """What is scheduled. ``solo``: only with nothing else in flight. Those that have the same ``path``,
-    by identity, may follow each other in one slot."""
+    """A job. ``solo``: run it with nothing else in flight. Jobs with the same ``path``, by identity, may
+    follow each other in one slot."""
 
     host: Host
     solo: bool
@@ -65,10 +66,10 @@ J = TypeVar("J", bound=Schedulable)
 
 
 class Scheduler(Generic[J]):
-    """Jobs by host. ``most`` in flight in all, ``per_host`` to one host.
+    """The jobs of a worker, by host: at most ``most`` in flight in all, ``per_host`` to one host.
 
-    ``interval``: seconds from one request to a host to the next (--rate), 0 for none. ``due``: when the
-    job that was taken last was to begin, which under a rate may be a little earlier than it did.
+    ``interval``: seconds between two requests to a host (--rate), 0 for none. ``due``: when the job that
+    was taken last was to start; under a rate this may be slightly before it did.
     """
 
     def __init__(self, most: int, per_host: int) -> None:
@@ -79,7 +80,7 @@ class Scheduler(Generic[J]):
         self.active = 0
         self.unstarted = 0
         self._alone = False
-        self._forget_at = _REMEMBERED
+        self._forget_at = _MAX_IDLE_HOSTS
         self._hosts: dict[str, Host] = {}
         self._ready: deque[Host] = deque()
         self._solo: deque[J] = deque()
@@ -87,7 +88,7 @@ class Scheduler(Generic[J]):
         self._serial = count()
 
     def host(self, key: str) -> Host:
-        """The state of host ``key``."""
+        """Return the state of host ``key``."""
         host = self._hosts.get(key)
         if host is None:
             if len(self._hosts) >= self._forget_at:
@@ -96,7 +97,7 @@ class Scheduler(Generic[J]):
         return host
 
     def add(self, job: J) -> None:
-        """``job`` waits for its turn."""
+        """Queue ``job``."""
         self.unstarted += 1
         if job.solo:
             self._solo.append(job)
@@ -106,21 +107,21 @@ class Scheduler(Generic[J]):
         self._list(host)
 
     def add_all(self, jobs: list[J]) -> None:
-        """Each of ``jobs`` waits for its turn. All are of one host, and none is ``solo``."""
+        """Queue ``jobs``, all of one host and none of them ``solo``."""
         host = jobs[0].host
         self.unstarted += len(jobs)
         host.queue.extend(jobs)
         self._list(host)
 
     def add_later(self, job: J, at: float) -> None:
-        """``job`` waits until ``at`` and then for its turn."""
+        """Queue ``job`` at the time ``at``."""
         self.unstarted += 1
         heapq.heappush(self._timers, (at, next(self._serial), job))
 
     def take(self, now: float) -> J | None:
-        """The next job to begin, or None when none may begin now; see ``wake_at``."""
+        """Return the next job to start, None if none may start now; see ``wake_at``."""
         if self._timers and self._timers[0][0] <= now:
-            self._ring(now)
+            self._fire_timers(now)
         if self._alone or self.active >= self.most:
             return None
         if self._solo and (solo := self._next_solo(now)) is not None:
@@ -142,12 +143,15 @@ class Scheduler(Generic[J]):
             self._ready.rotate(-1)
         return job
 
-    def more(self, host: Host, most: int, path: object) -> list[J]:
-        """Up to ``most`` jobs of ``host`` for one who has a slot of it and needs no other: the next
-        requests on a connection, which is their ``path``. Nothing while the host is paced, recovers
-        or is condemned, while a suspect waits to be alone, or where another host has fewer slots.
+    def next_jobs(self, host: Host, most: int, path: object) -> list[J]:
+        """Return up to ``most`` further jobs of ``host`` with this ``path``, to follow in an occupied slot.
 
-        What there is is shared: the last jobs do not all wait behind each other on one connection.
+        A pipelined client sends them on the connection that has the slot. Returns none while the host is
+        paced, recovering or condemned, while a suspect waits to run alone, or if another host with work has
+        fewer slots.
+
+        The jobs are divided among the slots of the host, so that the last ones do not all wait behind
+        each other on one connection.
         """
         queue = host.queue
         if (
@@ -173,14 +177,14 @@ class Scheduler(Generic[J]):
         return jobs
 
     def _others_wait(self, host: Host) -> bool:
-        """Whether a host that has fewer slots than ``host`` could begin."""
+        """Return whether a host that has fewer slots than ``host`` could start a job."""
         return any(
             other.queue and other.active < min(host.active, other.allowed)
             for other in islice(self._ready, _LOOK)
         )
 
-    def again(self, job: J) -> None:
-        """``job`` was begun and goes back to the front of its queue."""
+    def requeue(self, job: J) -> None:
+        """Put ``job``, which was started, back at the front of its queue."""
         self.unstarted += 1
         if job.solo:
             self._solo.appendleft(job)
@@ -189,18 +193,18 @@ class Scheduler(Generic[J]):
         self._list(job.host)
 
     def _next_solo(self, now: float) -> J | None:
-        """The first suspect whose host does not rest."""
+        """Return the first suspect whose host is not paused."""
         for job in self._solo:
-            if not self._rests(job.host, now):
+            if not self._is_paused(job.host, now):
                 return job
         return None
 
     def _next_host(self, now: float) -> Host | None:
-        """The host that begins next, moved to the front of those that are ready."""
+        """Return the host that starts the next job, moved to the front of the ready hosts."""
         ready = self._ready
         while ready:
             host = ready[0]
-            if host.queue and host.active < host.allowed and not self._rests(host, now):
+            if host.queue and host.active < host.allowed and not self._is_paused(host, now):
                 break
             ready.popleft()
             host.listed = False
@@ -213,7 +217,7 @@ class Scheduler(Generic[J]):
                     other.queue
                     and other.active < best.active
                     and other.active < other.allowed
-                    and not self._rests(other, now)
+                    and not self._is_paused(other, now)
                 ):
                     best = other
             if best is not host:
@@ -222,8 +226,8 @@ class Scheduler(Generic[J]):
             return best
         return host
 
-    def _rests(self, host: Host, now: float) -> bool:
-        """Whether ``host`` may begin nothing now; a timer is set for when it may."""
+    def _is_paused(self, host: Host, now: float) -> bool:
+        """Return whether ``host`` may start nothing now; if so, set a timer for when it may."""
         until = max(host.not_before, host.paced)
         if until <= now:
             return False
@@ -241,35 +245,37 @@ class Scheduler(Generic[J]):
             self.due = self._reserve(host, now)
 
     def turn(self, key: str, now: float) -> float:
-        """When one more request of a job that has begun, a redirect, may be sent to host ``key``; it counts
-        as sent then."""
+        """Return when a job that has started may send another request (a redirect) to host ``key``.
+
+        The request counts as sent at that time.
+        """
         return self._reserve(self.host(key), now) if self.interval else now
 
     def _reserve(self, host: Host, now: float) -> float:
-        # A start that comes late moves no other, or the rate would never be reached.
+        # A late start does not delay the following ones, or the rate would never be reached.
         due = max(host.paced, now - _LATE) if host.paced else now
         host.paced = due + self.interval
         return due
 
     def release(self, host: Host) -> None:
-        """A slot of ``host`` is free: what was in flight in it has come to some end."""
+        """Free a slot of ``host``, whose last request has ended in some way."""
         host.active -= 1
         self.active -= 1
-        self._alone = False  # a suspect has the only slot there is
+        self._alone = False  # a suspect has the only slot in use
         if host.queue and not host.listed:
             self._list(host)
 
     @property
     def wake_at(self) -> float:
-        """When ``take`` may have something that it has not now; infinity for "after an event"."""
+        """Time when ``take`` may return a job that it does not return now; infinity: after an event."""
         return self._timers[0][0] if self._timers else math.inf
 
     def succeeded(self, host: Host, now: float) -> bool:
-        """A request to ``host`` was answered as it should be; True when more may begin now."""
+        """Record a successful request to ``host``; return True if more may start now."""
         if host.allowed == host.limit and not host.rounds:
             return False
         if now < host.not_before:
-            # It was on its way before the host failed, and says nothing about afterwards.
+            # It was sent before the host failed, so it says nothing about the time since.
             return False
         host.rounds = 0
         host.verdict = None
@@ -278,10 +284,10 @@ class Scheduler(Generic[J]):
         return True
 
     def failed(self, host: Host, began: float, now: float) -> int:
-        """A request, sent at ``began``, showed ``host`` itself failing; how many rounds in a row that
-        makes.
+        """Record a failure of ``host`` itself, by a request sent at ``began``.
 
-        Requests that were sent before the last failure that counted belong to its round.
+        Returns the number of failed rounds in a row. Requests that were sent before the last failure that
+        started a round belong to that round.
         """
         if began >= host.failed_at:
             host.rounds += 1
@@ -290,8 +296,10 @@ class Scheduler(Generic[J]):
         return host.rounds
 
     def pause(self, host: Host, until: float) -> bool:
-        """Nothing is sent to ``host`` before ``until``, and then one at a time at first; False when
-        that was so already."""
+        """Pause ``host`` until ``until``, then start with one request at a time.
+
+        Returns False if it was paused that long already.
+        """
         if until <= host.not_before:
             return False
         host.not_before = until
@@ -299,20 +307,20 @@ class Scheduler(Generic[J]):
         return True
 
     def rests_until(self, key: str, now: float) -> float:
-        """When host ``key`` may be sent to again; at most ``now`` when it may be."""
+        """Return when requests to host ``key`` may be sent again; at most ``now`` if they may be sent."""
         host = self._hosts.get(key)
         return host.not_before if host is not None else now
 
     def condemn(self, host: Host, code: str, detail: str, now: float) -> None:
-        """What waits for ``host`` is to fail with ``code`` for the next ``VERDICT`` seconds."""
+        """Have all jobs for ``host`` fail with ``code`` for the next ``VERDICT`` seconds."""
         host.verdict = (code, detail)
         host.verdict_until = now + VERDICT
         host.not_before = now
-        host.paced = 0.0  # what is not sent needs no pace; see ``_start``
+        host.paced = 0.0  # nothing is sent, so there is no rate to keep; see ``_start``
         self._list(host)
 
     def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
-        """The failure that a job for ``host`` is to end with at once, if there is one."""
+        """Return the failure that a job for ``host`` must end with at once, None if there is none."""
         if host.verdict is not None and now >= host.verdict_until:
             host.verdict = None
         return host.verdict
@@ -322,7 +330,7 @@ class Scheduler(Generic[J]):
             host.listed = True
             self._ready.append(host)
 
-    def _ring(self, now: float) -> None:
+    def _fire_timers(self, now: float) -> None:
         while self._timers and self._timers[0][0] <= now:
             at, _, due = heapq.heappop(self._timers)
             if isinstance(due, Host):
@@ -334,10 +342,10 @@ class Scheduler(Generic[J]):
                 self.add(due)
 
     def _forget_idle(self) -> None:
-        """Those without work, failing or not: a list may name any number of dead hosts."""
+        """Drop the state of hosts without work, even if failing: a list may name many dead hosts."""
         later = {due.host.key for _, _, due in self._timers if not isinstance(due, Host)}
         later.update(job.host.key for job in self._solo)
         for key, host in list(self._hosts.items()):
             if not host.queue and not host.active and key not in later:
                 del self._hosts[key]
-        self._forget_at = max(_REMEMBERED, 2 * len(self._hosts))
+        self._forget_at = max(_MAX_IDLE_HOSTS, 2 * len(self._hosts))

@@ -1,4 +1,4 @@
-"""Whether a body comes too slowly (--min-speed): a measurement every ``SPAN`` seconds."""
+"""Detect bodies that arrive too slowly (--min-speed), with a measurement every ``SPAN`` seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SPAN = 10.0
 
 
 class Pace:
-    """The speed of one body after another; ``least`` in bytes a second."""
+    """A measurement of the speed of one body after another; ``least``: the minimum in bytes per second."""
 
     __slots__ = ("_at", "_began", "_least", "_progress")
 
@@ -19,8 +19,11 @@ class Pace:
         self._progress = 0
 
     def too_slow(self, now: float, began: float, progress: int) -> bool:
-        """Whether the body that began at ``began`` and has come to ``progress`` bytes by ``now`` (seconds)
-        was slower than allowed since it was last measured, ``SPAN`` seconds ago or more."""
+        """Return whether a body was too slow since its last measurement, at least ``SPAN`` seconds ago.
+
+        The body began at ``began`` and has ``progress`` bytes at ``now``. Returns False if no measurement
+        is due.
+        """
         if began != self._began:
             self._began = self._at = began
             self._progress = 0

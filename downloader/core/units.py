@@ -1,4 +1,4 @@
-"""Sizes, times and counts: as people write them, and as they like to read them.
+"""Parse and format sizes, times and counts.
 
 1 k is 1024 bytes, 1 M is 1024 k, and so on. A time without a unit is in seconds.
 """
@@ -31,9 +31,9 @@ Number = TypeVar("Number", int, float)
 
 
 def parse_size(text: str) -> int:
-    """Bytes in ``10k``, ``1.5M``, ``2 GiB``, ``100``: k, M, G, T are powers of 1024, in any case.
+    """Return the bytes in ``10k``, ``1.5M``, ``2 GiB``, ``100``; k, M, G, T (any case) are powers of 1024.
 
-    A fraction of a byte is dropped, but not to nothing: 0.5 is not 0, which may stand for no limit. Raises
+    A fraction of a byte is dropped. Less than one byte is an error, since 0 may mean "no limit". Raises
     ValueError, with a sentence, for anything else.
     """
     match = _SIZE(text.strip())
@@ -46,7 +46,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_time(text: str) -> float:
-    """Seconds in ``500ms``, ``0.5s``, ``2m``, ``1h``, ``3`` (seconds).
+    """Return the seconds in ``500ms``, ``0.5s``, ``2m``, ``1h``, ``3`` (seconds).
 
     Raises ValueError, with a sentence, for anything else.
     """
@@ -57,7 +57,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_count(text: str, least: int, most: int) -> int:
-    """A whole number from ``least`` to ``most``, in decimal. Raises ValueError, with a sentence."""
+    """Return a decimal integer from ``least`` to ``most``. Raises ValueError, with a sentence."""
     stripped = text.strip()
     if re.fullmatch(r"[0-9]{1,18}", stripped) and least <= int(stripped) <= most:
         return int(stripped)
@@ -65,17 +65,17 @@ def parse_count(text: str, least: int, most: int) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Something a second: ``200``, ``0.5``. Raises ValueError, with a sentence, for 0 and less."""
+    """Return a rate per second: ``200``, ``0.5``. Raises ValueError, with a sentence, for anything else."""
     if (match := re.fullmatch(_NUMBER, text.strip())) is not None and float(match[1]) > 0:
         return float(match[1])
     raise ValueError(f"{text[:40]!r} is not a number above 0, such as 200 or 0.5")
 
 
 def parse_range(text: str, unit_parser: Callable[[str], Number]) -> tuple[Number, Number]:
-    """(MIN, MAX) in ``0-3s`` or ``100-10k``; a single value is both.
+    """Return (MIN, MAX) of ``0-3s`` or ``100-10k``; a single value is both.
 
-    Each side has its own unit: ``100-10k`` is 100 bytes to 10 k, ``1-3m`` one second to three
-    minutes. Raises ValueError as ``unit_parser`` does, and when MIN is more than MAX.
+    Each side has its own unit: ``100-10k`` is 100 bytes to 10 k, ``1-3m`` is one second to three
+    minutes. Raises ValueError as ``unit_parser`` does, and if MIN is more than MAX.
     """
     low_text, dash, high_text = text.partition("-")
     low = unit_parser(low_text)
@@ -89,7 +89,7 @@ def parse_range(text: str, unit_parser: Callable[[str], Number]) -> tuple[Number
 
 
 def show_size(n: float) -> str:
-    """Bytes for a person: ``0 B``, ``1.5 KiB``, ``12.0 MiB``."""
+    """Format bytes: ``0 B``, ``1.5 KiB``, ``12.0 MiB``."""
     if n < 1023.5:
         return f"{n:.0f} B"
     units = ["TiB", "GiB", "MiB", "KiB"]
@@ -101,7 +101,7 @@ def show_size(n: float) -> str:
 
 
 def show_time(s: float) -> str:
-    """Seconds for a person, about three digits: ``250 µs``, ``12.3 ms``, ``1.25 s``, ``2 m 05 s``.
+    """Format seconds with about three digits: ``250 µs``, ``12.3 ms``, ``1.25 s``, ``2 m 05 s``.
 
     The units are those of ``parse_time``, and days.
     """
@@ -124,5 +124,5 @@ def show_time(s: float) -> str:
 
 
 def show_count(n: int) -> str:
-    """``1,234,567``"""
+    """Format a count: ``1,234,567``."""
     return f"{n:,}"

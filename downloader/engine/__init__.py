@@ -1,4 +1,4 @@
-"""What runs a whole job: the supervisor's process, which forks, leases, watches and reaps.
+"""The engine runs a whole job: the supervisor's process, which forks, leases, watches and reaps.
 
-It imports neither gevent nor ssl, and does nothing for each file: what is per file belongs to ``worker``.
+It imports neither gevent nor ssl, and does no work per file, which belongs to ``worker``.
 """

@@ -1,4 +1,4 @@
-"""The batches that the feeder is asked for: requested, arrived, and still owed."""
+"""Request batches from the feeder, and track which are requested, arrived, and outstanding."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _EXTRA = 3
 
 
 class BatchQueue:
-    """Requests the journal's unfinished batches first, then the source from the journal's cursor.
+    """The requests to the feeder: first the journal's unfinished batches, then the source from its cursor.
 
     ``done``: nothing more will be requested.
     """
 
     def __init__(self, journal: Journal, *, failed_only: bool) -> None:
         self._journal = journal
-        # Read on from the cursor once nothing is left to be recalled.
+        # Read on from the cursor when nothing is left to recall.
         self._read_on = not failed_only
         self._recalls: Iterator[BatchRow] = journal.unfinished(failed_only=failed_only)
-        self._recalled: dict[int, BatchRow] = {}  # requested again, and not arrived yet
+        self._recalled: dict[int, BatchRow] = {}  # requested again, not arrived yet
         self._recalling = True
         self._rewrite = journal.unsynced
-        self._owed = 0  # batches requested and not arrived yet, recalled ones too
+        self._outstanding = 0  # batches requested and not arrived yet, recalled ones too
         self._revisited: dict[int, Collection[int]] = {}
         self.done = False
 
     @property
     def drained(self) -> bool:
-        """Return whether the feeder owes nothing more."""
-        return self.done and not self._owed
+        """Return whether no batch is outstanding, and none will be requested."""
+        return self.done and not self._outstanding
 
     def next_requests(self, minimum: int) -> Iterator[Message]:
-        """Yield what to send to a feeder that is ready and owes less than ``minimum`` batches.
+        """Yield the requests for a feeder that is ready, if fewer than ``minimum`` batches are outstanding.
 
-        It is asked for a few more than that: waking for each costs it as much as reading one.
+        It requests a few more than that: waking up for a batch costs the feeder as much as reading one.
         """
-        if self._owed >= minimum:
+        if self._outstanding >= minimum:
             return
-        room = minimum + _EXTRA - self._owed
+        room = minimum + _EXTRA - self._outstanding
         while room > 0 and self._recalling:
             row = next(self._recalls, None)
             if row is None:
@@ -55,24 +55,26 @@ class BatchQueue:
                     self.end()
                 break
             self._recalled[row.seq] = row
-            self._owed += 1
+            self._outstanding += 1
             room -= 1
             yield Recall(row.seq, row.count, row.names, row.origin)
         if room > 0 and not self._recalling and not self.done:
-            self._owed += room
+            self._outstanding += room
             yield Credit(room)
 
     def on_batch(self, batch: Batch) -> Lease | None:
         """Record that ``batch`` has arrived; return the lease of what is left of it if it was recalled."""
-        self._owed -= 1
+        self._outstanding -= 1
         if not batch.recalled:
             return None
         row = self._recalled.pop(batch.seq)
         if batch.cursor:
             self._journal.correct(batch)
         if not row.done:
-            again = tuple(range(row.count)) if self._rewrite else ()
-            return Lease(row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=again)
+            replace = tuple(range(row.count)) if self._rewrite else ()
+            return Lease(
+                row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=replace
+            )
         failed = tuple(failure.index for failure in self._journal.failures(row.seq))
         only = tuple(sorted(self._revisited.pop(row.seq, failed)))
         replace = only if self._rewrite else ()
@@ -80,28 +82,28 @@ class BatchQueue:
             row.seq, row.count, batch.items, only=only, done=self._journal.marks(row.seq), replace=replace
         )
 
-    def revisit(self, again: Mapping[int, Collection[int]]) -> None:
+    def revisit(self, items: Mapping[int, Collection[int]]) -> None:
         """Request these failed items once more, by batch, after all others have arrived."""
-        self._revisited = dict(again)
-        self._recalls = (row for row in self._journal.unfinished(failed_only=True) if row.seq in again)
+        self._revisited = dict(items)
+        self._recalls = (row for row in self._journal.unfinished(failed_only=True) if row.seq in items)
         self._recalling = True
         self._read_on = False
         self.done = False
 
     def end(self) -> None:
-        """The feeder has read to the end: it owes only what was recalled."""
+        """Record that the feeder has read to the end: only recalled batches are outstanding."""
         self.done = True
-        self._owed = len(self._recalled)
+        self._outstanding = len(self._recalled)
 
     def give_up(self) -> None:
-        """Expect nothing more, not even what was recalled."""
+        """Expect nothing more, not even recalled batches."""
         self._recalled.clear()
         self.end()
 
     def feeder_lost(self) -> None:
-        """The feeder died: what it had not answered is asked again, in order, before the rest."""
+        """Requeue the outstanding recalls of a dead feeder, in order, before the rest."""
         unanswered = [self._recalled.pop(seq) for seq in sorted(self._recalled)]
         self._recalls = chain(unanswered, self._recalls)
         self._recalling = True
-        self._owed = 0
+        self._outstanding = 0
         self.done = False

@@ -1,4 +1,4 @@
-"""``--dry-run``: list, count, name the first files, store nothing."""
+"""Run ``--dry-run``: list, count, name the first files, store nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from downloader.storage.name_key import found_key
 __all__ = ["Listed", "dry_run"]
 
 _FIRST = 10
-_NOTE_EVERY = 2.0
-_AHEAD = 4
+_LOG_INTERVAL = 2.0
+_BATCHES_AHEAD = 4
 
 
 class Listed(msgspec.Struct):
-    """What the source lists; ``bad``: items that cannot be fetched (a bad line, a bad name)."""
+    """The listing of a source; ``bad``: items that cannot be fetched (a bad line, a bad name)."""
 
     version: int
     source: str
@@ -40,19 +40,19 @@ class Listed(msgspec.Struct):
 def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]) -> Listed:
     """Read the source of ``config`` to its end (or --limit); say the count and the first names.
 
-    Raises what a real run would end with: SourceError's kin, BootError.
+    Raises DownloaderError with the exit code that a real run would have, BootError.
     """
     check_client_certificate(config)
     progress = Progress(config)
     found = Listed(1, config.shown_source, 0, 0, [])
-    noted = monotonic()
+    logged_at = monotonic()
     for batch in _batches(config, progress):
         found.listed += batch.count
         items = msgspec.msgpack.decode(batch.items, type=list[Item])
         found.bad += sum(1 for item in items if item.fault)
         found.first += [item.name for item in items[: _FIRST - len(found.first)]]
-        if config.progress != "none" and monotonic() - noted > _NOTE_EVERY:
-            noted = monotonic()
+        if config.progress != "none" and monotonic() - logged_at > _LOG_INTERVAL:
+            logged_at = monotonic()
             progress.log("warning", f"{found.listed:,} files listed so far")
     say(msgspec.json.encode(found) if as_json else _as_text(found))
     return found
@@ -64,7 +64,7 @@ def _batches(config: Config, progress: Progress) -> Iterator[Batch]:
         with selectors.DefaultSelector() as selector:
             selector.register(child.link, selectors.EVENT_READ)
             child.link.send(Continue(b"", 0, 0))
-            child.link.send(Credit(_AHEAD))
+            child.link.send(Credit(_BATCHES_AHEAD))
             is_open = True
             while is_open:
                 selector.select()
@@ -82,7 +82,7 @@ def _batches(config: Config, progress: Progress) -> Iterator[Batch]:
                         raise error
                     elif isinstance(message, Ended):
                         return
-        raise BootError("the feeder ended without a word")
+        raise BootError("the feeder exited unexpectedly")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)

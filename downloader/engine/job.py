@@ -1,4 +1,4 @@
-"""One job from its Config to its Report, in this process: it becomes the supervisor."""
+"""Run one job from its Config to its Report, in this process, which becomes the supervisor."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ _EXPOSED = (
 
 
 class Finished(NamedTuple):
-    """The report of a run, the first few of the files that failed, and the first few lines of the list that
-    are wrong."""
+    """The report of a run, the first few failed files, and the first few faulty lines of the list."""
 
     report: Report
     failures: list[Failure]
@@ -47,12 +46,12 @@ class Finished(NamedTuple):
 
 
 def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finished:
-    """Run ``config`` to its end; the report says what came of it, ``exit_code`` included.
+    """Run ``config`` to its end; the report has the outcome, including ``exit_code``.
 
-    Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where
-    the run could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where
-    --preflight probe finds HTTPS serialized or broken.
-    ``ended`` is asked now and then whether who wanted the result is gone.
+    Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where the run
+    could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where --preflight
+    probe finds HTTPS serialized or broken. ``ended`` is polled: it returns whether the process that wants
+    the result has exited.
     """
     _check_process()
     isolation.guard(config.output)
@@ -66,7 +65,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
         progress.begin(destination.listed_before, destination.before)
         if destination.cut_off:
             progress.log("warning", _CUT_OFF)
-        if config.store != "null" and isolation.is_exposed(config.output):
+        if config.sink_kind.keeps and isolation.is_exposed(config.output):
             progress.log("warning", _EXPOSED)
         supervisor = Supervisor(config, destination, progress, abandoned=ended)
         try:
@@ -77,9 +76,9 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
             progress.log("debug", detail)
         report = reports.make(config, destination, run, monotonic() - began)
         if report.exit_code == 0 and destination.journal.unsynced:
-            destination.journal.trust()
+            destination.journal.mark_synced()
         destination.finish(report.exit_code == 0)
-        # From the journal that is open: the destination may have been moved or removed by now.
+        # From the open journal: the destination may have been moved or removed by now.
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
         return Finished(_write(config, destination, report), failures, faulty)
@@ -88,11 +87,14 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
-    """Yield the items that failed for what the list of URLs says; none where the source is no list."""
-    if config.kind != "urls" or journal.failures_by_code().keys().isdisjoint(_FAULTS):
+    """Yield the items that failed because of what the list of URLs says.
+
+    Yields none for a source that a person cannot correct.
+    """
+    if not config.source_kind.editable or journal.failures_by_code().keys().isdisjoint(_FAULTS):
         return
     for failure in journal.failures():
-        # A name that was found bad only when its file was stored has a URL, and is no line's fault.
+        # A name found bad only when its file was stored has a URL, and is not the fault of a line.
         if failure.code == "bad-url" or (failure.code == "bad-name" and not failure.url):
             yield failure.name
 
@@ -102,17 +104,20 @@ def _write(config: Config, destination: Destination, report: Report) -> Report:
         try:
             reports.write_failures(destination.journal.failures(), config.failures)
         except (DestinationError, JournalError) as error:
-            report = _marred(report, error)
+            report = _with_error(report, error)
     if config.report:
         try:
             reports.write_json(report, config.report)
         except DestinationError as error:
-            report = _marred(report, error)
+            report = _with_error(report, error)
     return report
 
 
-def _marred(report: Report, error: DownloaderError) -> Report:
-    """The job is done; only its description could not be written. Say so, and not with 0."""
+def _with_error(report: Report, error: DownloaderError) -> Report:
+    """Return ``report`` with ``error``, which kept it from being written, and an exit code other than 0.
+
+    The job itself is done.
+    """
     return msgspec.structs.replace(
         report,
         exit_code=report.exit_code or error.exit_code,
@@ -121,7 +126,7 @@ def _marred(report: Report, error: DownloaderError) -> Report:
 
 
 def _check_process() -> None:
-    """The supervisor forks: it must have one thread and no hub."""
+    """Raise UnsafeProcess if this process must not fork: it must have one thread and no hub."""
     import threading
 
     if "gevent" in sys.modules or "ssl" in sys.modules:

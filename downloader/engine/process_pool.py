@@ -1,7 +1,7 @@
-"""The child processes of a run, as the supervisor has them: spawned, watched, reaped.
+"""Spawn, watch and reap the child processes of a run.
 
 A child is stuck when it is silent for too long. Silence is counted only while this process itself runs:
-after SIGSTOP and SIGCONT, or suspend to RAM, it must not blame its children.
+children must not be killed for a SIGSTOP and SIGCONT, or a suspend to RAM.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from downloader.process.spawn import ChildMain, fork
 __all__ = ["FEEDER", "Process", "ProcessPool", "describe"]
 
 FEEDER = -1
-"""The feeder's number; workers have 0, 1, 2 … and a new one has a new number."""
+"""The feeder's number; workers have 0, 1, 2 … and a replacement has a new number."""
 
-_LONGEST_TURN = 1.0
+_MAX_ITERATION = 1.0
 
 
 @dataclass
 class Process:
-    """One child. ``tries``: how often in a row a child in its place ended before it was ready; ``silence``:
-    seconds since its last message; ``live``: what it has counted and not reported yet; ``waits``: whether
-    the selector watches for room to send to it."""
+    """One child.
+
+    ``tries``: how many children in its place, in a row, exited before they were ready. ``silence``: seconds
+    since its last message. ``live``: what it has counted and not reported yet. ``waits``: whether the
+    selector watches for room to send to it.
+    """
 
     number: int
     pid: int
@@ -50,7 +53,7 @@ class ProcessPool:
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
         self._all: dict[int, Process] = {}
-        self._looked = monotonic()
+        self._last_check = monotonic()
         self.cpu_seconds = {"feeder": 0.0, "workers": 0.0}
         self.worker_rss = 0  # KiB
 
@@ -61,7 +64,7 @@ class ProcessPool:
         return iter(list(self._all.values()))
 
     def get(self, number: int) -> Process | None:
-        """Return the child of that number, if there is one."""
+        """Return child ``number``, or None."""
         return self._all.get(number)
 
     def spawn(
@@ -76,17 +79,17 @@ class ProcessPool:
         self._selector.register(child.link, selectors.EVENT_READ, number)
 
     def send(self, number: int, message: Message) -> None:
-        """Send ``message`` to child ``number``. That it has ended is noticed when receiving."""
+        """Send ``message`` to child ``number``. That it has exited is noticed when receiving."""
         self._all[number].link.send(message)
 
     def send_all(self, message: Message, *, but: tuple[int, ...] = ()) -> None:
-        """Send ``message`` to all ``but`` those."""
+        """Send ``message`` to all children except ``but``."""
         for number, process in self._all.items():
             if number not in but:
                 process.link.send(message)
 
     def listen_for_room(self) -> None:
-        """Have the selector watch for room in the links that have something to send."""
+        """Have the selector watch for room to send in the links that have something to send."""
         for number, process in self._all.items():
             waits = bool(process.link.outgoing)
             if waits != process.waits:
@@ -95,29 +98,33 @@ class ProcessPool:
                 self._selector.modify(process.link, mask, number)
 
     def stuck(self, limit: float) -> list[Process]:
-        """Return the children silent for longer than ``limit`` seconds; to be called in each turn."""
+        """Return the children silent for longer than ``limit`` seconds; call it once in each iteration."""
         now = monotonic()
-        passed, self._looked = min(now - self._looked, _LONGEST_TURN), now
+        elapsed, self._last_check = min(now - self._last_check, _MAX_ITERATION), now
         found = []
         for process in self._all.values():
-            process.silence += passed
+            process.silence += elapsed
             if process.silence > limit:
                 found.append(process)
         return found
 
     def kill(self, process: Process) -> None:
-        """Send SIGKILL; the end of the child shows as the end of its link."""
+        """Send SIGKILL; the exit of the child is noticed when its link closes."""
         process.silence = 0.0
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
 
+    def live(self) -> Tally:
+        """Return what the processes have settled and not reported yet."""
+        return sum((process.live for process in self), Tally())
+
     def reap(self, process: Process) -> int:
-        """Close the link of a child that is ending, wait for its end, and return its wait status."""
+        """Close the link of a child that is exiting, wait for it, and return its wait status."""
         del self._all[process.number]
         self._selector.unregister(process.link)
         process.link.close()
-        # Its end of the link is closed, so it is ending; but make sure, rather than wait for ever.
-        if not _ends(process.pid, within=2.0):
+        # Its end of the link is closed, so it is exiting; kill it if not, rather than wait forever.
+        if not _exits(process.pid, within=2.0):
             os.kill(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
         role = "feeder" if process.number == FEEDER else "workers"
@@ -127,8 +134,8 @@ class ProcessPool:
         return status
 
 
-def _ends(pid: int, within: float) -> bool:
-    """Return whether child ``pid`` ends within so many seconds, without reaping it."""
+def _exits(pid: int, within: float) -> bool:
+    """Return whether child ``pid`` exits within so many seconds, without reaping it."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -140,6 +147,6 @@ def _ends(pid: int, within: float) -> bool:
 
 
 def describe(status: int) -> str:
-    """Return a wait status in words."""
+    """Describe a wait status in words."""
     code = os.waitstatus_to_exitcode(status)
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

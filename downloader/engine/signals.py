@@ -1,4 +1,4 @@
-"""Signals as events: handlers only enqueue, the one loop acts (as gunicorn's arbiter does)."""
+"""Turn signals into events: handlers only enqueue, the event loop acts (as gunicorn's arbiter does)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Within the ``with`` block SIGINT, SIGTERM and SIGHUP wake ``selector`` and are kept."""
+    """A context in which SIGINT, SIGTERM and SIGHUP wake ``selector`` and are queued."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -28,7 +28,7 @@ class Signals:
         self._selector.register(self._reader, selectors.EVENT_READ, "signals")
         self._wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         for number in _HANDLED:
-            # nohup has it ignored, so that the run outlives the terminal.
+            # nohup has SIGHUP ignored, so that the run outlives the terminal; keep that.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._handle)
         return self
@@ -50,12 +50,12 @@ class Signals:
         self._queue.append(number)
 
     def woke(self) -> None:
-        """``selector`` says "signals": be ready to wake it again."""
+        """Make it possible to wake ``selector`` again, after it returned "signals"."""
         with contextlib.suppress(BlockingIOError):
             while self._reader.recv(4096):
                 pass
 
     def pending(self) -> list[int]:
-        """The signals since the last call, in their order."""
+        """Return the signals since the last call, in order."""
         queue, self._queue = self._queue, []
         return queue

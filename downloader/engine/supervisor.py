@@ -1,4 +1,4 @@
-"""The supervisor: forks, leases, watches, reaps; one thread, never patched, one loop.
+"""Supervise a run: fork, lease, watch, reap. One thread, never patched, one event loop.
 
 ::
 
@@ -6,12 +6,13 @@
                                           ▲                   │
               (sync,) journal row ◄───┴──── BatchDone ◄───┘
 
-Everything that happens is an event of one ``select``: a frame from a child, the end of a child (its
-socketpair closes), a signal, a tick. Per batch it moves opaque bytes; it does nothing per file.
+Everything that happens is an event of one ``select``: a frame from a child, the exit of a child (its
+socketpair closes), a signal, a tick. It moves opaque bytes per batch, and does no work per file.
 """
 
 from __future__ import annotations
 
+import math
 import selectors
 import signal
 from collections.abc import Callable
@@ -19,9 +20,13 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
+from downloader.core.respawn import MAX_BLAMELESS_DEATHS, MAX_FAILED_FEEDERS, RespawnLimits
+from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
+from downloader.engine.children import feeder_main, worker_main
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
+from downloader.engine.run_phase import ENDING, TRANSITIONS, Phase, RunEvent
 from downloader.engine.signals import Signals
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import (
@@ -51,13 +56,10 @@ from downloader.storage.journal import Journal
 __all__ = ["RunStats", "Supervisor"]
 
 _TICK = 0.2
-_BOOTS = 3
-_FEEDERS = 3
-_BLAMELESS = 10
 
 
 class Supervisor:
-    """One run over an open destination. ``run()`` once."""
+    """One run over an open destination. Call ``run()`` once."""
 
     def __init__(
         self,
@@ -77,22 +79,20 @@ class Supervisor:
         self._book = LeaseBook()
         self._queue = BatchQueue(self._journal, failed_only=config.retry_failed)
         self._number = 0
-        # In a row: feeders that died without a batch, workers that died without a file to blame.
-        # Each ends the run when it is too long, as boots that fail do: no endless respawning.
-        self._failed_feeders = self._blameless = 0
-        self._finishing = self._settled_names = False
-        self._drain_by: float | None = None
-        self._sharers: list[int] = []
+        self._limits = RespawnLimits()
+        self._phase = Phase.FETCHING
+        self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
+        self._rate_sharers: list[int] = []
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
     def run(self) -> RunStats:
-        """Fetch until everything has its end, or something ends the run. Never leaves a process."""
+        """Fetch until every item is finished, or an error ends the run. Never leaves a process behind."""
         with Signals(self._selector) as signals:
             try:
                 self._start()
                 while self._pool:
-                    self._turn(signals)
+                    self._iterate(signals)
                 self._check_end()
             except DownloaderError as error:
                 self._stop(error)
@@ -103,56 +103,46 @@ class Supervisor:
         return self.result
 
     def _start(self) -> None:
-        # The feeder first: it is the slowest to have something to do.
+        # The feeder first: workers have nothing to do before its first batch.
         self._spawn_feeder()
         for _ in range(self._config.worker_count):
             self._spawn_worker()
 
     def _spawn_feeder(self, tries: int = 0) -> None:
-        config, name_key = self._config, self._destination.name_key
-
-        def main(link: object, ready: object) -> None:
-            from downloader.feeder import main as feeder
-
-            feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
-
-        self._spawn(FEEDER, main, tries, stdin=config.source == "-")
+        stdin = self._config.source == "-"
+        self._spawn(FEEDER, feeder_main(self._config, self._destination), tries, stdin=stdin)
 
     def _spawn_worker(self, tries: int = 0) -> None:
-        config, number, at = self._config, self._number, self._destination
+        number = self._number
         self._number += 1
-
-        def main(link: object, ready: object) -> None:
-            from downloader.worker import main as worker
-
-            setup = worker.Setup(number, at.ledger(number), at.rules, at.reserved)
-            worker.run(config, setup, link, ready)  # type: ignore[arg-type]
-
-        self._spawn(number, main, tries)
+        self._spawn(number, worker_main(self._config, self._destination, number), tries)
 
     def _spawn(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
         self._pool.spawn(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
 
-    # the loop
+    def _enter(self, event: RunEvent) -> None:
+        self._phase = transition(TRANSITIONS, self._phase, event)
 
-    def _turn(self, signals: Signals) -> None:
+    # event loop
+
+    def _iterate(self, signals: Signals) -> None:
         events = self._selector.select(_TICK)
         if any(key.data == "signals" for key, _ in events):
             signals.woke()
         for number in signals.pending():
-            self._signalled(number)
+            self._on_signal(number)
         for key, mask in events:
             process = self._pool.get(key.data) if isinstance(key.data, int) else None
             if process is not None:
                 self._serve(process, mask)
         self._write_checkpoint()
         self._check_processes()
-        self._flow()
-        self._progress.update(self._tally_now, self._queue.done)
+        self._dispatch()
+        self._progress.update(lambda: self.result.tally + self._pool.live(), self._queue.done)
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
-            self._blameless = 0
+            self._limits.record_outcome()
 
     def _serve(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -166,53 +156,56 @@ class Supervisor:
         if not is_open:
             self._reap(process)
 
-    def _flow(self) -> None:
-        """Lease what waits, ask the feeder for more, and notice the end."""
-        if self._drain_by is None:
+    def _dispatch(self) -> None:
+        """Lease waiting batches, request more from the feeder, and detect the end."""
+        if self._phase not in (Phase.DRAINING, Phase.KILLING):
             for worker, lease in self._book.assign():
                 self._pool.send(worker, lease)
-            self._feed()
+            self._request_batches()
             self._share_rate()
-            over = self._queue.drained and not self._book.open and not self._finishing
-            if over and not self._fetch_contested():
-                self._finishing = True
+            drained = self._queue.drained and not self._book.open and self._phase is not Phase.FINISHING
+            if drained and not self._fetch_contested():
+                self._enter(RunEvent.OVER)
                 self._pool.send_all(Finish())
         self._pool.listen_for_room()
 
     def _fetch_contested(self) -> bool:
-        """Have the items fetched again whose name no other owns, once; return whether there are any."""
-        if self._settled_names or self.result.stop is not None:
+        """Fetch the items again, once, whose name no other item owns; return whether there are any."""
+        if self._phase is Phase.SETTLING or self.result.stop is not None:
             return False
-        self._settled_names = True
         claims = self._destination.settle_names()
         count = sum(map(len, claims.values()))
         if not count:
             return False
         if self._config.source == "-":
-            self._progress.log("warning", f"{count} names are nobody's; the same command fetches them")
+            self._progress.log(
+                "warning",
+                f"{count} files failed for names that no other item owns; the same command fetches them",
+            )
             return False
+        self._enter(RunEvent.CONTESTED)
         self.result.tally += Tally(failed=-count)
         self._queue.revisit(claims)
         if self._pool.get(FEEDER) is None:
             self._spawn_feeder()
         return True
 
-    def _feed(self) -> None:
-        """Ask for as many batches as workers can take, and one in reserve for each at least."""
+    def _request_batches(self) -> None:
+        """Request as many batches as workers can take, and at least one in reserve for each."""
         feeder = self._pool.get(FEEDER)
         if feeder is not None and feeder.ready and not self._queue.done:
-            for order in self._queue.next_requests(self._config.worker_count + self._book.appetite):
-                feeder.link.send(order)
+            for request in self._queue.next_requests(self._config.worker_count + self._book.appetite):
+                feeder.link.send(request)
 
     def _share_rate(self) -> None:
-        """--rate is for all workers together: those that have work share it."""
+        """Divide --rate, which is for all workers together, among those that have work."""
         busy = self._book.busy()
-        if self._config.rate and busy and busy != self._sharers:
-            self._sharers = busy
+        if self._config.rate and busy and busy != self._rate_sharers:
+            self._rate_sharers = busy
             for worker in busy:
                 self._pool.send(worker, Rate(self._config.rate / len(busy)))
 
-    # what children say
+    # messages from children
 
     def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
@@ -221,13 +214,13 @@ class Supervisor:
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):
-            self._batch(message)
+            self._add_batch(message)
         elif isinstance(message, (BatchDone, Returned)):
-            self._ended(process, message)
+            self._add_outcome(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
         elif isinstance(message, Ready):
-            self._ready(process, message)
+            self._child_ready(process, message)
         elif isinstance(message, Ended):
             self._journal.end(limited=message.limited)
             self._queue.end()
@@ -236,17 +229,17 @@ class Supervisor:
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
-            self._stopped(message)
+            self._child_stopped(message)
 
-    def _ready(self, process: Process, message: Ready) -> None:
+    def _child_ready(self, process: Process, message: Ready) -> None:
         process.ready = True
         process.tries = 0
         self.result.record_ready(message)
         if process.number != FEEDER:
-            self._book.hired(process.number)
+            self._book.add_worker(process.number)
 
-    def _batch(self, batch: Batch) -> None:
-        self._failed_feeders = 0
+    def _add_batch(self, batch: Batch) -> None:
+        self._limits.record_batch()
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
             return
@@ -259,11 +252,11 @@ class Supervisor:
             # A page without names: the row keeps its cursor.
             self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
 
-    def _ended(self, process: Process, outcome: BatchDone | Returned) -> None:
+    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
         self._checkpoint.add(process.number, outcome)
         process.live = Tally()
 
-    def _stopped(self, message: Stop) -> None:
+    def _child_stopped(self, message: Stop) -> None:
         error = DownloaderError(message.text)
         error.exit_code = message.exit_code
         if message.detail:
@@ -274,17 +267,17 @@ class Supervisor:
             self._stop(error)
 
     def _source_broke(self, error: DownloaderError) -> None:
-        """What is listed can still be fetched; then the run ends as incomplete."""
+        """Record that the source failed: listed items are still fetched, then the run ends incomplete."""
         self.result.stop = self.result.stop or error
         self._queue.give_up()
 
-    # the ends of children
+    # exits of children
 
     def _check_processes(self) -> None:
         if self._abandoned is not None and not self.result.interrupted and self._abandoned():
             self.result.interrupted = True
             self._drain()
-        if self._drain_by is not None and monotonic() > self._drain_by:
+        if monotonic() > self._drain_by:
             self._kill_all()
             return
         limit = self._config.stall_timeout
@@ -294,16 +287,16 @@ class Supervisor:
             self._pool.kill(process)
 
     def _reap(self, process: Process) -> None:
-        """A child's link is closed: reap it, and give its work to another."""
+        """Reap a child whose link is closed, and start another for its work unless the run is ending."""
         self._write_checkpoint()
         status = self._pool.reap(process)
         worker = process.number != FEEDER
         blamed = worker and self._inherit_ledger(process.number)
-        if self._finishing or self._drain_by is not None or (not worker and self._queue.drained):
+        if self._phase in ENDING or (not worker and self._queue.drained):
             return
         if not process.ready:
             process.tries += 1
-            if process.tries >= _BOOTS:
+            if self._limits.failed_boot(process.tries):
                 self._stop(BootError(f"a child process ends while it starts ({describe(status)})"))
                 return
         self.result.deaths += worker
@@ -313,8 +306,10 @@ class Supervisor:
             self._replace_feeder(process, status)
 
     def _inherit_ledger(self, number: int) -> bool:
-        """What the dead worker's ledger says, into the journal and the lease book; whether it died
-        with files in flight."""
+        """Record a dead worker's ledger in the journal and the lease book.
+
+        Returns whether the worker died with files in flight.
+        """
         found = self._destination.inherit(number, self._book.held_by(number))
         for seq, index in self._book.died(number, found):
             self._progress.log(
@@ -324,20 +319,21 @@ class Supervisor:
 
     def _replace_worker(self, process: Process, status: int, blamed: bool) -> None:
         text = f"worker {process.pid} died ({describe(status)})"
-        self._blameless = 0 if blamed else self._blameless + 1
-        if self._blameless >= _BLAMELESS:
-            self._stop(BootError(f"{text}, the {_BLAMELESS}th in a row with no file in flight"))
+        if self._limits.worker_death(blamed):
+            self._stop(BootError(f"{text}, the {MAX_BLAMELESS_DEATHS}th in a row with no file in flight"))
             return
         self._progress.log("warning", f"{text}; its files go to another")
         self._spawn_worker(process.tries)
 
     def _replace_feeder(self, process: Process, status: int) -> None:
         text = f"the feeder died ({describe(status)})"
-        self._failed_feeders += 1
+        too_many = self._limits.failed_feeder()
         if self._config.source == "-":
             self._source_broke(SourceError(f"{text} and standard input cannot be read again"))
-        elif self._failed_feeders >= _FEEDERS:
-            self._source_broke(SourceError(f"{text}, the {_FEEDERS}rd in a row at the same place"))
+        elif too_many:
+            self._source_broke(
+                SourceError(f"{text}, the {MAX_FAILED_FEEDERS}rd in a row at the same place")
+            )
         else:
             self._progress.log("warning", f"{text}; another takes over")
             self._queue.feeder_lost()
@@ -346,7 +342,10 @@ class Supervisor:
     # ending
 
     def _check_end(self) -> None:
-        """Nobody is left: was everything read and fetched?"""
+        """Determine whether everything was read and fetched, once all children have exited.
+
+        Raises SourceError where --retry-failed is done but the source was never read to its end.
+        """
         journal = self._journal
         self.result.ended = self._queue.done and self.result.stop is None
         retried = self._config.retry_failed and self.result.ended and not self.result.interrupted
@@ -356,7 +355,7 @@ class Supervisor:
                 "leave out --retry-failed to go on"
             )
 
-    def _signalled(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if self.result.interrupted:
             self._kill_all()
             return
@@ -370,8 +369,9 @@ class Supervisor:
         self._drain()
 
     def _drain(self) -> None:
-        if self._drain_by is not None:
+        if self._phase in (Phase.DRAINING, Phase.KILLING):
             return
+        self._enter(RunEvent.DRAIN)
         grace = self._config.drain_grace
         self._drain_by = monotonic() + grace + 2.0
         self._book.forget_waiting()
@@ -380,8 +380,8 @@ class Supervisor:
             self._pool.kill(feeder)
 
     def _kill_all(self) -> None:
-        """SIGKILL and reap whatever is left; what they had published is in their ledgers."""
-        self._drain_by = self._drain_by or monotonic()
+        """Kill and reap all remaining children; what they have published is in their ledgers."""
+        self._enter(RunEvent.KILL)
         for process in self._pool:
             self._pool.kill(process)
         for process in self._pool:
@@ -390,13 +390,5 @@ class Supervisor:
                 if process.number != FEEDER:
                     self._inherit_ledger(process.number)
             except DownloaderError as error:
-                # The ledger stays where it is; the next run reads it.
+                # The ledger is kept; the next run reads it.
                 self.result.stop = self.result.stop or error
-
-    # progress
-
-    def _tally_now(self) -> Tally:
-        tally = self.result.tally
-        for process in self._pool:
-            tally += process.live
-        return tally

@@ -1,4 +1,4 @@
-"""The feeder: a forked child that turns the source into batches, never more than it has credit for."""
+"""Run the feeder: a forked child that turns the source into batches, never more than it has credit for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from downloader.messages import (
     Tally,
 )
 from downloader.process.channel import ChildLink
-from downloader.sources.registry import open_source
+from downloader.sources.registry import source_kind
 from downloader.sources.source import Fetch
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
@@ -40,30 +40,29 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
-    """The feeder's life: recall what the journal has open, then read on from its cursor.
-    ``name_key``: see ``core.naming.url_name``.
+    """Recall the batches that the journal has open, then read on from its cursor.
 
-    Raises SourceError when the source breaks off.
+    ``name_key``: see ``core.naming.url_name``. Raises SourceError when the source breaks off.
     """
-    # First: where the source is listed with requests, that is imported now, and looked at as ready.
-    source = open_source(config, lambda: _listing_fetch(config, link), name_key)
+    # First: this imports requests where the source is listed with it, and `ready` must check that.
+    lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
     link.send(ready(config.preflight != "off"))
-    beat = gevent.spawn(_heartbeat, link)
-    orders: Queue = Queue()
+    heartbeat = gevent.spawn(_heartbeat, link)
+    commands: Queue = Queue()
     credit = _CreditCount()
-    reader = gevent.spawn(_receive, link, orders, credit)
+    reader = gevent.spawn(_receive, link, commands, credit)
     try:
-        for order in iter(orders.get, None):
-            if isinstance(order, Recall):
-                link.send(_batch(order.seq, source.recall(order), recalled=True))
-            elif isinstance(order, Continue):
+        for command in iter(commands.get, None):
+            if isinstance(command, Recall):
+                link.send(_batch(command.seq, lister.recall(command), recalled=True))
+            elif isinstance(command, Continue):
                 home = home_of(config.output)
-                known = Known(home, order.seq) if is_read_again(home) else None
-                _read_on(config, link, credit, source.pages, order, known)
-            elif isinstance(order, Finish):
+                known = Known(home, command.seq) if is_read_again(home) else None
+                _read_on(config, link, credit, lister.pages, command, known)
+            elif isinstance(command, Finish):
                 return
     finally:
-        gevent.killall([beat, reader])
+        gevent.killall([heartbeat, reader], block=False)  # the process ends
 
 
 class _CreditCount:
@@ -71,26 +70,26 @@ class _CreditCount:
 
     def __init__(self) -> None:
         self._left = 0
-        self._some = Event()
+        self._granted = Event()
 
     def grant(self, batches: int) -> None:
         self._left += batches
-        self._some.set()
+        self._granted.set()
 
     def spend(self) -> None:
         while not self._left:
-            self._some.clear()
-            self._some.wait()
+            self._granted.clear()
+            self._granted.wait()
         self._left -= 1
 
 
-def _receive(link: ChildLink, orders: Queue, credit: _CreditCount) -> None:
+def _receive(link: ChildLink, commands: Queue, credit: _CreditCount) -> None:
     for message in link.messages():
         if isinstance(message, Credit):
             credit.grant(message.batches)
         else:
-            orders.put(message)
-    orders.put(None)
+            commands.put(message)
+    commands.put(None)
 
 
 def _heartbeat(link: ChildLink) -> None:
@@ -102,7 +101,7 @@ def _heartbeat(link: ChildLink) -> None:
 def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None = None) -> Batch:
     if page.names is not None:
         names = page.names
-        items = _encode(list(zip(names)))  # as Items whose other fields are left out
+        items = _encode(list(zip(names)))  # like Items whose other fields are omitted
     else:
         names = [item.name for item in page.items]
         items = _encode(page.items)
@@ -120,7 +119,7 @@ def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None 
 
 
 def _sizes() -> Iterator[int]:
-    """Small batches first, so that every worker has work at once, then full ones."""
+    """Yield small sizes first, so that every worker has work at once, then that of a full batch."""
     size = _FIRST_BATCH
     while size < BATCH_ITEMS:
         yield size
@@ -141,8 +140,8 @@ def _read_on(
     sizes = _sizes()
 
     def size() -> int:
-        most = next(sizes)
-        return min(most, config.limit - listed) if config.limit else most
+        maximum = next(sizes)
+        return min(maximum, config.limit - listed) if config.limit else maximum
 
     if config.limit and listed >= config.limit:
         link.send(Ended(limited=True))
@@ -160,7 +159,7 @@ def _read_on(
 
 
 def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
-    """GET for listings, with the run's retry policy; SourceError says what broke."""
+    """Return a GET for listings, with the run's retry policy; it raises SourceError with what failed."""
     from random import random
 
     from downloader.core.redact import redact_url

@@ -1,5 +1,5 @@
-"""How a file is fetched over HTTP: the session, its connections, the requests client, the pipelined client.
+"""Fetch files over HTTP: the session, its connections, the requests client and the pipelined client.
 
-Every module here is imported in a patched process only. What an outcome means for the job belongs to
-``worker`` and ``core``.
+These modules are imported only in a process that gevent has patched. ``worker`` and ``core`` decide what
+an outcome means for the job.
 """

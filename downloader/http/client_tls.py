@@ -1,6 +1,6 @@
-"""Certificates and keys from memory into a TLS context, and a check of them before anything is started.
+"""Load certificates and keys from memory into a TLS context, and check them before anything is started.
 
-The supervisor imports this; it must not import ssl, and a context comes from who may.
+The supervisor imports this module and must not import ssl, so the caller passes the context.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["as_file", "check_client_certificate", "load_authorities", "load_clie
 
 
 def check_client_certificate(config: Config) -> None:
-    """Raise ConfigError where --cert and --key cannot be used, or their password is missing or wrong.
+    """Raise ConfigError if --cert and --key cannot be used, or their password is missing or wrong.
 
-    OpenSSL says so, in a child process of its own: this one must not import ssl. Without --cert there is
-    nothing to check and no child. Raises BootError where there is no process left.
+    OpenSSL makes the check in a child process, since this process must not import ssl. Without --cert
+    there is nothing to check, and no child is started. Raises BootError if no process can be started.
     """
     if not config.cert:
         return
@@ -50,8 +50,8 @@ def check_client_certificate(config: Config) -> None:
             os._exit(0)
     os.close(writer)
     try:
-        with open(reader, "rb") as answers:
-            problem = answers.read().decode()
+        with open(reader, "rb") as stream:
+            problem = stream.read().decode()
     finally:
         os.waitpid(pid, 0)
     if problem != "-":
@@ -69,14 +69,14 @@ def _problem(config: Config) -> str:
 
 
 def load_client_certificate(context: SSLContext, config: Config) -> None:
-    """Load --cert and --key, as they were read, into ``context``. Raises ConfigError."""
+    """Load --cert and --key, whose contents ``config.files`` has, into ``context``. Raises ConfigError."""
     files = config.files
     assert files is not None
     with contextlib.ExitStack() as stack:
         cert = stack.enter_context(as_file(files.cert))
         key = stack.enter_context(as_file(files.key)) if files.key else None
         try:
-            # Always with a password: without one, OpenSSL itself would ask at the terminal.
+            # Always with a password: without one, OpenSSL itself would prompt at the terminal.
             context.load_cert_chain(cert, key, config.key_password)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             if config.key_is_encrypted and getattr(error, "reason", "") != "KEY_VALUES_MISMATCH":
@@ -88,7 +88,7 @@ def load_client_certificate(context: SSLContext, config: Config) -> None:
 
 
 def load_authorities(context: SSLContext, config: Config) -> None:
-    """Load --cacert, as it was read, into ``context``. Raises ConfigError."""
+    """Load --cacert, whose content ``config.files`` has, into ``context``. Raises ConfigError."""
     files = config.files
     assert files is not None
     with as_file(files.cacert) as path:
@@ -101,15 +101,15 @@ def load_authorities(context: SSLContext, config: Config) -> None:
 
 
 def _key_of(config: Config) -> tuple[str, str]:
-    # Not followed by a colon in a message: what stands behind "-key:" is redacted.
+    # Must not be followed by a colon in a message: the text after "-key:" would be redacted.
     return ("--key", config.key) if config.key else ("--cert", config.cert)
 
 
 @contextlib.contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """A path of ``content``, for OpenSSL, which takes certificates and keys from files only.
+    """Yield the path of a file with ``content``: OpenSSL reads certificates and keys from files only.
 
-    A file in memory where the system has that; else a temporary file that only its owner may read.
+    It is a file in memory if the system supports that, else a temporary file that only its owner may read.
     """
     try:
         memory = os.memfd_create("pem")

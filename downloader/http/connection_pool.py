@@ -1,8 +1,8 @@
-"""Connections, counted: at most so many open in one worker, all hosts together.
+"""Count connections, and limit the number that a worker has open to all hosts together.
 
-urllib3 limits connections per host. ``Census`` limits them over all hosts: when one more is needed
-and none is left, an idle one of another host is closed. Since each request in flight uses one
-connection, and there are never more of those than the limit, an idle one is always found.
+urllib3 limits connections per host. ``Census`` limits them over all hosts: when the limit is reached and
+another connection is needed, an idle one of another host is closed. Each request in flight uses one
+connection, and there are never more of those than the limit, so an idle connection always exists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _POLL = get_original("select", "poll")
 
 
 class Census:
-    """How many connections are open: now (``open``), at most at one time (``peak``)."""
+    """The number of open connections: now (``open``) and the maximum so far (``peak``)."""
 
     def __init__(self, limit: int, per_host: int, resolver: Resolver) -> None:
         self.limit = limit
@@ -45,12 +45,12 @@ class Census:
         self.resolver = resolver
         self.open = 0
         self.peak = 0
-        # Those with nothing to do, of either lane, the longest idle first; each has a ``key``.
+        # Idle connections of both clients, the longest idle first; each has a ``key``.
         self.idle: dict[Any, None] = {}
         self._of_host: dict[tuple[str, int], int] = {}
 
     def enter(self, key: tuple[str, int]) -> None:
-        """A connection to the host and port ``key`` is about to be opened."""
+        """Count a connection to the host and port ``key``, about to be opened; make room for it."""
         if self._of_host.get(key, 0) >= self.per_host:
             for idle in [each for each in self.idle if each.key == key][:1]:
                 idle.close()
@@ -61,21 +61,21 @@ class Census:
         self.peak = max(self.peak, self.open)
 
     def leave(self, key: tuple[str, int]) -> None:
-        """A connection to ``key`` was closed."""
+        """Stop counting a connection to ``key``, which was closed."""
         self.open -= 1
         self._of_host[key] -= 1
         if not self._of_host[key]:
             del self._of_host[key]
 
 
-class _Counted:
-    """Mixed into urllib3's connections."""
+class _CountedConnection:
+    """A mixin for urllib3's connections: counts them in the census."""
 
     census: Census
     sock: Any
     _dns_host: str
     _entered = False
-    served = False  # since it was opened
+    served = False  # whether it has served a request since it was opened
     response_class: Any = StrictResponse
 
     host: str
@@ -84,7 +84,7 @@ class _Counted:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The host and port it is for."""
+        """Host and port of the connection."""
         return self.host, self.port
 
     def connect(self) -> None:
@@ -98,7 +98,7 @@ class _Counted:
         except TimeoutError as error:
             raise ConnectTimeoutError(self, "the TLS handshake took too long") from error
         if hasattr(self.sock, "suppress_ragged_eofs"):
-            # Without close_notify nobody knows whether the end is the end.
+            # Without close_notify, a truncated body cannot be told from a complete one.
             self.sock.suppress_ragged_eofs = False
 
     def _tunnel(self) -> None:
@@ -109,13 +109,13 @@ class _Counted:
 
     def _new_conn(self) -> Any:
         try:
-            return self._dialled()
+            return self._connect_to_any_address()
         except (NewConnectionError, ConnectTimeoutError) as error:
             if self.proxy is None:
                 raise
             raise ProxyError("no connection", error) from error
 
-    def _dialled(self) -> Any:
+    def _connect_to_any_address(self) -> Any:
         host, failure = self._dns_host, None
         try:
             for address in self.census.resolver.addresses(host):
@@ -142,21 +142,21 @@ class _Counted:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the idle connection is still usable: open, and nothing has arrived on it.
+        """Return whether the idle connection is still usable: open, and nothing has arrived on it.
 
-        urllib3 asks through gevent's poll, a trip through the hub for each request; the system's own
-        poll with no timeout never waits.
+        urllib3 uses gevent's poll, which switches to the hub for every request. The system's own poll
+        with timeout 0 never waits.
         """
         if self.sock is None or (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending()):
-            # What is decrypted already no poll shows: it would be read as the next file's answer.
+            # poll does not show decrypted data; it would be read as the next file's response.
             return False
         poll = _POLL()
         poll.register(self.sock, 1)  # POLLIN
         return not poll.poll(0)
 
 
-class _Watched:
-    """Mixed into urllib3's pools: tells the census which connections are idle."""
+class _IdleTrackingPool:
+    """A mixin for urllib3's pools: registers idle connections in the census."""
 
     census: Census
 
@@ -175,24 +175,24 @@ class _Watched:
         try:
             return super()._make_request(conn, *args, **kwargs)  # type: ignore[misc]
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
-            # It had served before and nothing of an answer came: closed by the server in the meantime.
+            # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]
             raise
 
 
 def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:
-    """urllib3's pool classes whose connections ``census`` counts."""
+    """Return urllib3's pool classes, with connections that ``census`` counts."""
 
-    class CountedHTTP(_Counted, HTTPConnection):
+    class CountedHTTP(_CountedConnection, HTTPConnection):
         pass
 
-    class CountedHTTPS(_Counted, HTTPSConnection):
+    class CountedHTTPS(_CountedConnection, HTTPSConnection):
         pass
 
-    class HTTPPool(_Watched, HTTPConnectionPool):
+    class HTTPPool(_IdleTrackingPool, HTTPConnectionPool):
         ConnectionCls = CountedHTTP
 
-    class HTTPSPool(_Watched, HTTPSConnectionPool):
+    class HTTPSPool(_IdleTrackingPool, HTTPSConnectionPool):
         ConnectionCls = CountedHTTPS
 
     for kind in (CountedHTTP, CountedHTTPS, HTTPPool, HTTPSPool):

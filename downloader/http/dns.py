@@ -1,6 +1,6 @@
-"""Names to addresses: one look-up of a name at a time, remembered, in threads of its own.
+"""Resolve host names: one look-up per name at a time, cached, in a thread pool of its own.
 
-gevent's resolver has ten threads for all that a process does, the system's look-up of a dead name
+gevent's resolver has ten threads for everything that a process does. The system's look-up of a dead name
 takes up to half a minute, and urllib3's connect timeout does not cover it.
 """
 
@@ -22,12 +22,12 @@ from gevent.threadpool import ThreadPool  # noqa: E402
 __all__ = ["Resolver"]
 
 _THREADS = 64
-_REMEMBERED = 60.0
-_NAMES = 10_000
+_TTL = 60.0  # seconds
+_MAX_NAMES = 10_000
 
 
 class Resolver:
-    """Looks names up, each for at most ``timeout`` seconds."""
+    """A resolver that waits at most ``timeout`` seconds for each look-up."""
 
     def __init__(self, timeout: float) -> None:
         hub: Any = gevent.get_hub()
@@ -35,71 +35,74 @@ class Resolver:
             hub.resolver = _Numeric(hub.resolver)
         self._timeout = timeout
         self._known: dict[str, tuple[float, list[str]]] = {}
-        self._asked: dict[str, gevent.Greenlet] = {}
+        self._pending: dict[str, gevent.Greenlet] = {}
         self._threads: ThreadPool | None = None
 
     def addresses(self, host: str) -> list[str]:
-        """The numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
+        """Return the numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
         host = host.strip("[]")
         known = self._known.get(host)
         if known is not None and known[0] > monotonic():
             return known[1]
         try:
-            return _ask(host, socket.AI_NUMERICHOST)
+            return _getaddrinfo(host, socket.AI_NUMERICHOST)
         except socket.gaierror:
             pass
-        asked = self._asked.get(host)
-        if asked is None:
-            asked = self._asked[host] = gevent.spawn(self._look_up, host)
-        asked.join(self._timeout)
-        if not asked.ready():
+        pending = self._pending.get(host)
+        if pending is None:
+            pending = self._pending[host] = gevent.spawn(self._look_up, host)
+        pending.join(self._timeout)
+        if not pending.ready():
             raise socket.gaierror(socket.EAI_AGAIN, "the name server does not answer")
-        found: list[str] | Exception = asked.value
+        found: list[str] | Exception = pending.value
         if isinstance(found, Exception):
             raise found
         return found
 
     def forget(self, host: str) -> None:
-        """None of its addresses works; ask again next time."""
+        """Drop ``host`` from the cache: no address works, so the next call looks it up again."""
         self._known.pop(host.strip("[]"), None)
 
     def _look_up(self, host: str) -> list[str] | Exception:
         if self._threads is None:
             self._threads = ThreadPool(_THREADS)
         try:
-            found: list[str] = self._threads.apply(_ask, (host, 0))
+            found: list[str] = self._threads.apply(_getaddrinfo, (host, 0))
         except Exception as error:
             return error
         finally:
-            del self._asked[host]
-        if len(self._known) >= _NAMES:
+            del self._pending[host]
+        if len(self._known) >= _MAX_NAMES:
             self._known.clear()
-        self._known[host] = (monotonic() + _REMEMBERED, found)
+        self._known[host] = (monotonic() + _TTL, found)
         return found
 
 
 class _Numeric:
-    """In front of gevent's resolver. urllib3 asks for the address of an address, for each connection: that
-    needs no thread, which costs as much as all the rest of connecting."""
+    """A wrapper of gevent's resolver that resolves numeric addresses without a thread.
 
-    def __init__(self, behind: Any) -> None:
-        self._behind = behind
+    urllib3 resolves the numeric address for each connection. A thread for that would cost as much as the
+    rest of connecting.
+    """
+
+    def __init__(self, resolver: Any) -> None:
+        self._resolver = resolver
 
     def getaddrinfo(
         self, host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> list[Any]:
-        """As the system's function of that name."""
+        """Do what the system's function of that name does."""
         numeric = flags | socket.AI_NUMERICHOST
         with contextlib.suppress(socket.gaierror):
             return list(_socket.getaddrinfo(host, port, family, type, proto, numeric))
-        found: list[Any] = self._behind.getaddrinfo(host, port, family, type, proto, flags)
+        found: list[Any] = self._resolver.getaddrinfo(host, port, family, type, proto, flags)
         return found
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
+        return getattr(self._resolver, name)
 
 
-def _ask(host: str, flags: int) -> list[str]:
-    # The system's own function: in a thread gevent's would come back to the hub.
+def _getaddrinfo(host: str, flags: int) -> list[str]:
+    # The system's own function: in a thread, gevent's would switch back to the hub.
     found = _socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM, 0, flags)
     return [str(address[0]) for *_, address in found]

@@ -1,7 +1,7 @@
-"""Foreign exceptions become ``FetchError``, once, here.
+"""Translate exceptions of requests, urllib3 and the standard library to ``FetchError``, in one place.
 
-requests wraps urllib3, which wraps http.client, ssl and socket; what happened is told by the
-innermost of them.
+requests wraps exceptions of urllib3, which wraps those of http.client, ssl and socket. The innermost
+exception says what happened.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _VERSION_WORDS = (
 
 
 class HandshakeCut(ssl.SSLError):
-    """The connection ended in the TLS handshake; a bare SSLEOFError is one that ended later."""
+    """The connection ended in the TLS handshake; a plain SSLEOFError means that it ended later."""
 
 
 def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:
-    """What ``error``, raised by requests, urllib3 or below, means; its text redacted."""
+    """Return the FetchError for ``error``, raised by requests, urllib3 or below, with redacted text."""
     if isinstance(error, FetchError):
         return error
     chain = list(_chain(error))
@@ -53,24 +53,26 @@ def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError
 
 
 def deadline_exceeded(config: Config) -> FetchError:
-    """Return the failure of an attempt that is not over at --deadline."""
+    """Return the failure of an attempt that exceeds --deadline."""
     return FetchError("timeout", f"took longer than --deadline {show_time(config.deadline)}")
 
 
 def below_min_speed(config: Config) -> FetchError:
-    """Return the failure of an attempt whose body comes slower than --min-speed."""
+    """Return the failure of an attempt whose body arrives more slowly than --min-speed."""
     speed, span = show_size(config.min_speed), show_time(SPAN)
     return FetchError("slow", f"slower than --min-speed {speed} a second for {span}")
 
 
 def is_stale(error: BaseException) -> bool:
-    """Whether ``error`` only says that a kept connection was closed before it was used again; see
-    ``http.connection_pool``."""
+    """Return whether ``error`` only means that an idle connection was closed before it was reused.
+
+    See ``http.connection_pool``.
+    """
     return any(getattr(each, "stale", False) for each in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """From the outermost to the innermost: arguments and reasons first, then causes."""
+    """Yield the exceptions from the outermost to the innermost: reason and arguments, then causes."""
     seen: set[int] = set()
     queue = [error]
     while queue:
@@ -103,11 +105,11 @@ def _code(chain: list[BaseException]) -> str:
         return "connect-timeout"
     if has(u3.ReadTimeoutError, rq.ReadTimeout, TimeoutError):
         return "read-timeout"
-    return _answer_code(chain)
+    return _response_code(chain)
 
 
-def _answer_code(chain: list[BaseException]) -> str:
-    """A connection was there; what was wrong with the answer."""
+def _response_code(chain: list[BaseException]) -> str:
+    """Return the code of a failure after the connection was established."""
 
     def has(*kinds: type[BaseException]) -> bool:
         return any(isinstance(each, kinds) for each in chain)
@@ -117,7 +119,7 @@ def _answer_code(chain: list[BaseException]) -> str:
     if has(http.client.RemoteDisconnected):
         return "reset"
     if has(u3.InvalidChunkLength):
-        # An empty length is a connection that ended between two chunks.
+        # An empty length means that the connection ended between two chunks.
         cut = any(isinstance(e, u3.InvalidChunkLength) and not e.length for e in chain)
         return "truncated" if cut else "protocol"
     if has(http.client.IncompleteRead, u3.IncompleteRead):
@@ -140,7 +142,7 @@ def _answer_code(chain: list[BaseException]) -> str:
 
 
 def _advice(chain: list[BaseException], code: str) -> str:
-    """What to do about a certificate, by OpenSSL's X509_V_ERR_…; nothing for other failures."""
+    """Return what to do about a certificate, by OpenSSL's X509_V_ERR_…; "" for other failures."""
     verify_code = next((e.verify_code for e in chain if isinstance(e, ssl.SSLCertVerificationError)), 0)
     if code != "tls-verify" or not verify_code:
         return ""
@@ -160,7 +162,7 @@ def _tls_code(chain: list[BaseException]) -> str:
 
 
 def _sentence(chain: list[BaseException], code: str) -> str:
-    """The innermost text that says something."""
+    """Return the innermost text that is not empty or an object's repr; ``code`` if there is none."""
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
             return each.verify_message.rstrip(".") or "the certificate does not verify"

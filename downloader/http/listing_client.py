@@ -1,11 +1,12 @@
-"""Pages of a listing: GET into memory, one at a time.
+"""Fetch the pages of a listing into memory, one at a time.
 
-As in the wire lane, urllib3 writes the request and opens the connection, and llhttp reads the answer, at a
-fraction of what the same costs through requests. What is not a plain answer is asked again through the
-requests lane; so is what breaks off, and then that lane says what it is.
+As in the pipelined client, urllib3 writes the request and opens the connection, and llhttp parses the
+response, at a fraction of the cost of requests. If a response is not plain, or ends early, the request is
+repeated through the requests client, which then reports the failure if there is one.
 
-An answer too many, taken for the next page, could end a listing early and silently. So two connections
-take turns: one rests while the other answers, and what came meanwhile, unasked, is seen before it is used.
+A surplus response, taken for the next page, could end a listing early and silently. So two connections
+are used in turn: one rests while the other is used, and data that arrived without a request is noticed
+before the connection is reused.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.content_check import ContentCheck  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.exceptions import deadline_exceeded, translate  # noqa: E402
@@ -29,20 +31,22 @@ from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser
 from downloader.http.requests_client import RequestsClient  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.sink import NEW, Writer  # noqa: E402
+from downloader.messages import Item  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.sinks.sink import NEW  # noqa: E402
 
 __all__ = ["ListingClient"]
 
 _LARGEST = 256 << 20
 _BUFFER = 256 << 10
-# So many answers in a row that were not plain, and the rest is for the requests lane.
-_MISFITS = 3
-_TURNS = 2
-_PAGE = cast("FetchTask", object())  # the parser wants to know whose answer it is: there is only one
+# After so many responses in a row that were not plain, only the requests client is used.
+_MAX_FALLBACKS = 3
+_CONNECTIONS = 2
+_PAGE = cast("FetchTask", object())  # the parser needs a task for each response; this stands for all
 
 
 class ListingClient:
-    """``read`` one page after another. See ``http.pipelined.parser.ParserOwner``."""
+    """A client that reads one page after another; also a ``http.pipelined.parser.ParserOwner``."""
 
     def __init__(self, config: Config, session: HttpSession) -> None:
         self._config = config
@@ -50,41 +54,41 @@ class ListingClient:
         self._requests = RequestsClient(config, session)
         self._enabled = config.lane == "auto" and not config.compressed
         self._resting: deque[Any] = deque()  # connections, the longest rested first
-        self._misfits = 0
+        self._fallback_count = 0
         self._buffer = memoryview(bytearray(_BUFFER))
         self._shapes: dict[tuple[bytes, ...], Any] = {}
-        self._place = functools.cache(self._look_up)
+        self._template = functools.cache(self._make_template)
         self.max_size = _LARGEST  # --max-size is for files
 
     def read(self, url: str) -> bytes | bytearray:
-        """The body at ``url``, whose query, if any, is quoted. Raises FetchError."""
-        place, mark, query = url.partition("?")
-        place, origin, head, tail = self._place(place)
-        url = place + mark + query
+        """Return the body at ``url``, whose query, if any, must be quoted. Raises FetchError."""
+        base, mark, query = url.partition("?")
+        base, origin, head, tail = self._template(base)
+        url = base + mark + query
         plain = self._enabled and origin.plain and origin.jar is None
-        if plain and self._misfits < _MISFITS:
+        if plain and self._fallback_count < _MAX_FALLBACKS:
             try:
                 with gevent.Timeout(self._config.deadline, deadline_exceeded(self._config)):
                     body = self._get(origin, head + self._session.target(url) + tail)
-                self._misfits = 0
+                self._fallback_count = 0
                 return body
             except NeedsRequestsClient:
-                self._misfits += 1
+                self._fallback_count += 1
                 while self._resting:
                     self._resting.pop().close()
         return self._requests.read(url, _LARGEST)
 
-    def _look_up(self, place: str) -> tuple[str, Origin, bytes, bytes]:
-        """``place`` as it is sent, whose it is, and what stands around the target of a request there."""
+    def _make_template(self, base: str) -> tuple[str, Origin, bytes, bytes]:
+        """Return ``base`` as it is sent, its origin, and the bytes before and after the request target."""
         try:
-            place = self._session.normal(place)
-            origin = self._session.origin(place)
-            return place, origin, *self._session.template(origin)
+            base = self._session.normal(base)
+            origin = self._session.origin(base)
+            return base, origin, *self._session.template(origin)
         except requests.RequestException as error:
             raise translate(error, self._config.secrets) from error
 
     def _get(self, origin: Origin, request: bytes) -> bytes | bytearray:
-        connection = self._resting.popleft() if len(self._resting) == _TURNS else None
+        connection = self._resting.popleft() if len(self._resting) == _CONNECTIONS else None
         keep = False
         try:
             if connection is None or not connection.is_connected:
@@ -105,7 +109,7 @@ class ListingClient:
                 connection.close()
 
     def _exchange(self, sock: Any, request: bytes) -> tuple[bytes | bytearray, bool]:
-        """The body, and whether the connection serves again."""
+        """Return the body, and whether the connection can be reused."""
         parser, buffer = ResponseParser(self, self._shapes), self._buffer
         parser.outstanding.append(_PAGE)
         sock.settimeout(self._config.read_timeout)
@@ -117,27 +121,28 @@ class ListingClient:
                     raise NeedsRequestsClient
                 parser.feed(buffer[:count])
                 if parser.problem is not None:
-                    raise _own(parser.problem)
+                    raise _for_listing(parser.problem)
         except TimeoutError:
             raise
         except OSError:
             raise NeedsRequestsClient from None
         body = parser.completed[0][1]
         if isinstance(body, Exception):
-            raise _own(body)
-        whole = body.body if isinstance(body, _Large) else cast("bytes | bytearray", body)
+            raise _for_listing(body)
+        whole = self._large.body if isinstance(body, CheckedWriter) else body
         return whole, not (parser.closing or parser.surplus or parser.in_message)
 
-    def large(self, job: FetchTask, length: int) -> Writer:
+    def large(self, task: FetchTask, length: int) -> CheckedWriter:
         """See ``ParserOwner``."""
-        return _Large()
+        self._large = _Large()
+        return CheckedWriter(self._large, ContentCheck(Item(""), _LARGEST))
 
     def proxied(self) -> None:
-        """See ``ParserOwner``: with one request at a time that is no matter."""
+        """Do nothing: a proxy matters only for pipelining, and this client sends one request at a time."""
 
 
 class _Large:
-    """A body that does not come in one piece; the parser has checked its size."""
+    """A writer that collects a large body in memory; see ``FileWriter``."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -154,8 +159,8 @@ class _Large:
         self.body = bytearray()
 
 
-def _own(problem: Exception) -> Exception:
-    """``problem`` without a word of --max-size."""
+def _for_listing(problem: Exception) -> Exception:
+    """Return ``problem`` without mention of --max-size, which does not apply to listings."""
     if isinstance(problem, FetchError) and problem.code == "too-large":
         return FetchError("too-large", f"more than {show_size(_LARGEST)}")
     return problem

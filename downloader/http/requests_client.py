@@ -1,6 +1,6 @@
-"""The requests lane: one file, one attempt, streamed from the session to the sink.
+"""Fetch one file in one attempt with the requests session, streamed to the sink.
 
-All that can go wrong leaves as ``FetchError`` with a code of the table, or as ``DestinationError``.
+Every failure is raised as ``FetchError`` with a documented code, or as ``DestinationError``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.content_check import ContentCheck, check_length  # noqa: E402
+from downloader.core.redact import redact_url  # noqa: E402
 from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
@@ -34,19 +36,25 @@ from downloader.http.exceptions import (  # noqa: E402
 )
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
-from downloader.sinks.sink import Writer  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
+from downloader.messages import ResponseInfo  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.sources.source import Request  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 
 _CHUNK = 256 << 10
 _SMALL = 64 << 10
-_WRAPPED, _BARE = 47, -15  # window bits, as zlib takes them: in zlib's or gzip's form; neither
-_DIGITS = 18
+_ZLIB_OR_GZIP, _RAW_DEFLATE = 47, -15  # zlib's window bits: with zlib's or gzip's header; with neither
+_DIGITS = 18  # of a Content-Length
 
 
 class Fetched(NamedTuple):
-    """A file that is stored. ``how``: what ``Writer.publish`` returned; ``verified``: something vouched for
-    the length; ``requests`` counts redirects too."""
+    """A stored file.
+
+    ``how``: what ``FileWriter.publish`` returned; ``verified``: the length was checked against the
+    response or the source; ``requests``: number of requests, including redirects.
+    """
 
     size: int
     crc: int
@@ -56,7 +64,7 @@ class Fetched(NamedTuple):
 
 
 class Postponed(Exception):
-    """A redirect leads to a host that rests until ``until``; ``requests`` were made so far."""
+    """A redirect leads to a host that is paused until ``until``; ``requests`` were made so far."""
 
     def __init__(self, until: float, requests: int) -> None:
         super().__init__(until, requests)
@@ -65,11 +73,12 @@ class Postponed(Exception):
 
 
 class RequestsClient:
-    """Fetches through ``session``.
+    """A client that fetches files through ``session``.
 
-    ``gate`` is asked before a redirect to another origin is followed: when that may be sent to
-    (seconds, monotonic); it raises FetchError where it may not. ``turn``, before any redirect is: when its
-    host's --rate has room for it.
+    ``gate`` is called with the key of another origin before a redirect to it is followed. It returns when
+    requests may be sent there (seconds, monotonic), and raises FetchError if none may. ``turn`` is called
+    before any redirect is followed, and returns when the --rate of its host allows a request.
+    ``recording``: store what the response says about the file in each task.
     """
 
     def __init__(
@@ -78,17 +87,20 @@ class RequestsClient:
         session: HttpSession,
         gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
+        *,
+        recording: bool = False,
     ) -> None:
+        self._recording = recording
         self._gate = gate
         self._turn = turn
         self._config = config
         self._session = session
         self._secrets = config.secrets
-        # Under --min-speed: the response that a greenlet reads, since when, and what measures it.
+        # Under --min-speed, by greenlet: the response that it reads, since when, and its measurement.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace]] = {}
 
     def sweep(self) -> None:
-        """End what comes slower than --min-speed; one greenlet for all."""
+        """End attempts whose body is slower than --min-speed; one greenlet does this for all."""
         while True:
             gevent.sleep(1)
             now = monotonic()
@@ -96,32 +108,28 @@ class RequestsClient:
                 if pace.too_slow(now, began, response.tell()):
                     greenlet.kill(below_min_speed(self._config), block=False)
 
-    def fetch(
-        self, url: str, size: int, begin: Callable[[], Writer], publish: Callable[[Writer], int]
-    ) -> Fetched:
-        """Store the file at ``url``; ``size`` is what the source promises, or -1.
+    def fetch(self, task: FetchTask, url: str) -> Fetched:
+        """Fetch ``url``, store it as the file of ``task`` in its batch, and return the result.
 
-        ``begin`` gives the writer for the body, ``publish`` publishes what it has. Raises FetchError,
-        DestinationError, Postponed.
+        Raises FetchError, DestinationError, Postponed.
         """
-        writer: Writer | None = None
+        writer: CheckedWriter | None = None
         response: Any = None
         with self._limits():
             try:
-                response, hops = self._open(url)
+                response, at, hops = self._open(url, task.request)
                 length = _length(response)
-                self._check_size(length)
-                writer = begin()
+                check_length(length or 0, self._config.max_size)
+                if self._recording:
+                    task.response = _info(response, at)
+                check = ContentCheck(task.item, self._config.max_size)
+                writer = CheckedWriter(task.batch.open(task), check)
                 self._stream(response, writer, length)
                 self._reading.pop(gevent.getcurrent(), None)
-                if size >= 0 and writer.size != size:
-                    raise FetchError(
-                        "size-mismatch", f"{writer.size} bytes arrived, the source says {size}"
-                    )
-                # Published without a switch to another greenlet: no deadline fires in between.
-                vouched = length is not None or response.chunked or size >= 0
-                how = publish(writer)
-                done = Fetched(writer.size, writer.crc, how, vouched, hops + 1)
+                # There is no switch to another greenlet while publishing, so no deadline can fire.
+                verified = length is not None or response.chunked or task.promised
+                how = task.batch.publish(task, writer)
+                done = Fetched(writer.size, writer.crc, how, verified, hops + 1)
                 writer = None
                 return done
             finally:
@@ -132,14 +140,14 @@ class RequestsClient:
                     response.close()
 
     def read(self, url: str, most: int) -> bytes:
-        """The body at ``url``, at most ``most`` bytes, in memory: for listings.
+        """Return the body at ``url``, at most ``most`` bytes, for listings.
 
         Raises FetchError.
         """
         response: Any = None
         with self._limits():
             try:
-                response, _ = self._open(url)
+                response, _, _ = self._open(url, None)
                 length = _length(response)
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
@@ -155,7 +163,7 @@ class RequestsClient:
 
     @contextmanager
     def _limits(self) -> Iterator[None]:
-        """One attempt: ended at the deadline, its exceptions translated."""
+        """End the attempt at the deadline, and translate its exceptions."""
         clock = gevent.Timeout.start_new(self._config.deadline)
         try:
             yield
@@ -170,29 +178,35 @@ class RequestsClient:
         finally:
             clock.close()
 
-    def _open(self, url: str) -> tuple[Any, int]:
-        """The answer at ``url`` or where it redirects to, its body unread; and the hops it took."""
+    def _open(self, url: str, given: Request | None) -> tuple[Any, str, int]:
+        """Return the response for ``url`` after redirects, its URL, and the number of hops.
+
+        The body is not read. ``given`` is the request of the source, None for a plain GET.
+        """
         session = self._session
+        extra = given.headers if given is not None else ()
+        stored = STORED if given is None or given.expected_status == 200 else {given.expected_status}
         origin = first = session.origin(url)
         hops = 0
         try:
             while True:
                 try:
-                    response = session.get_file(url, origin)
+                    response = session.get_file(url, origin, extra)
                 except Exception as error:
                     if is_stale(error):
-                        continue  # on another connection; a new one is never stale
+                        continue  # retry on another connection; a new one is never stale
                     raise
-                if response.status in STORED:
-                    return response, hops
+                if response.status in stored:
+                    return response, url, hops
                 try:
                     before, url = url, self._follow(url, response, hops)
                 finally:
-                    _let_go(response)
+                    _discard_response(response)
                 target = session.origin(url, bare=True)
                 if target.key != origin.key:
-                    # Credentials and headers were given for the first origin; they never come back.
-                    at, origin = origin, target
+                    # Credentials and headers are for the first origin only; once dropped, they are not
+                    # sent again in this attempt.
+                    at, origin, extra = origin, target, ()
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
                 if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
@@ -207,7 +221,7 @@ class RequestsClient:
             raise failed from error
 
     def _follow(self, url: str, response: Any, hops: int) -> str:
-        """Where the answer, which is not in ``STORED``, leads; FetchError where it leads nowhere."""
+        """Return the URL that ``response`` redirects to. Raises FetchError if it is not a redirect."""
         if response.status not in REDIRECTS or "Location" not in response.headers:
             raise _refusal(response)
         location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
@@ -226,64 +240,71 @@ class RequestsClient:
             )
 
     def _addresses(self, url: str) -> list[str]:
-        # The session's own look-up, so that what was checked is what is connected to.
+        # The session's own resolver, so that the checked address is the one that is connected to.
         return self._session.resolver.addresses(urlsplit(url).hostname or "")
 
-    def _check_size(self, length: int | None) -> None:
-        most = self._config.max_size
-        if most and length is not None and length > most:
-            raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(most)}")
-
-    def _stream(self, response: Any, writer: Writer, length: int | None) -> None:
+    def _stream(self, response: Any, writer: CheckedWriter, length: int | None) -> None:
         least = self._config.min_speed
         if least:
             self._reading[gevent.getcurrent()] = (response, monotonic(), Pace(least))
         elif length is not None and length <= _CHUNK and not self._decodes(response):
-            # One read; urllib3 raises when it is short.
+            # One read; urllib3 raises if the body is short.
             writer.write(response.read(decode_content=False))
             return
-        most = self._config.max_size
         for chunk in _chunks(response, self._config.compressed, as_it_comes=bool(least)):
             writer.write(chunk)
-            if most and writer.size > most:
-                raise FetchError("too-large", f"more than --max-size {show_size(most)}")
 
     def _decodes(self, response: Any) -> bool:
         return self._config.compressed and "Content-Encoding" in response.headers
 
 
+def _info(response: Any, url: str) -> ResponseInfo:
+    headers = response.headers
+    return ResponseInfo(
+        status=response.status,
+        url=redact_url(url),
+        etag=headers.get("ETag", ""),
+        last_modified=headers.get("Last-Modified", ""),
+        content_type=headers.get("Content-Type", ""),
+        fetched_at=time(),
+    )
+
+
 def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:
-    """The body in pieces; decoded when it was asked for, and a decoded one must be whole.
-    ``as_it_comes``: a piece is what is there, not what has been waited for."""
+    """Yield the body in chunks.
+
+    If ``decode``, decompress it, and check that the compressed body is complete. ``as_it_comes``: yield
+    what has arrived, without waiting for a full chunk.
+    """
     read = response.read1 if as_it_comes else response.read
     encoding = response.headers.get("Content-Encoding", "").strip().lower() if decode else ""
     raw = iter(lambda: read(_CHUNK, decode_content=False), b"")
     if encoding in ("", "identity"):
         yield from raw
     elif encoding in ("gzip", "x-gzip", "deflate"):
-        # Without a length nobody knows that there is nothing: then its end must be seen.
+        # A body without length and chunks is known to be empty only if the compressed data has its end.
         bounded = response.chunked or "Content-Length" in response.headers
         yield from _inflated(raw, encoding, may_be_empty=bounded)
     else:
-        raise FetchError("protocol", f"Content-Encoding {encoding[:40]!r} was not asked for")
+        raise FetchError("protocol", f"Content-Encoding {encoding[:40]!r} was not requested")
 
 
 def _inflated(raw: Iterator[bytes], encoding: str, *, may_be_empty: bool) -> Iterator[bytes]:
-    """What ``raw`` is packed from, in pieces that are bounded whatever the ratio is.
+    """Yield ``raw`` decompressed, in chunks of bounded size whatever the compression ratio is.
 
-    A gzip body without a byte is an empty file: servers pack a body that is there.
+    A compressed body of zero bytes is an empty file: servers compress only a body that is not empty.
     """
-    begin = b""
+    head = b""
     for block in raw:
-        begin += block
-        if len(begin) > 1:
+        head += block
+        if len(head) > 1:
             break
-    if not begin and may_be_empty:
+    if not head and may_be_empty:
         return
-    wbits = _BARE if encoding == "deflate" and _is_bare(begin) else _WRAPPED
+    wbits = _RAW_DEFLATE if encoding == "deflate" and _is_raw_deflate(head) else _ZLIB_OR_GZIP
     inflate = zlib.decompressobj(wbits)
     try:
-        for block in chain([begin], raw):
+        for block in chain([head], raw):
             left = block
             while left:
                 piece = inflate.decompress(left, _CHUNK)
@@ -300,24 +321,24 @@ def _inflated(raw: Iterator[bytes], encoding: str, *, may_be_empty: bool) -> Ite
         raise FetchError("truncated", "the compressed body ends early")
 
 
-def _is_bare(begin: bytes) -> bool:
-    """Return whether a body of coding "deflate" is deflate without zlib's header and checksum.
+def _is_raw_deflate(head: bytes) -> bool:
+    """Return whether a body of coding "deflate" lacks zlib's header and checksum.
 
-    It should have them (RFC 9110 §8.4.1.2), and some servers leave them out. The two cannot be confused:
-    read as bare deflate, zlib's header is a stored block whose padding is not 0, and gzip's is of a type
+    It should have them (RFC 9110 §8.4.1.2), but some servers leave them out. The two cannot be confused:
+    read as raw deflate, zlib's header is a stored block whose padding is not 0, and gzip's is of a type
     that does not exist.
     """
-    zlib_header = begin[:1] and begin[0] & 15 == 8 and int.from_bytes(begin[:2], "big") % 31 == 0
-    return not zlib_header and begin[:1] != b"\x1f"
+    zlib_header = head[:1] and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+    return not zlib_header and head[:1] != b"\x1f"
 
 
 def _length(response: Any) -> int | None:
-    """Content-Length, None where there is none; FetchError ``protocol`` for nonsense."""
+    """Return Content-Length, None if there is none. Raises FetchError ``protocol`` if it is invalid."""
     value = response.headers.get("Content-Length")
     if value is None or response.chunked:
         return None
     if not (value.isascii() and value.isdigit()):
-        # Several that agree are one (RFC 9112 §6.3).
+        # Several equal values count as one (RFC 9112 §6.3).
         values = {each.strip() for each in value.split(",")}
         only = values.pop()
         if values or not (only.isascii() and only.isdigit()):
@@ -336,12 +357,12 @@ def _refusal(response: Any) -> FetchError:
     return FetchError("unexpected-status", f"the server answered {status} to a plain GET")
 
 
-def _let_go(response: Any) -> None:
-    """Read over a body that is known to be short, so that its connection serves again; close any
-    other."""
+def _discard_response(response: Any) -> None:
+    """Drain a body that is known to be short, so that its connection can be reused; else close it."""
     left = response.length_remaining
     if response.status < 200 or response.status in (204, 304):
-        # They have no body, whatever they say; what comes nevertheless must not be the next answer.
+        # These have no body, whatever the headers say; if one arrives, it must not be read as the next
+        # response.
         left = None
     if left is not None and left <= _SMALL and not response.chunked:
         response.drain_conn()

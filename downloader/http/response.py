@@ -1,7 +1,7 @@
-"""http.client's parser of answers, made strict: what it takes for fine and is not, is refused.
+"""Make http.client's response parser strict: reject invalid responses that it accepts.
 
-Left to itself it takes headers that are cut for complete, ``103`` for the answer (the real one is then
-the next file's), ``-5`` and ``1_0`` for the length of a chunk, and headers of megabytes.
+By itself it accepts truncated headers as complete, ``103`` as the final response (the real one would then
+be read as the next file's), ``-5`` and ``1_0`` as the length of a chunk, and headers of megabytes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from typing import Any  # noqa: E402
 __all__ = ["STORED", "StrictResponse"]
 
 STORED = frozenset({200, 203})
-"""The statuses that answer a GET with the file. 203: a proxy has changed something (RFC 9110 §15.3.4)."""
+"""The statuses of a response whose body is the file. 203: a proxy changed something (RFC 9110 §15.3.4)."""
 
 _HEAD = 64 << 10
 _SWITCHING = 101
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
-# Said of the body of a multipart answer, which nobody has looked at yet.
+# Defects of the body of a multipart response, which has not been read yet.
 _HARMLESS = (StartBoundaryNotFoundDefect, MultipartInvariantViolationDefect)
 
 
 class _Head:
-    """The stream while the head is read: at most ``_HEAD`` bytes, and not ended by its end."""
+    """A wrapper of the stream while the head is read.
+
+    It limits the head to ``_HEAD`` bytes, and raises IncompleteRead if the stream ends within the head.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._readline = stream.readline
@@ -44,7 +47,7 @@ class _Head:
             raise http.client.IncompleteRead(b"")
         self._left -= len(line)
         if self._left < 0:
-            raise http.client.LineTooLong("head of the answer")
+            raise http.client.LineTooLong("head of the response")
         return line
 
     def close(self) -> None:
@@ -52,7 +55,7 @@ class _Head:
 
 
 class StrictResponse(http.client.HTTPResponse):
-    """One answer. Raises http.client's exceptions, as its base does."""
+    """One response. Raises http.client's exceptions, as its base class does."""
 
     def begin(self) -> None:
         """Read the head."""
@@ -71,7 +74,7 @@ class StrictResponse(http.client.HTTPResponse):
             raise http.client.HTTPException("a header is malformed")
 
     def _read_status(self) -> tuple[str, int, str]:
-        """The status line of the final answer, whatever informational ones come before it."""
+        """Return the status line of the final response; skip informational responses before it."""
         while True:
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:

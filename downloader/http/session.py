@@ -1,8 +1,8 @@
-"""The configured requests session: the authority on headers, auth, proxies, TLS and connections.
+"""Configure the requests session, which defines headers, auth, proxies, TLS and connections.
 
-One per process. It has none of requests' ambient surprises: no proxies, netrc or CA bundle from the
-environment, no redirect followed (and no redirect's body read), no cookie that crosses a port, no CA
-bundle loaded again for every connection. ``send`` returns urllib3's response, so that a body is
+There is one session per process. Unlike requests by default, it takes no proxies, netrc or CA bundle from
+the environment, follows no redirects (and reads no redirect's body), sends no cookie to another port, and
+does not load the CA bundle again for every connection. It returns urllib3's response, so that a body is
 streamed and its length enforced.
 """
 
@@ -36,6 +36,7 @@ from downloader.errors import FetchError  # noqa: E402
 from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
+from downloader.process.library_internals import tunnel_host, unopened_connection  # noqa: E402
 
 __all__ = ["HttpSession", "Origin"]
 
@@ -43,17 +44,28 @@ patching.settle_urllib3()
 
 _ORIGINS = 10_000
 _COOKIES = 100
-_MARK = "/-the-target-of-a-request-"
+_PLACEHOLDER = "/-the-target-of-a-request-"
 
 
 class Origin:
-    """What is the same for all files of one scheme, host and port: headers, proxy, cookies.
+    """The settings shared by all files of one scheme, host and port: headers, proxy, cookies.
 
-    ``proxy``: its URL, "" where there is none; ``forwarded``: it is asked for the files, not for a tunnel.
-    ``plain``: what its connections are is a socket, or TLS on one; not TLS within a proxy's.
+    ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
+    opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
+    a proxy. ``has_extra_headers``: some requests have headers of their own.
     """
 
-    __slots__ = ("forwarded", "headers", "jar", "key", "plain", "pool", "proxies", "proxy")
+    __slots__ = (
+        "forwarded",
+        "has_extra_headers",
+        "headers",
+        "jar",
+        "key",
+        "plain",
+        "pool",
+        "proxies",
+        "proxy",
+    )
 
     def __init__(self, key: str, headers: HTTPHeaderDict, proxies: dict[str, str]) -> None:
         self.key = key
@@ -64,12 +76,13 @@ class Origin:
         self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
         self.jar: RequestsCookieJar | None = None
         self.pool: Any = None
+        self.has_extra_headers = False
 
 
 class HttpSession(requests.Session):
-    """The session that ``config`` describes; at most ``config.connections`` connections at once.
+    """The session that ``config`` describes, with at most ``config.connections`` open connections.
 
-    Raises ConfigError when the CA file or the client certificate cannot be used.
+    Raises ConfigError if the CA file or the client certificate cannot be used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -85,7 +98,7 @@ class HttpSession(requests.Session):
         self.headers["Accept"] = "*/*"
         self.headers["Connection"] = "keep-alive"
         self._plain_headers = dict(self.headers)
-        # Set by name, so that -H 'user-agent: …' replaces ours in its place.
+        # Set by name, so that -H 'user-agent: …' replaces the default at the same position.
         for name, value in config.headers:
             self.headers[name] = value
         adapter = _Adapter(self.census, config)
@@ -95,7 +108,7 @@ class HttpSession(requests.Session):
         self._origins: dict[str, Origin] = {}
 
     def origin(self, url: str, *, bare: bool = False) -> Origin:
-        """The origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
+        """Return the origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
         changed the origin).
 
         Raises FetchError ``bad-url``.
@@ -111,7 +124,7 @@ class HttpSession(requests.Session):
         if ":" in host:
             host = f"[{host}]"
         key = f"{scheme}://{host}:{port or (443 if scheme == 'https' else 80)}"
-        # Credentials in the URL make an origin of its own, with headers of its own.
+        # A URL with credentials gets a separate Origin, with its own headers.
         userinfo = "" if bare else parts.netloc.rpartition("@")[0]
         slot = f"{'bare ' if bare else ''}{userinfo}@{key}"
         origin = self._origins.get(slot)
@@ -131,16 +144,16 @@ class HttpSession(requests.Session):
                 self.headers = saved
         else:
             given = get_auth_from_url(url) if userinfo else self._auth_for(key)
-            # As bytes: text is Latin-1 to requests, and what is not raises UnicodeEncodeError.
+            # As bytes: requests encodes str as Latin-1, and raises UnicodeEncodeError for other text.
             auth: Any = given and tuple(part.encode("utf-8", "surrogateescape") for part in given)
             prepared = self.prepare_request(requests.Request("GET", key + "/", auth=auth))
         proxies = self.config.proxies
-        # Never None as no_proxy: that would ask the environment.
+        # no_proxy is never None: that would read the environment.
         if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy):
             proxies = {}
         headers = HTTPHeaderDict(prepared.headers)
         if not bare:
-            # requests lets auth win over a header; what the user wrote as -H wins here.
+            # In requests, auth takes precedence over a header; here -H takes precedence.
             _add_given(headers, self.config.headers)
         return Origin(key, headers, proxies)
 
@@ -151,38 +164,45 @@ class HttpSession(requests.Session):
         return logins.get(urlsplit(key).hostname or "") or logins.get("default")
 
     def normal(self, url: str) -> str:
-        """``url`` as requests would send it: quoted, its host in ASCII. Raises what requests raises."""
+        """Return ``url`` as requests sends it: quoted, its host in ASCII. Raises what requests raises."""
         request = requests.PreparedRequest()
         request.prepare_url(url, None)
         return request.url or ""
 
     def target(self, url: str) -> bytes:
-        """What stands in the request line for ``url``, which is ``normal``: path and query."""
+        """Return the request target (path and query) of ``url``, a result of ``normal``."""
         start = url.find("/", 8)
         target = url[start:] if start > 0 else "/"
         return target.partition("#")[0].encode("ascii")
 
-    def get_file(self, url: str, origin: Origin) -> Any:
-        """GET ``url``, which belongs to ``origin``; returns urllib3's response, its body unread.
+    def get_file(self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = ()) -> Any:
+        """GET ``url``, which belongs to ``origin``; return urllib3's response, its body unread.
 
-        Raises what requests raises; ``http.exceptions`` turns it into FetchError.
+        ``extra`` header fields replace those of the same name. Raises what requests raises;
+        ``http.exceptions`` translates that to FetchError.
         """
         request = requests.PreparedRequest()
         request.method = "GET"
         request.url = url
-        # requests hands them on to urllib3, which knows how to send one name twice.
+        # requests passes them to urllib3, which can send several fields of one name.
         request.headers = origin.headers  # type: ignore[assignment]
         request.hooks = {"response": []}
+        if extra:
+            request.headers = origin.headers.copy()  # type: ignore[assignment]
+            for name in {name.lower() for name, _ in extra}:
+                request.headers.pop(name, None)
+            for name, value in extra:
+                request.headers.add(name, value)  # type: ignore[attr-defined]
         if origin.jar is not None:
             cookie = get_cookie_header(origin.jar, request)  # type: ignore[no-untyped-call]
-            if cookie and "Cookie" not in origin.headers:
-                request.headers = origin.headers.copy()  # type: ignore[assignment]
+            if cookie and "Cookie" not in request.headers:
+                request.headers = request.headers.copy()
                 request.headers["Cookie"] = cookie
         request._lane_origin = origin  # type: ignore[attr-defined]
         response = self._adapter.send(
             request,
             stream=True,
-            timeout=self.timeout,  # type: ignore[arg-type]  # requests takes urllib3's Timeout as it is
+            timeout=self.timeout,  # type: ignore[arg-type]  # requests accepts urllib3's Timeout
             proxies=origin.proxies,
         )
         if "Set-Cookie" in response.headers:
@@ -190,56 +210,57 @@ class HttpSession(requests.Session):
         return response
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
-        """What stands before and behind the target in a GET to ``origin``: urllib3's own bytes."""
+        """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""
         connection, recorder = self.new_connection(origin), _Recorder()
         connection.sock = recorder
-        place, headers = _MARK, origin.headers
+        target, headers = _PLACEHOLDER, origin.headers
         if origin.forwarded:
-            place, headers = origin.key.removesuffix(":80") + _MARK, headers.copy()
+            target, headers = origin.key.removesuffix(":80") + _PLACEHOLDER, headers.copy()
             headers.update(self._adapter.proxy_headers(origin.proxy))
-        connection.request("GET", place, headers=headers)
+        connection.request("GET", target, headers=headers)
         connection.sock = None
-        head, _, tail = recorder.sent.partition(_MARK.encode())
+        head, _, tail = recorder.sent.partition(_PLACEHOLDER.encode())
         return head, tail
 
     def new_connection(self, origin: Origin) -> Any:
-        """A connection to ``origin`` as urllib3 makes it, not open yet; counted when it is."""
+        """Return a new urllib3 connection to ``origin``, not open yet; opening it counts it."""
         request = requests.PreparedRequest()
         request.url = f"{origin.key}/"
         request._lane_origin = origin  # type: ignore[attr-defined]
         pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
-        connection = pool._new_conn()
+        connection = unopened_connection(pool)
         connection.timeout = self.config.connect_timeout
         if origin.proxy and not origin.forwarded:
-            # As the pool does it when it connects; the tunnel's host is in what is sent, too.
-            connection.set_tunnel(pool._tunnel_host, pool.port, pool.proxy_headers)
+            # As urllib3's pool does when it connects; the tunnel's host also determines the Host field.
+            connection.set_tunnel(tunnel_host(pool), pool.port, pool.proxy_headers)
         return connection
 
     def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
         if origin.jar is None or len(origin.jar) > _COOKIES:
-            # A server that sets another one with each answer must not fill the memory.
+            # A server that sets another cookie with each response must not fill the memory.
             origin.jar = RequestsCookieJar()
         extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
 
 
 class _Recorder:
-    """In the place of a socket: keeps what is sent."""
+    """A stand-in for a socket that records what is sent."""
 
     sent = b""
 
     def settimeout(self, seconds: float | None) -> None:
-        """Nothing waits here."""
+        """Do nothing: no call waits."""
 
     def sendall(self, data: bytes) -> None:
-        """Keep it."""
+        """Record ``data``."""
         self.sent += data
 
 
 class _Adapter(HTTPAdapter):
-    """requests' adapter with one TLS context and with pools that share one census.
+    """An adapter with one TLS context, and with pools that share one census.
 
-    The context is made when it is needed: reading the bundle of CAs takes a tenth of a process's start.
-    What the user named is read at once, so that a mistake is told before anything is fetched.
+    The context is created when it is first needed: reading the CA bundle takes a tenth of a process's
+    start. Files that the user named are read at once, so that an error is reported before anything is
+    fetched.
     """
 
     def __init__(self, census: Census, config: Config) -> None:
@@ -250,16 +271,16 @@ class _Adapter(HTTPAdapter):
             pool_connections=census.limit, pool_maxsize=config.slots_per_host, pool_block=False
         )
         if config.cacert or config.cert:
-            self._secure()
+            self._create_context()
 
-    def _secure(self) -> None:
+    def _create_context(self) -> None:
         if self._context is None:
             self._context = _tls_context(self._config)
             self.poolmanager.connection_pool_kw["ssl_context"] = self._context
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
         super().init_poolmanager(connections, maxsize, block, **kwargs)
-        self._settle(self.poolmanager)
+        self._use_counted_pools(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         known = proxy in self.proxy_manager
@@ -267,10 +288,10 @@ class _Adapter(HTTPAdapter):
             proxy, ssl_context=self._context, proxy_ssl_context=self._context, **kwargs
         )
         if not known:
-            self._settle(proxies)
+            self._use_counted_pools(proxies)
         return proxies
 
-    def _settle(self, pools: urllib3.PoolManager) -> None:
+    def _use_counted_pools(self, pools: urllib3.PoolManager) -> None:
         pools.pool_classes_by_scheme = pool_classes(self._census)
 
     def get_connection_with_tls_context(
@@ -280,7 +301,7 @@ class _Adapter(HTTPAdapter):
         pool = origin.pool
         if pool is None or pool.pool is None:
             if origin.proxy or origin.key.startswith("https:"):
-                self._secure()
+                self._create_context()
             verify = self._context is None or self._context.verify_mode is ssl.CERT_REQUIRED
             pool = super().get_connection_with_tls_context(request, verify, proxies, None)
             if not origin.proxy:
@@ -288,32 +309,34 @@ class _Adapter(HTTPAdapter):
         return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Nothing: the context is complete. requests would look at the CA file for every request."""
+        """Do nothing: the context is complete. requests would look at the CA file for every request."""
 
     def build_response(self, req: Any, resp: Any) -> Any:
-        """urllib3's own response: the lanes stream from it."""
+        """Return urllib3's response, so that its body can be streamed."""
         return resp
 
 
 class _Context(ssl.SSLContext):
-    """Offers a server a session that there was with it: its certificate is not sent and verified again for
-    each connection (RFC 8446 §2.2). Whether a session is taken is the server's to say.
+    """A TLS context that offers each server an earlier session for resumption.
 
-    One serves as long as it is taken. Python copies a session through its encoded form, certificate
-    included, whenever one is read or set: 0.1 to 0.2 ms, a quarter of a handshake. That a ticket is used
-    more than once lets an observer see that one client is behind both (RFC 8446 appendix C.4), which the
-    address of a downloader tells as well.
+    With a resumed session, the certificate is not sent and verified again (RFC 8446 §2.2). The server may
+    refuse it.
+
+    A session is offered as long as the server accepts it. Python copies a session through its encoded
+    form, including the certificate, whenever one is read or set: 0.1 to 0.2 ms, a quarter of a handshake.
+    Using a ticket more than once lets an observer link the connections to one client (RFC 8446 appendix
+    C.4); the address of a downloader does so as well.
     """
 
     sessions: dict[Any, ssl.SSLSession]
 
     def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
-        """As its base does it."""
+        """Do what the base class does, with the earlier session of this server."""
         kwargs["session"] = self.sessions.get((sock.getpeername(), kwargs.get("server_hostname")))
         return super().wrap_socket(sock, *args, **kwargs)
 
     def remember(self, sock: Any) -> None:
-        """``sock`` has received something; from TLS 1.3 on the session comes with that."""
+        """Store the TLS session of ``sock``, which has received data: with TLS 1.3 it comes with that."""
         if len(self.sessions) >= _ORIGINS:
             self.sessions.clear()
         if not sock.session_reused and (session := sock.session) is not None:
@@ -321,7 +344,7 @@ class _Context(ssl.SSLContext):
 
 
 def _tls_context(config: Config) -> ssl.SSLContext:
-    # Made here and not by create_default_context(), which lets the environment write key logs.
+    # Not create_default_context(), which lets the environment enable key logs.
     context = _Context(ssl.PROTOCOL_TLS_CLIENT)
     context.sessions = {}
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -340,8 +363,10 @@ def _tls_context(config: Config) -> ssl.SSLContext:
 
 
 def _add_given(headers: HTTPHeaderDict, given: tuple[tuple[str, str], ...]) -> None:
-    """-H in the place of ours of that name; two of a name are two lines, but Cookie, which may be one only
-    (RFC 6265 §5.4)."""
+    """Let -H header fields replace the defaults of the same name.
+
+    Two -H of the same name are two lines, except for Cookie, which may be one line only (RFC 6265 §5.4).
+    """
     spelt: dict[str, str] = {}
     for name, value in given:
         first = spelt.get(name.lower())

@@ -1,4 +1,4 @@
-"""One file to fetch, as the clients have it, and what they ask of the batch that it belongs to."""
+"""Define one file to fetch, and the interface of its batch that the clients use."""
 
 from __future__ import annotations
 
@@ -9,60 +9,68 @@ import msgspec
 
 from downloader.core.latency import Histogram
 from downloader.core.scheduler import Host
-from downloader.messages import Item
-from downloader.sinks.sink import Sink, Writer
+from downloader.messages import Item, ResponseInfo
+from downloader.sinks.checked_writer import CheckedWriter
+from downloader.sinks.sink import FileWriter
+from downloader.sources.source import Request
 
 __all__ = ["FetchTask", "TaskBatch"]
 
 
 class TaskBatch(Protocol):
-    """The batch of a task: it stores, counts, and keeps the states of its items.
+    """The batch of a task, which stores its items, counts them and holds their states.
 
-    ``states``: see ``core.item_states``; ``claims``: who owns the name of which item; ``left``: how many
-    items have not reached their end.
+    ``states``: see ``core.item_states``; ``left``: number of items that are not finished.
     """
 
-    seq: int
     states: Any
-    claims: dict[int, int]
     latency: Histogram
     left: int
 
-    def put_all(
-        self, sink: Sink, responses: Iterable[tuple[FetchTask, object]]
-    ) -> tuple[int, Exception | None]:
-        """Store as many of ``responses`` as are whole small bodies of one host; return how many that are,
-        and what went wrong with the next."""
+    def put_all(self, responses: Iterable[tuple[FetchTask, object]]) -> tuple[int, Exception | None]:
+        """Store the leading ``responses`` that are complete small bodies of one host.
 
-    def publish(self, index: int, writer: Writer) -> int:
-        """Publish what ``writer`` has as item ``index``; return what ``Writer.publish`` does."""
+        Returns their number, and the error of the next one if it failed.
+        """
+
+    def open(self, task: FetchTask) -> FileWriter:
+        """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
+
+    def publish(self, task: FetchTask, writer: CheckedWriter) -> int:
+        """Publish the file of ``task`` from ``writer``; return what ``FileWriter.publish`` returns.
+
+        Raises FetchError if the content does not match what the source states, or its name is taken.
+        """
 
     def published(
         self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
     ) -> None:
-        """Count item ``index``, which is published, after ``requests``, ``wire`` of them pipelined."""
+        """Count item ``index`` as published after ``requests`` requests, ``wire`` of them pipelined."""
 
 
 class FetchTask(msgspec.Struct, eq=False, gc=False):
     """One item of a batch, and its attempts so far; see ``core.scheduler.Schedulable``.
 
-    ``target`` is what the request line contains; ``url`` is "" where the source derives it from the name.
+    ``target`` is the request target; ``url`` is "" if it is derived from the name; ``request`` is None for
+    a plain GET, which most sources use. ``promised``: the source states a size or checksum to check.
+    ``response``: what the last response says about the file, if the sink wants it.
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
-    had served others ended before its response, which is not counted as an attempt. ``path``: its origin,
-    None for what does not go through the pipelined client. A Struct, since one is made for every file.
+    had served others ended before its response; this does not count as an attempt. ``path``: its origin,
+    None if it does not go through the pipelined client. It is a Struct because one is created per file.
     """
 
     batch: Any
     index: int
     item: Item
-    name: str
-    size: int
+    promised: bool
     url: str
     target: bytes
     origin: Any
     host: Host
     solo: bool
     path: object
+    request: Request | None = None
+    response: ResponseInfo | None = None
     attempts: int = 0
     sent: float = 0.0
     cut_off: int = 0

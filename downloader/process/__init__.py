@@ -1,4 +1,4 @@
-"""Processes: started isolated, forked, patched before anything else, and how they talk to each other.
+"""Processes: isolation, forking, patching before anything else, and the messages between them.
 
-What a child does is its room's: ``worker`` or ``feeder``.
+What a child does belongs to ``worker`` or ``feeder``.
 """

@@ -1,7 +1,6 @@
-"""Messages between the supervisor and its children: MessagePack records in length-prefixed frames
-over a socketpair.
+"""Exchange messages of supervisor and children: MessagePack in length-prefixed frames over a socketpair.
 
-``Link`` is the supervisor's end, ``ChildLink`` the child's: sending never waits on either.
+``Link`` is the supervisor's end, ``ChildLink`` the child's. Sending never blocks on either.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import msgspec
 
 from downloader.core.frames import Unpacker, pack
 from downloader.messages import FromChild, Message, ToChild
+from downloader.process.library_internals import raw_socket
 
 __all__ = ["ChildLink", "Link"]
 
@@ -24,7 +24,7 @@ _to_child = msgspec.msgpack.Decoder(ToChild)
 
 
 class Link:
-    """The supervisor's end. What cannot be sent at once waits in ``outgoing``, which credit bounds."""
+    """The supervisor's end. What cannot be sent at once stays in ``outgoing``, whose size credit bounds."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -34,16 +34,16 @@ class Link:
         self.outgoing = bytearray()
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor, for a selector."""
         return self._sock.fileno()
 
     def send(self, message: Message) -> None:
-        """Send as much as the socket takes; a peer that is gone is noticed when receiving."""
+        """Send as much as the socket accepts; a peer that has exited is noticed when receiving."""
         self.outgoing += pack(_encode(message))
         self.flush()
 
     def flush(self) -> None:
-        """Go on sending."""
+        """Continue sending."""
         try:
             while self.outgoing:
                 sent = self._sock.send(self.outgoing)
@@ -54,14 +54,14 @@ class Link:
             self.outgoing.clear()
 
     def receive(self) -> tuple[list[FromChild], bool]:
-        """What has arrived, and whether the child's end is still open.
+        """Return the messages that have arrived, and whether the child's end is still open.
 
         A child that is killed may leave half a frame; it is dropped with the link.
         """
         messages: list[FromChild] = []
         if self._broken:
-            return messages, False  # where the next frame would begin is not known
-        # Bounded, so that one busy child cannot keep the others waiting.
+            return messages, False  # the start of the next frame is not known
+        # Limited, so that one busy child does not delay the others.
         for _ in range(16):
             try:
                 data = self._sock.recv(_CHUNK)
@@ -84,25 +84,28 @@ class Link:
 
 
 class ChildLink:
-    """The child's end, over gevent's socket. ``send`` never waits and may be called from anywhere, the
-    hub's callbacks included; what the socket does not take at once a greenlet sends. Credit bounds how
-    much that can be."""
+    """The child's end, over gevent's socket.
+
+    ``send`` never blocks and may be called from anywhere, callbacks of the hub included. A greenlet sends
+    what the socket does not accept at once. Credit bounds how much that can be.
+    """
 
     def __init__(self, fileno: int) -> None:
         from gevent.socket import socket as gevent_socket
 
         self._sock: Any = gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
+        self._raw = raw_socket(self._sock)
         self._waiting = bytearray()
         self._writer: Any = None
 
     def send(self, message: Message) -> None:
-        """Send, in order. Raises OSError when the supervisor is gone."""
+        """Send messages in order. Raises OSError when the supervisor has exited."""
         import gevent
 
         frame = pack(_encode(message))
         if self._writer is None:
             try:
-                sent = self._sock._sock.send(frame)
+                sent = self._raw.send(frame)
             except BlockingIOError:
                 sent = 0
             if sent == len(frame):
@@ -120,7 +123,7 @@ class ChildLink:
                 self._waiting.clear()
                 self._sock.sendall(data)
         except OSError:
-            self._waiting.clear()  # the reader of `messages` notices that nobody is there
+            self._waiting.clear()  # the reader of `messages` notices that the peer has exited
         finally:
             self._writer = None
 
@@ -130,7 +133,7 @@ class ChildLink:
             self._writer.join()
 
     def messages(self) -> Iterator[ToChild]:
-        """What the supervisor sends, until it closes its end or dies."""
+        """Yield what the supervisor sends, until it closes its end or dies."""
         unpacker = Unpacker()
         while True:
             try:

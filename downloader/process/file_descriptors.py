@@ -1,4 +1,4 @@
-"""File descriptors: as many as the system allows, and no more connections than they are enough for."""
+"""Raise the limit of file descriptors, close inherited ones, and fit the connections to the limit."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Collection, Iterable
 
 __all__ = ["affordable", "close_all_but", "held_directories", "raise_limit"]
 
-_OTHER_FILES = 24  # the link, the ledger, the event loop, libraries' own
+_OTHER_FILES = 24  # link, ledger, event loop, and those of libraries
 _HELD_DIRECTORIES = 256
 
 
 def raise_limit() -> None:
-    """Raise this process's limit of open files to the hard one."""
+    """Raise this process's soft limit of open files to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS has no limit by name and refuses it; then the soft limit has to do.
+    # macOS reports an infinite hard limit, but refuses it as the soft one, which then stays.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close all descriptors of this process but ``kept``."""
+    """Close all descriptors of this process except ``kept``."""
     found: Iterable[int]
     try:
-        # Not all numbers up to the limit: in a container that can be a billion.
+        # Not range(limit): in a container the limit can be a billion.
         found = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         found = range(_open_files())
@@ -36,19 +36,21 @@ def close_all_but(kept: Collection[int]) -> None:
 
 
 def held_directories() -> int:
-    """How many directories are kept open."""
+    """Return how many directories may be kept open."""
     return min(_HELD_DIRECTORIES, _open_files() // 8)
 
 
 def affordable(connections: int) -> tuple[int, str]:
-    """At most ``connections``, each of which needs its socket and a file; and, where they are fewer, the
-    sentence that says why."""
+    """Return at most ``connections``, and the sentence that says why if they are fewer, else "".
+
+    Each connection needs two descriptors: its socket and a file.
+    """
     files = _open_files()
-    most = max(1, (files - _OTHER_FILES - held_directories()) // 2)
-    if connections <= most:
+    maximum = max(1, (files - _OTHER_FILES - held_directories()) // 2)
+    if connections <= maximum:
         return connections, ""
-    text = f"only {files} files may be open: {most} connections instead of {connections}; see ulimit -n"
-    return most, text
+    text = f"only {files} files may be open: {maximum} connections instead of {connections}; see ulimit -n"
+    return maximum, text
 
 
 def _open_files() -> int:

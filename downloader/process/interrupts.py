@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM where no loop of ours runs that could act on them (that is ``signals``)."""
+"""Handle SIGINT and SIGTERM where no event loop of ours runs (one that does uses ``engine.signals``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ __all__ = ["Interrupted", "interruptible"]
 
 
 class Interrupted(BaseException):
-    """SIGINT or SIGTERM, where nothing else handles them. Not KeyboardInterrupt: click prints for it."""
+    """A SIGINT or SIGTERM where nothing else handles them.
+
+    Not KeyboardInterrupt, since click prints something for that.
+    """
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM ends what has no loop of its own as Ctrl-C does: cleaned up, exit code 130."""
+    """Raise Interrupted on SIGTERM as on Ctrl-C, so that the block cleans up and exits with code 130."""
 
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted

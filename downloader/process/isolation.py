@@ -1,10 +1,11 @@
-"""What our processes may import: nothing from the current directory, nothing from DEST.
+"""Control what our processes may import: nothing from the current directory, nothing from DEST.
 
-A server chooses the names of the files in DEST; ``json.py`` there must stay a file. Python puts the current
-directory first on ``sys.path`` for ``-m`` and ``-c``, and for each empty entry in PYTHONPATH. So
+A server chooses the names of the files in DEST; ``json.py`` there must never be imported. Python puts the
+current directory first on ``sys.path`` for ``-m`` and ``-c``, and for each empty entry in PYTHONPATH.
+Therefore:
 
 - ``child()`` is the only way in which an interpreter of ours is started;
-- ``guard()`` is the first call in each of our processes. Processes that are forked inherit its effect.
+- ``guard()`` is the first call in each of our processes. Forked processes inherit its effect.
 
 Both leave the rest of ``sys.path`` as the interpreter made it: virtual environments, editable installs, and
 absolute entries of PYTHONPATH work. Our own packages are found where this file is, so a source checkout can
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["ROOT", "begin", "child", "environment", "guard", "is_exposed"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-"""The directory (or zip file) that our packages are in."""
+"""The directory (or zip file) that contains our packages."""
 
 _PACKAGES = ("downloader", "diagnostics")
 _COMMANDS = ("downloader.__main__", "diagnostics.__main__")
 
-# Python 3.10 has no -P: there the entry "", which -c brings, goes before anything is imported.
+# Python 3.10 has no -P: the entry "" that -c adds is removed before anything is imported.
 _BEGIN = (
     "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
     "from downloader.process.isolation import begin; begin()"
@@ -37,10 +38,10 @@ _BEGIN = (
 
 
 def child(entry: str, *args: str, dest: str = "") -> tuple[list[str], dict[str, str]]:
-    """Return argv and environment of a process of this interpreter that calls ``entry``, "module:function".
+    """Return argv and environment to call ``entry``, "module:function", in a process of this interpreter.
 
-    The function takes no argument, finds ``args`` in ``sys.argv[1:]``, and returns the exit code.
-    ``dest`` is a directory that nothing is imported from, besides the current one.
+    The function takes no argument, finds ``args`` in ``sys.argv[1:]``, and returns the exit code. Besides
+    the current directory, nothing is imported from ``dest``.
     """
     options = [
         option
@@ -56,8 +57,10 @@ def child(entry: str, *args: str, dest: str = "") -> tuple[list[str], dict[str, 
 
 
 def environment(dest: str = "") -> dict[str, str]:
-    """Return our environment for a child: PYTHONPATH keeps absolute entries other than the current
-    directory and ``dest``."""
+    """Return our environment for a child.
+
+    PYTHONPATH keeps absolute entries other than the current directory and ``dest``.
+    """
     env = dict(os.environ)
     unwanted = _unwanted(dest)
     entries = env.pop("PYTHONPATH", "").split(os.pathsep)
@@ -68,7 +71,7 @@ def environment(dest: str = "") -> dict[str, str]:
 
 
 def begin() -> None:
-    """Run the process that ``child`` described."""
+    """Run the entry that ``child`` put into argv."""
     del sys.path[0]  # ROOT, for this import only
     guard()
     from importlib import import_module
@@ -78,26 +81,28 @@ def begin() -> None:
 
 
 def guard(dest: str = "") -> None:
-    """Take the current directory and ``dest`` off ``sys.path``, for this process and those it forks."""
+    """Remove the current directory and ``dest`` from ``sys.path``, for this process and those it forks."""
     unwanted, own = _unwanted(dest), _interpreters_own()
     sys.path[:] = [entry for entry in sys.path if entry in own or _real(entry) not in unwanted]
     if _Packages not in sys.meta_path:
         sys.meta_path.insert(0, _Packages)
-    # What `pip install --target` made has our requirements beside us. Last, so that it hides nothing.
+    # `pip install --target` puts our requirements beside our packages. Last, so that it shadows nothing.
     if ROOT not in sys.path and _real(ROOT) != _real(dest) and _is_installed():
         sys.path.append(ROOT)
 
 
 def is_exposed(dest: str) -> bool:
-    """Return True when ``python -m`` started this process in ``dest``: Python imports from there before
-    ``guard`` can be called."""
+    """Return True when ``python -m`` started this process in ``dest``.
+
+    Python then imports from there before ``guard`` can be called.
+    """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
     return spec is not None and spec.name in _COMMANDS and not safe and _real(os.curdir) == _real(dest)
 
 
 class _Packages:
-    """Finds our own packages beside this file, wherever ``sys.path`` leads."""
+    """The finder of our own packages: beside this file, independent of ``sys.path``."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
@@ -110,7 +115,7 @@ class _Packages:
 
 
 def _unwanted(dest: str) -> set[str]:
-    """Return the real paths of the current directory, ``dest``, and what PYTHONPATH names relatively."""
+    """Return the real paths of the current directory, ``dest``, and the relative entries of PYTHONPATH."""
     relative = [
         entry
         for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)

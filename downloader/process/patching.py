@@ -1,13 +1,14 @@
-"""The only place that patches: ``apply()`` first, then import requests, then ``settle_urllib3()``.
+"""Patch the process: ``apply()`` first, then import requests, then ``settle_urllib3()``.
 
 ::
 
-    forked child: apply()       look → judge → patch → stand guard → verify
-    lanes, sources: require()   import requests   settle_urllib3()   require() at the first request
+    forked child: apply()         inspect → decide → patch → install the guard → verify
+    clients, sources: require()   import requests   settle_urllib3()   require() at the first request
 
-Whatever makes HTTPS serial or breaks it raises ``UnsafeProcess`` with a sentence that names who did
-it. What a process *is* decides, not the order in which it came about: one that somebody else has
-patched completely, before anything bound the original ``ssl``, is accepted.
+No other module patches. Anything that serializes or breaks HTTPS raises ``UnsafeProcess`` with a sentence
+that names the code responsible. The decision depends on the state of the process, not on how it was
+reached: a process that other code has patched completely, before anything bound the original ``ssl``, is
+accepted.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 import msgspec
 
 from downloader.errors import UnsafeProcess
+from downloader.process.library_internals import hub_exists, patched_modules
 
 __all__ = ["Patched", "apply", "culprit", "require", "settle_urllib3"]
 
-# What must be gevent's: here, and the same name in gevent.socket, gevent.thread and so on. Identity
-# is checked: `gevent.monkey.is_object_patched` still says yes after somebody replaced it once more.
+# Attributes that must be identical to those of gevent.socket, gevent.thread and so on. Identity is checked
+# because `gevent.monkey.is_object_patched` still returns True after an attribute was replaced once more.
 _REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "socket": ("socket", "create_connection", "getaddrinfo"),
     "ssl": ("SSLContext", "SSLSocket"),
@@ -49,12 +51,12 @@ _FORBIDDEN: Final = {
 }
 _WATCHED: Final = (".contrib.pyopenssl", ".truststore", ".truststore._api")
 _IMPORTED_IN: Final = os.getpid()  # a fork has another pid
-_applied: Final[dict[int, Patched]] = {}  # by pid, so that a fork does not take itself for patched
-_warned: Final[list[str]] = []  # by gevent, while patching: there is no second try
+_applied: Final[dict[int, Patched]] = {}  # by pid: a fork does not count as patched
+_warned: Final[list[str]] = []  # by gevent, while patching, which cannot be repeated
 
 
 class Patched(msgspec.Struct, frozen=True):
-    """What ``apply()`` found and did; ``modules`` are the standard modules gevent replaced."""
+    """What ``apply()`` found and did; ``modules`` are the standard modules that gevent replaced."""
 
     modules: tuple[str, ...]
     select: bool
@@ -65,29 +67,29 @@ class Patched(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """One line for the report."""
+        """Return one line for the report."""
         names = " ".join(name for name in self.modules if not name.startswith("_"))
         injected = "pyOpenSSL taken out of" if self.pyopenssl_undone else "no pyOpenSSL in"
         return f"patched: {names}; gevent {self.gevent}; {injected} urllib3"
 
 
 class _Found(NamedTuple):
-    """What a process looks like before ``apply()`` does anything."""
+    """The state of a process before ``apply()`` changes anything."""
 
     hub: bool
     forked: bool  # since this module was imported
-    missing: list[str]  # of _REQUIRED, what is not gevent's
-    early: list[str]  # what is imported of that which must not be
-    stale: str = ""  # a module that bound the ssl of before patching
+    missing: list[str]  # entries of _REQUIRED that are not gevent's
+    early: list[str]  # imported modules that must not be imported yet
+    stale: str = ""  # a module that bound ssl before patching
 
 
 def _fault(found: _Found) -> tuple[str, str] | None:
-    """Why ``found`` cannot be made safe, and whose importer is to blame; None: it can."""
+    """Return why ``found`` cannot be made safe, and which module's importer caused it; None if it can."""
     untouched = len(found.missing) == sum(map(len, _REQUIRED.values()))
     if found.missing and not untouched:
-        # Not completed: patch_all() a second time would replace select and the locks, but not what
-        # was bound in between (`from threading import RLock` in urllib3, threads that run), and
-        # whoever left them out may count on it. One refusal is easier to trust than that proof.
+        # The patching is not completed here: a second patch_all() would replace select and the locks,
+        # but not what was bound in between (`from threading import RLock` in urllib3, running threads),
+        # and the code that left them out may depend on it. To refuse is simpler than to prove it safe.
         missing = ", ".join(found.missing)
         return f"gevent patched only a part of this process, not {missing}", "gevent.monkey"
     if found.hub and (untouched or found.forked):
@@ -100,15 +102,14 @@ def _fault(found: _Found) -> tuple[str, str] | None:
 
 
 def apply() -> Patched:
-    """Patch this process completely, or accept one that is; call it first in a forked child.
+    """Patch this process completely, or accept one that is patched; call it first in a forked child.
 
-    Idempotent. Raises UnsafeProcess; the process is then good for nothing but to report it.
+    Idempotent. Raises UnsafeProcess; the process can then only report the error and exit.
     """
     if os.getpid() in _applied:
         return require()
-    local = sys.modules.get("gevent._hub_local")
     found = _Found(
-        hub=local is not None and local.get_hub_if_exists() is not None,
+        hub=hub_exists(),
         forked=os.getpid() != _IMPORTED_IN,
         missing=_missing(),
         early=[name for name in ("ssl", "urllib3", "requests") if name in sys.modules],
@@ -133,7 +134,7 @@ def apply() -> Patched:
     for name in [name for name in list(sys.modules) if f".{name}".endswith(_WATCHED)]:
         _disarm(sys.modules[name])
     _applied[os.getpid()] = Patched(
-        modules=tuple(name for name in monkey.saved if not name.startswith("_gevent")),
+        modules=patched_modules(),
         select=monkey.is_object_patched("select", "poll"),
         thread=monkey.is_object_patched("_thread", "start_new_thread"),
         ssl=monkey.is_object_patched("ssl", "SSLContext"),
@@ -145,8 +146,11 @@ def apply() -> Patched:
 
 @contextlib.contextmanager
 def _plugins_read_once() -> Iterator[None]:
-    """While it patches, gevent looks 25 times whether a package has a plugin for that, each time in the
-    files of all that are installed: half of what patching takes."""
+    """Read the entry points of installed packages once while gevent patches.
+
+    gevent looks 25 times whether a package has a plugin, each time in the files of all installed packages:
+    half of the time that patching takes.
+    """
     from importlib import metadata
 
     original = metadata.entry_points
@@ -161,8 +165,8 @@ def _plugins_read_once() -> Iterator[None]:
 def require() -> Patched:
     """Raise UnsafeProcess unless ``apply()`` patched this very process and it is still safe.
 
-    A fork of a patched process is another process: call ``apply()`` in it, which accepts it as it
-    is if no hub existed before the fork. Costs some microseconds.
+    A fork of a patched process is another process: call ``apply()`` in it, which accepts it as it is if no
+    hub existed before the fork. Takes a few microseconds.
     """
     patched = _applied.get(os.getpid())
     if patched is None:
@@ -181,8 +185,8 @@ def require() -> Patched:
 def settle_urllib3() -> Patched:
     """Make the urllib3 that was just imported safe; call it after importing requests.
 
-    Undoes an injection that went past the guard, and gives the pools gevent's queue: with the
-    standard one their finalizer can hang (urllib3 >= 1.26.16).
+    Undoes an injection that bypassed the guard, and gives the pools gevent's queue: with the standard queue
+    their finalizer can hang (urllib3 >= 1.26.16).
     """
     undone = _undo_injections()
     patched = require()
@@ -196,13 +200,13 @@ def settle_urllib3() -> Patched:
 
 
 def _missing() -> list[str]:
-    """What of _REQUIRED is not gevent's now; imports nothing."""
+    """Return the entries of _REQUIRED that are not gevent's now; imports nothing."""
     missing: list[str] = []
     for name, attributes in _REQUIRED.items():
-        ours, theirs = sys.modules.get(f"gevent.{name.lstrip('_')}"), sys.modules.get(name)
+        patched, standard = sys.modules.get(f"gevent.{name.lstrip('_')}"), sys.modules.get(name)
         for attribute in attributes:
-            wanted = getattr(ours, attribute, missing)
-            if getattr(theirs, attribute, None) is not wanted:
+            wanted = getattr(patched, attribute, missing)
+            if getattr(standard, attribute, None) is not wanted:
                 missing.append(f"{name}.{attribute}")
     return missing
 
@@ -212,7 +216,7 @@ def _names(module: str) -> list[tuple[str, Any]]:
 
 
 def _stale() -> str:
-    """A module that keeps an ssl class of before patching, a subclass or an instance; or ''."""
+    """Return the name of a module that holds an unpatched ssl class, subclass or instance, or ""."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is None or not monkey.is_module_patched("ssl"):
         return ""
@@ -229,7 +233,7 @@ def _stale() -> str:
 
 
 def _tls_of_urllib3() -> Iterator[tuple[str, bool, Any]]:
-    """For each copy of urllib3, vendored ones too: its name, whether injected, its SSLContext."""
+    """Yield name, whether injected, and SSLContext of each copy of urllib3, vendored copies included."""
     for name in [name for name in list(sys.modules) if name.endswith(".util.ssl_")]:
         tls, util = sys.modules[name], sys.modules.get(name.removesuffix(".ssl_"))
         bound = getattr(tls, "SSLContext", None)
@@ -239,7 +243,10 @@ def _tls_of_urllib3() -> Iterator[tuple[str, bool, Any]]:
 
 
 def _undo_injections() -> bool:
-    """Take pyOpenSSL out of every urllib3; True if one had it. require() tells if one still has."""
+    """Extract pyOpenSSL from every urllib3; return True if one had it.
+
+    ``require()`` raises if one still has it.
+    """
     injected = [copy for copy, is_injected, _ in _tls_of_urllib3() if is_injected]
     for copy in injected:
         culprit = sys.modules.get(f"{copy}.contrib.pyopenssl")
@@ -249,7 +256,7 @@ def _undo_injections() -> bool:
 
 
 def _disarm(module: ModuleType) -> None:
-    """Make the functions that inject raise, and name who called them."""
+    """Replace the functions of ``module`` that inject with ones that raise and name their caller."""
     for name in _FORBIDDEN.keys() & vars(module).keys():
 
         def refuse(*_: object, name: str = name, **__: object) -> NoReturn:
@@ -261,7 +268,7 @@ def _disarm(module: ModuleType) -> None:
 
 
 class _Guard:
-    """First of ``sys.meta_path``: lets the others find what is watched, and disarms it."""
+    """The first finder of ``sys.meta_path``: has the others find watched modules, and disarms these."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
         if not f".{name}".endswith(_WATCHED):
@@ -282,9 +289,9 @@ class _Guard:
 
 
 def culprit(name: str) -> str:
-    """``file:line (app → requests → … → name)``: who imported ``name``, as far up as it shows.
+    """Return ``file:line (app → requests → … → name)``: the import chain of ``name``, as far as known.
 
-    Told from the names that modules keep, and from the sources for an import that kept none.
+    It is derived from the names that modules keep, and from the sources where an import kept no name.
     """
     chain, sources = [name], []
     while not _is_own(chain[0]) and (importer := _importer(chain[0], chain)):
@@ -293,8 +300,8 @@ def culprit(name: str) -> str:
         sources = [(own, _file(own)) for own in list(sys.modules) if _is_own(own)]
         pths = (glob.glob(os.path.join(glob.escape(folder), "*.pth")) for folder in sys.path)
         sources += [(os.path.basename(pth), pth) for found in pths for pth in found]
-    told = ((label, path, at) for label, path in sources if (at := _line(path, chain[0])))
-    label, file, line = next(told, ("", "", 0))
+    candidates = ((label, path, at) for label, path in sources if (at := _line(path, chain[0])))
+    label, file, line = next(candidates, ("", "", 0))
     if label:
         chain.insert(0, label)
     elif chain[1:] or _is_own(name):
@@ -305,7 +312,7 @@ def culprit(name: str) -> str:
 
 
 def _is_own(name: str) -> bool:
-    """Whether ``name`` is the user's, not the standard library's, a package's or this module."""
+    """Return whether ``name`` is the user's: not the standard library's, a package's or this module."""
     root = name.partition(".")[0]
     packaged = re.search(r"[/\\](site|dist)-packages[/\\]", _file(name)) or name == __name__
     own = root in ("__main__", "sitecustomize", "usercustomize")
@@ -317,9 +324,10 @@ def _file(name: str) -> str:
 
 
 def _importer(name: str, beside: Sequence[str]) -> str | None:
-    """The module that imported ``name``: of those with a name for it, the first finished after it.
+    """Return the module that imported ``name``: of those with a name for it, the first finished after it.
 
-    A module moves to the end of ``sys.modules`` when it is finished; what precedes is unfinished.
+    A module moves to the end of ``sys.modules`` when its import is finished; those before it are
+    unfinished.
     """
     order = list(sys.modules)
     at = order.index(name) if name in order else len(order)
@@ -330,7 +338,7 @@ def _importer(name: str, beside: Sequence[str]) -> str | None:
             continue
         if _refers(candidate, name):
             return candidate
-        # `import http.client` keeps a name for `http` only; there the source must tell.
+        # `import http.client` keeps a name for `http` only; then the source text decides.
         if _refers(candidate, package) and _line(_file(candidate), name):
             return candidate
     return None
@@ -348,7 +356,7 @@ def _refers(module: str, name: str) -> bool:
 
 
 def _line(file: str, name: str) -> int:
-    """The line of ``file`` that imports ``name`` (or, for gevent.monkey, that patches); 0: none."""
+    """Return the line of ``file`` that imports ``name`` (for gevent.monkey: that patches), or 0."""
     dotted = r"\b.*\b".join(map(re.escape, name.split(".")))
     pattern = rf"[ \t]*(?:from|import)\b.*\b{dotted}\b"
     if name == "gevent.monkey":

@@ -1,7 +1,7 @@
-"""--preflight probe: whether HTTPS is concurrent in a worker, before any file is requested.
+"""Run --preflight probe: measure whether HTTPS is concurrent in a worker, before any file is requested.
 
-The diagnostics measure it in a fresh process that is set up as a worker is. They know the downloader, and
-not the other way round: hence the subprocess. What each child checks by itself is ``patching.require``.
+The diagnostics measure it in a new process that is set up as a worker is. They import the downloader, never
+the reverse, hence the subprocess. What each child checks itself is ``patching.require``.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from downloader.process import isolation
 
 __all__ = ["probe"]
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 def probe(dest: str = "") -> None:
-    """Measure in a process like a worker; UnsafeProcess when it is serial, broken, or unknown.
+    """Measure HTTPS in a process like a worker. Raises UnsafeProcess if it is serial, broken, or unknown.
 
     Nothing is imported from ``dest``.
     """
-    question = ("check", "--style", "downloader", "--json")
-    argv, env = isolation.child("diagnostics.__main__:main", *question, dest=dest)
+    arguments = ("check", "--style", "downloader", "--json")
+    argv, env = isolation.child("diagnostics.__main__:main", *arguments, dest=dest)
     try:
         done = subprocess.run(
             argv,
             capture_output=True,
             stdin=subprocess.DEVNULL,
             env=env,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -40,9 +40,9 @@ def probe(dest: str = "") -> None:
         return
     try:
         found = msgspec.json.decode(done.stdout)
-        told = found["error"] or f"{found['requests']} requests took {found['wall_s']:.2f} s"
+        detail = found["error"] or f"{found['requests']} requests took {found['wall_s']:.2f} s"
         causes = "".join(f"; {cause['code']} {cause['where']}" for cause in found["causes"])
     except (msgspec.DecodeError, KeyError, TypeError):
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise UnsafeProcess(f"--preflight probe could not be run: {' '.join(last)}") from None
-    raise UnsafeProcess(f"--preflight probe: HTTPS is {found['verdict']} in a worker: {told}{causes}")
+    raise UnsafeProcess(f"--preflight probe: HTTPS is {found['verdict']} in a worker: {detail}{causes}")

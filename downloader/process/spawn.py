@@ -1,13 +1,13 @@
-"""Forking a child and booting it: the one way in which a feeder or a worker comes to be.
+"""Fork a child and boot it: the only way in which the feeder and the workers are started.
 
 ::
 
     supervisor ── fork ──► child: signals, descriptors, die with the parent
-                                  patching.apply()          first of all
+                                  patching.apply()          before anything else
                                   role's main(link)         imports requests only now, if it needs it
 
-The child inherits its end of the socketpair, the owner lock (so that the destination stays locked
-until the last process of a run is gone) and standard error; everything else is closed.
+The child inherits its end of the socketpair, the owner lock (so that the destination stays locked until the
+last process of a run has exited) and standard error; everything else is closed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import importlib.metadata  # gevent needs it while it patches; it is loaded once for all children here
+import importlib.metadata  # gevent needs it for patching; imported here once for all children
 import os
 import signal
 import socket
@@ -33,43 +33,43 @@ from downloader.process.file_descriptors import close_all_but, raise_limit
 __all__ = ["Child", "ChildMain", "fork"]
 
 ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
-"""A role: runs over the link; calls the function it is given once all that it needs is imported."""
+"""The main function of a role: runs over the link, and calls its second argument when all is imported."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Child(NamedTuple):
-    """A child process as the supervisor has it."""
+    """A child process, as the supervisor sees it."""
 
     pid: int
     link: Link
 
 
 def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False) -> Child:
-    """Fork a child that runs ``main``; ``keep`` are descriptors it inherits, ``stdin`` too if asked.
+    """Fork a child that runs ``main`` and inherits the descriptors ``keep``, and ``stdin`` if asked to.
 
-    Only from a process with one thread and without gevent. Raises OSError when the system has no
-    process left.
+    Call it only in a process with one thread and without gevent. Raises OSError when the system cannot
+    create another process.
     """
-    ours, theirs = socket.socketpair()
+    parent_end, child_end = socket.socketpair()
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
-        theirs.close()
-        return Child(pid, Link(ours))
+        child_end.close()
+        return Child(pid, Link(parent_end))
     status = 70
     try:
-        # Never returns into the supervisor's frames, whatever happens.
-        status = _child(main, theirs.detach(), parent, keep, stdin)
+        # The child must not return into the supervisor's frames.
+        status = _child(main, child_end.detach(), parent, keep, stdin)
     finally:
         os._exit(status)
 
 
 def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> int:
     try:
-        _settle(fd, parent, keep, stdin)
+        _set_up(fd, parent, keep, stdin)
         from downloader.process import patching
 
         patching.apply()
@@ -81,18 +81,18 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
 
     def ready(check: bool) -> Ready:
         nonlocal booted
-        answer = _ready(check)
-        # What has been imported stays to the end: the collector need not look at it again and again.
+        message = _ready(check)
+        # Imported objects stay until exit: the garbage collector need not scan them again and again.
         gc.freeze()
         gc.enable()
         booted = True
-        return answer
+        return message
 
     try:
         main(link, ready)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            # A defect, or no memory: what has begun safely has only stopped early.
+            # A defect, or no memory: a run that has begun safely has only stopped early.
             link.send(_stop(error, DownloaderError.exit_code if booted else BootError.exit_code))
         return 4
     finally:
@@ -100,25 +100,28 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
     return 0
 
 
-def _settle(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
+def _set_up(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
     _die_with(parent)
-    gc.disable()  # until it is ready: what imports make is no garbage
-    # Ctrl-C reaches the whole process group; the supervisor decides what it means.
+    gc.disable()  # until it is ready: imports make no garbage
+    # Ctrl-C signals the whole process group; only the supervisor acts on it.
     signal.set_wakeup_fd(-1)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     close_all_but({0, 1, 2, fd, *keep})
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    devnull = os.open(os.devnull, os.O_RDWR)
     if not stdin:
-        os.dup2(nowhere, 0)
-    os.dup2(2, 1)  # stdout is for the supervisor's results
-    os.close(nowhere)
+        os.dup2(devnull, 0)
+    os.dup2(2, 1)  # stdout is reserved for the supervisor's results
+    os.close(devnull)
     raise_limit()
 
 
 def _die_with(parent: int) -> None:
-    """Be killed when the supervisor dies, also when stopped; elsewhere the closed link ends us."""
+    """Have this process killed when the supervisor dies, even if this process is stopped then.
+
+    On systems other than Linux the closed link ends it.
+    """
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -127,8 +130,10 @@ def _die_with(parent: int) -> None:
 
 
 def _ready(check: bool) -> Ready:
-    """What runs in this process and, unless --preflight off, that it is safe; raises UnsafeProcess when
-    it is not."""
+    """Return the versions that run in this process and, unless --preflight off, that it is safe.
+
+    Raises UnsafeProcess when it is not.
+    """
     import platform
 
     import gevent
@@ -158,7 +163,10 @@ def _stop(error: BaseException, exit_code: int) -> Stop:
 
 
 def _report(fd: int, error: BaseException) -> None:
-    """Tell the supervisor why the boot failed, over the plain descriptor: nothing else works yet."""
+    """Send the supervisor the reason of a failed boot.
+
+    Uses the plain descriptor, since nothing else works yet.
+    """
     import msgspec
 
     stop = _stop(error, BootError.exit_code)

@@ -1,4 +1,4 @@
-"""What a person or a program is told: progress on stderr, the report, messages without secrets.
+"""Output for persons and programs: progress on stderr, the report, messages without secrets.
 
-It decides nothing about the job.
+It makes no decisions about the job.
 """

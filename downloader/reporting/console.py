@@ -1,4 +1,4 @@
-"""stdout carries results, stderr the rest: how the command line says either."""
+"""Write the output of the command line: results to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LINES_NAMED = 5
 
 
 def say(text: str | bytes) -> None:
-    """A result, on stdout; bytes go there as they are."""
+    """Write a result to stdout; bytes are written unchanged. Raises DestinationError."""
     try:
         click.echo(text)
     except BrokenPipeError:
-        # Not raised: click makes exit code 1 of it, whatever came of the job.
+        # Not raised again: click would exit with 1, whatever the result of the job.
         silence(sys.stdout)
     except OSError as error:
         silence(sys.stdout)
@@ -35,15 +35,15 @@ def say(text: str | bytes) -> None:
 
 
 def silence(stream: IO[str]) -> None:
-    """Nobody takes what we say there; what is left in the buffer must not fail once more at exit."""
+    """Redirect ``stream``, which cannot be written, to /dev/null, so that the flush at exit succeeds."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)
 
 
 def note(line: str) -> None:
-    """A line on stderr; the job goes on when nobody reads it, or its disk is full."""
+    """Write a line to stderr; the job continues when that is closed, or its disk is full."""
     try:
         click.echo(line, err=True)
     except OSError:
@@ -51,35 +51,37 @@ def note(line: str) -> None:
 
 
 def say_json(record: Any) -> None:
-    """A result as one line of JSON, on stdout: in UTF-8, whatever the locale."""
+    """Write a result to stdout as one line of JSON, in UTF-8 whatever the locale."""
     import msgspec
 
     say(msgspec.json.encode(record))
 
 
 def own_standard_streams() -> None:
-    """Where stdin, stdout or stderr is closed, /dev/null stands in: no socket or journal may get its
-    descriptor, and there is something to flush."""
-    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(nowhere, True)
-    os.close(nowhere)
+    """Open /dev/null in place of a closed stdin, stdout or stderr.
+
+    So no socket or journal gets its descriptor, and there is something to flush.
+    """
+    while (devnull := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(devnull, True)
+    os.close(devnull)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 class Console:
-    """How errors are told: one line on stderr, without secrets, as JSON when asked for."""
+    """The writer of errors: one line on stderr, without secrets, as JSON if --log-json is given."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = arguments
         self.secrets: tuple[str, ...] = ()
         self._json = "--log-json" in arguments
-        # Asked of argv, as it must be known when argv is what is wrong.
+        # Read from argv itself, since it must be known even when argv is wrong.
         self._verbose = sum(each.count("v") for each in arguments if re.fullmatch("-[qv]+", each))
 
     def complain(self, text: str) -> None:
-        """``text`` as one line, its trace before it with -vv."""
+        """Write ``text`` as one line."""
         text = redact(" ".join(text.split()), self.secrets)
         if self._json:
             note(json.dumps({"level": "error", "message": text}))
@@ -87,7 +89,7 @@ class Console:
             note(f"downloader: error: {text}")
 
     def trace(self) -> None:
-        """The exception that is being handled, with -vv."""
+        """Write the traceback of the exception that is being handled, with -vv."""
         if self._verbose < 2:
             return
         text = redact(traceback.format_exc().rstrip(), self.secrets)
@@ -96,9 +98,9 @@ class Console:
         note(text)
 
     def next_command(self, exit_code: int, *, retry: bool = True, faulty: Sequence[str] = ()) -> str:
-        """What to type next; nothing where the job is done, or where no command mends what failed.
+        """Return what to type next; "" where the job is done, or where no command mends what failed.
 
-        ``retry``: some may not fail again. ``faulty``: lines that only a corrected list can mend.
+        ``retry``: some files may not fail again. ``faulty``: lines that only a corrected list can mend.
         """
         command = f"downloader {shlex.join(self._shown_arguments())}"
         same = " (and the same list on standard input)" if "-" in self._arguments else ""
@@ -114,7 +116,10 @@ class Console:
         return "\n  ".join(advice)
 
     def _shown_arguments(self) -> Iterator[str]:
-        """No value of -H, no credentials in a URL, no --restart."""
+        """Yield the arguments to show.
+
+        No value of -H, no credentials in a URL, no --restart, --retry-failed or --relist.
+        """
         hide = False
         for argument in self._arguments:
             short = re.match("-[qv]*H", argument)

@@ -1,5 +1,4 @@
-"""Progress and log lines, on standard error: a bar on a terminal that can draw it, a line every 10 s
-elsewhere.
+"""Show progress and log lines on stderr: a bar on a terminal that can draw it, else a line every 10 s.
 
 Drawn from the supervisor's loop; no thread of its own.
 """
@@ -27,12 +26,12 @@ __all__ = ["Progress"]
 
 _BAR_EVERY = 0.2
 _LINE_EVERY = 10.0
-_CANNOT_DRAW = ("dumb", "unknown")  # the names of terminals without a cursor that moves
+_CANNOT_DRAW = ("dumb", "unknown")  # names of terminals that cannot move the cursor
 _LEVELS = {"debug": 2, "info": 1, "warning": 0, "error": -1}
 
 
 class Progress:
-    """What is shown while a run goes on. ``before``: items settled by earlier runs."""
+    """The progress display of a run."""
 
     def __init__(self, config: Config, stream: IO[str] | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -54,18 +53,21 @@ class Progress:
         self._task: TaskID | None = None
 
     def begin(self, listed: int, before: Tally) -> None:
-        """Where an earlier run had come to."""
+        """Start where earlier runs stopped.
+
+        They listed ``listed`` items; ``before`` counts those that they finished.
+        """
         self._listed = listed
         self._before = before.stored
         self._began = self._last = monotonic()
 
     def listed(self, count: int, position: float) -> None:
-        """``count`` more items are known; ``position`` is how far into the source, or -1."""
+        """Add ``count`` listed items; ``position`` is the position in the source, 0 to 1, or -1."""
         self._listed += count
         self._position = position
 
     def log(self, level: str, text: str) -> None:
-        """One line, when -v or -q let it through."""
+        """Write one line, if -v or -q permit it."""
         if _LEVELS.get(level, 0) > self._verbose:
             return
         text = redact(text, self._secrets)
@@ -79,7 +81,7 @@ class Progress:
             self._print(f"downloader: {text}")
 
     def update(self, count: Callable[[], Tally], total_known: bool) -> None:
-        """Draw, when it is time to; only then ``count`` is called."""
+        """Draw if it is time to; ``count`` is called only then."""
         now = monotonic()
         every = _BAR_EVERY if self._kind == "bar" else _LINE_EVERY
         if self._kind == "none" or now - self._last < every:
@@ -91,15 +93,15 @@ class Progress:
         else:
             self._line(now, tally, total_known)
 
-    def _figures(self, now: float, tally: Tally) -> tuple[float, float]:
-        """Files and bytes a second since the last line."""
+    def _rates(self, now: float, tally: Tally) -> tuple[float, float]:
+        """Return files and bytes a second since the last line."""
         then, files, size = self._recent
         self._recent = (now, tally.settled, tally.bytes)
         span = max(now - then, 1e-6)
         return (tally.settled - files) / span, (tally.bytes - size) / span
 
     def _line(self, now: float, tally: Tally, total_known: bool) -> None:
-        rate, speed = self._figures(now, tally)
+        rate, speed = self._rates(now, tally)
         settled = tally.settled + self._before
         share = self._share(settled, total_known)
         if self._json:
@@ -119,7 +121,7 @@ class Progress:
             parts.append(f"{share:.0%}")
         parts += [f"{rate:,.0f} files/s", f"{show_size(int(speed))}/s", f"{tally.failed} failed"]
         if share and tally.settled and share < 1:
-            # By this run's own speed: what earlier runs did took other time.
+            # By the speed of this run alone: earlier runs took other time.
             left = settled / share - settled
             parts.append(f"{show_time((now - self._began) * left / tally.settled)} left")
         self._print(f"downloader: {', '.join(parts)}")
@@ -147,17 +149,17 @@ class Progress:
         self._bar.refresh()
 
     def _write_json(self, record: dict[str, object]) -> None:
-        self._print(json.dumps(record))  # in ASCII: standard error may take no more
+        self._print(json.dumps(record))  # in ASCII: standard error may accept nothing else
 
     def _print(self, line: str) -> None:
-        # Nobody reads it, or its disk is full: the job goes on, and its exit code tells.
+        # The stream is closed, or its disk is full: the job continues, and its exit code tells the result.
         try:
             print(line, file=self._stream, flush=True)
         except OSError:
             silence(self._stream)
 
     def end(self) -> None:
-        """Take the bar away; the report follows."""
+        """Remove the bar; the report follows."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

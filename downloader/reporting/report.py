@@ -1,4 +1,4 @@
-"""The report at the end: one record, as text for a person or as JSON for a script."""
+"""Make the report at the end: one record, as text for a person or as JSON for a script."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["as_text", "make", "write_failures", "write_json"]
 
 
 def make(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
-    """The report of ``run``; checks that every listed item has its end.
+    """Return the report of ``run``; check that every listed item is accounted for.
 
-    Raises JournalError. A sum that does not come out is a defect; it is reported as the reason of
-    an incomplete run, never covered up.
+    Raises JournalError. Counts that do not add up are a defect, which is always reported, as the reason of
+    an incomplete run.
     """
     journal = destination.journal
     listed = journal.position()[2]
@@ -93,9 +93,9 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
 
 
 def _peak_rss() -> int:
-    """The most memory of this process, KiB.
+    """Return the peak memory of this process, in KiB.
 
-    Not getrusage's: that keeps the peak of whoever started us, from between its fork and our exec.
+    Not that of getrusage, which includes the peak of the parent process between its fork and our exec.
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -105,8 +105,10 @@ def _peak_rss() -> int:
 
 
 def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) -> str:
-    """The report for a person; ``resume`` is the command that goes on with it, ``failures`` the first
-    files that failed."""
+    """Return the report as text for a person.
+
+    ``resume`` is the command that continues the job, ``failures`` are the first files that failed.
+    """
     verdict = "complete" if report.complete else "not complete"
     lines = [
         f"{shown(report.source)} → {shown(report.destination)}: {verdict}",
@@ -125,7 +127,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
         lines.append(f"           … and {show_count(report.failed - len(failures))} more; see --failures")
     if report.complete_since:
         lines.append(
-            f"  complete since {report.complete_since}: nothing was asked for; --relist lists again, and "
+            f"  complete since {report.complete_since}: nothing was requested; --relist lists again, and "
             "fetches what is new or missing"
         )
     if report.replaced:
@@ -169,7 +171,7 @@ def write_json(report: Report, path: str) -> None:
 
 
 def write_failures(failures: Iterator[Failure], path: str) -> None:
-    """One line of JSON for each failed file, streamed to ``path``. Raises DestinationError."""
+    """Write one line of JSON for each failed file to ``path``, streamed. Raises DestinationError."""
 
     def lines() -> Iterator[bytes]:
         for failure in failures:
@@ -192,7 +194,7 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
 def _publish(path: str, chunks: Iterator[bytes]) -> None:
     try:
         if _is_stream(path):
-            # /dev/stderr, /dev/null, a named pipe: written to, never replaced.
+            # /dev/stderr, /dev/null, a named pipe: write to it, never replace it.
             with open(path, "wb") as file:
                 file.writelines(chunks)
             return

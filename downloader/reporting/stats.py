@@ -1,4 +1,4 @@
-"""What a run comes to, added up from what its workers report."""
+"""Add up the results of a run from what its workers report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RunStats"]
 
 @dataclass
 class RunStats:
-    """What a run came to; the report is made from it."""
+    """The totals of a run, from which the report is made."""
 
     tally: Tally = field(default_factory=Tally)
     requests: int = 0
@@ -35,7 +35,7 @@ class RunStats:
     details: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Add a batch's outcome."""
+        """Add the outcome of a batch."""
         self.tally += outcome.tally
         self.requests += outcome.requests
         self.wire += outcome.wire
@@ -45,17 +45,22 @@ class RunStats:
             self.errors[code] = self.errors.get(code, 0) + count
 
     def record_heartbeat(self, worker: int, beat: Heartbeat) -> None:
-        """Keep the most connections that ``worker`` had, and how deep it used them."""
+        """Keep the maximum number of connections that ``worker`` had, and its latest depths."""
         self.beats[worker] = beat
         self.peak_connections[worker] = max(self.peak_connections.get(worker, 0), beat.connections)
 
     def connections_at_most(self, workers: int) -> int:
-        """The most that were open at once where ``workers`` run at a time: a worker that died and the
-        one in its place do not add up."""
+        """Return the maximum that were open at once where ``workers`` run at a time.
+
+        A worker that died and its replacement do not add up.
+        """
         return sum(sorted(self.peak_connections.values(), reverse=True)[:workers])
 
     def depths(self) -> dict[str, Any]:
-        """How deep connections were used, over requests, and why not deeper: reasons and origins."""
+        """Return how deep connections were used, over requests, and why not deeper.
+
+        The reasons are given with the number of origins.
+        """
         sent: dict[int, int] = {}
         stopped: dict[str, int] = {}
         for beat in self.beats.values():
@@ -72,6 +77,6 @@ class RunStats:
         return {"median": median, "max": max(sent, default=1), "stopped": stopped}
 
     def record_ready(self, message: Ready) -> None:
-        """Keep what runs in the children."""
+        """Keep the versions and the preflight result of the children."""
         self.versions = message.versions
         self.preflight = message.preflight

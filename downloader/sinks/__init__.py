@@ -1,5 +1,5 @@
-"""Where files are stored: one module for each kind of output, the registry, and what a sink is (``sink``).
+"""The outputs that files are stored in: a module for each kind, the registry, the interfaces (``sink``).
 
-A sink makes a name appear whole or not at all, and never puts one item over another in silence. What is
-known about the stored files belongs to ``storage``.
+A sink publishes a file completely or not at all, and never silently replaces one item by another.
+``storage`` records what is known about the stored files.
 """

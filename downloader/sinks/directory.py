@@ -1,15 +1,15 @@
-"""One file for each item, in a directory.
+"""Store each item as a file in a directory.
 
-Publishing: the bytes go into a file without a name (``O_TMPFILE``) in the target's own directory;
-when they are complete, ``linkat`` gives it its name. That refuses to replace, so that a second item
-of one name is noticed for nothing, and a crash leaves nothing behind. Where the file system has no
-``O_TMPFILE``, a temporary name beside the target (``.downloader-BATCH-ITEM``: the next owner of the
-item takes the same one, so nothing is left over) and ``link`` and ``unlink`` do the same; where there
-are no hard links (FAT, some network file systems), ``renameat2`` that refuses to replace.
-Measured on ext4 and tmpfs: no slower than a temporary name and ``rename`` (docs/design.md).
+The bytes are written to a file without a name (``O_TMPFILE``) in the target's directory. When they are
+complete, ``linkat`` gives the file its name. That call never replaces a file, so a second item of the same
+name is detected at no cost; and a crash leaves nothing behind. On file systems without ``O_TMPFILE``, a
+temporary name beside the target and ``link`` and ``unlink`` do the same. That name is
+``.downloader-BATCH-ITEM``; the next worker that fetches the item uses the same one, so nothing is left
+over. Without hard links (FAT, some network file systems), ``renameat2`` with RENAME_NOREPLACE is used.
+Measured on ext4 and tmpfs, this is no slower than a temporary name and ``rename`` (docs/design.md).
 
-Directories below the destination are opened one segment at a time without following symbolic links,
-and files are made relative to the descriptor: nothing is written outside.
+Directories below the destination are opened one segment at a time without following symbolic links, and
+files are created relative to the descriptor: nothing is written outside the destination.
 """
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ from collections import OrderedDict
 from pathlib import Path
 
 from downloader.core.checksum import crc32
-from downloader.core.item_states import OWNED, UNTOUCHED
+from downloader.core.item_states import OWNED
 from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
+from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
+from downloader.sinks.directory_batch import DirectoryBatch
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
-from downloader.sinks.sink import NEW, REPLACED, SAME
+from downloader.sinks.sink import NEW, REPLACED, SAME, Written
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
 __all__ = ["FilesSink", "FilesWriter"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# To read more from a slow disk may take longer than a worker may be silent.
+# Reading more than this from a slow disk may take longer than a worker's heartbeats may be missing.
 _LONG_TO_READ = 256 << 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
-# The system's own: gevent's `os.close` asks about each descriptor whether it is one of its sockets, two
-# system calls more for every file.
+# Unpatched functions: gevent's `os.close` checks whether each descriptor is one of its sockets, which takes
+# two more system calls per file.
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
-# What link() says where the file system has no hard links.
+# The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
-# What says something about this one name, not about the destination.
+# Errors that concern one name, not the whole destination.
 _NAME_ERRORS = {
     errno.ENAMETOOLONG: "bad-name",
     errno.EINVAL: "bad-name",
@@ -75,7 +77,7 @@ def _remove(name: str, directory: int) -> None:
 
 
 class FilesWriter:
-    """A file that has no final name yet."""
+    """The writer of a file that does not have its final name yet."""
 
     __slots__ = (
         "_claim",
@@ -95,7 +97,7 @@ class FilesWriter:
     ) -> None:
         self._sink = sink
         self._directory = directory
-        self._leaf = leaf  # as the system is given it; see `place`
+        self._leaf = leaf  # encoded for system calls; see `place`
         self._name = name
         self._spare = temporary
         self._claim = claim
@@ -104,7 +106,7 @@ class FilesWriter:
         self.crc = 0
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Append ``chunk``, whatever portions the system takes it in."""
+        """Append ``chunk``; repeat short writes."""
         try:
             written = os.write(self._fd, chunk)
             while written < len(chunk):
@@ -115,7 +117,7 @@ class FilesWriter:
         self.crc = crc32(chunk, self.crc)
 
     def publish(self) -> int:
-        """See ``Writer``."""
+        """See ``FileWriter``."""
         try:
             try:
                 self._link(self._leaf)
@@ -148,13 +150,13 @@ class FilesWriter:
             rename_new(self._temporary, leaf, self._directory)
 
     def _meet(self) -> int:
-        """Decide about the file that has the name; see ``core.ownership``."""
+        """Replace or keep the existing file with the name; see ``core.ownership``."""
         found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
         decision = rule(self._claim, found.st_ctime_ns, self._sink.rules)
-        # A large file that is to be replaced anyway is not read: that takes longer than a worker may be
-        # silent. What is not trusted is written again even if it looks the same.
+        # A large file that is replaced anyway is not read: that may take longer than heartbeats may be
+        # missing. A file of the item's own that was not verified is replaced even if it looks the same.
         unread = decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ
         if self._claim != OWNED and not unread:
             if file_matches(self._leaf, self._directory, self.size, self.crc):
@@ -179,20 +181,21 @@ class FilesWriter:
         fd, self._fd = self._fd, -1
         _close(fd)
         if self._temporary:
-            # Gone with its directory? What that means, the next write will say.
+            # If the directory was removed, the next write reports that.
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._directory)
         self._sink.unpin(self._directory)
 
 
 class FilesSink:
-    """See ``Sink``. Raises DestinationError when ``root`` cannot be opened.
+    """A sink that stores files in a directory. Raises DestinationError if ``root`` cannot be opened.
 
-    ``one_system``: no directory may be on another file system than ``root``: a sync of that would not
-    reach it.
+    ``one_system``: no directory may be on another file system than ``root``, since a sync of ``root`` would
+    not cover it.
     """
 
     def __init__(self, root: Path, layout: str, rules: Rules, *, one_system: bool = False) -> None:
+        self.wants_records = False
         self.rules = rules
         self.layout = layout
         self._flat = layout == "flat" and UTF8
@@ -201,33 +204,41 @@ class FilesSink:
         except OSError as error:
             raise DestinationError(f"{root}: {error.strerror}") from error
         self._device = os.fstat(self._root).st_dev if one_system else -1
-        # Our own descriptors, as names that can be linked to; -1 where that is not possible.
+        # The directory of this process's descriptors, as names that can be linked; -1 if not available.
         self.open_files = -1
         if _TMPFILE:
             with contextlib.suppress(OSError):
                 self.open_files = os.open(_PROC_FDS, _DIRECTORY)
         self._unnamed = self.open_files >= 0
-        # Descriptors of directories: the least recently used is closed, unless a writer uses it.
+        # Open directories: the least recently used is closed first, but not while a writer uses it.
         self._held: OrderedDict[str, int] = OrderedDict()
         self._most_held = held_directories()
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
 
-    def open(self, name: str, seq: int, index: int, claim: int = UNTOUCHED) -> FilesWriter:
-        """See ``Sink``."""
+    def begin(self, lease: Lease) -> DirectoryBatch:
+        """See ``Sink``. Each file is published at once, so a batch leaves nothing to remove."""
+        return DirectoryBatch(self, lease.seq)
+
+    def open(self, name: str, temporary: str, claim: int) -> FilesWriter:
+        """Begin the file ``name``; see ``BatchWriter``.
+
+        ``temporary`` is the name that it has until it is published, on file systems without O_TMPFILE.
+        """
         try:
             directory, leaf = self._locate(name)
             self._pins[directory] = self._pins.get(directory, 0) + 1
             try:
-                return FilesWriter(self, directory, leaf, name, f".downloader-{seq}-{index}", claim)
+                return FilesWriter(self, directory, leaf, name, temporary, claim)
             except OSError:
                 self.unpin(directory)
                 raise
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def put(self, name: str, body: bytes | bytearray) -> bool:
-        """See ``Sink``: four system calls and nothing else. What is given in bytes need not be encoded."""
+    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
+        """See ``BatchWriter``. Makes only four system calls; constant names are bytes, to save encoding."""
+        name = item.name
         if self._flat and self._unnamed and "/" not in name:
             root = self._root
             try:
@@ -241,27 +252,27 @@ class FilesSink:
                 finally:
                     _close(fd)
             except OSError:
-                # Whatever it is (the name is taken, the disk is full), a writer knows what to do.
+                # FilesWriter handles all errors (the name is taken, the disk is full).
                 pass
         return False
 
     def failed(self, error: OSError, name: str) -> Exception:
-        """What ``error`` means for ``name``, or for the whole destination."""
+        """Return the FetchError of ``name``, or the DestinationError, that ``error`` means."""
         number = error.errno or 0
         if os.fstat(self._root).st_nlink == 0:
-            number = errno.ENOENT  # whatever the file system calls it
+            number = errno.ENOENT  # the destination was removed; the errno depends on the file system
         if number in _NAME_ERRORS:
             return FetchError(_NAME_ERRORS[number], f"{name}: {error.strerror}")
         advice = _ADVICE.get(number, error.strerror or str(error))
         return DestinationError(f"cannot store {name}: {advice}")
 
-    def verify(self, name: str, size: int, crc: int) -> bool:
+    def verify(self, written: Written) -> bool:
         """See ``Sink``."""
         try:
-            directory, leaf = self._locate(name)
+            directory, leaf = self._locate(written.name)
         except (OSError, FetchError):
             return False
-        return file_matches(leaf, directory, size, crc)
+        return file_matches(leaf, directory, written.size, written.crc)
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""
@@ -277,8 +288,10 @@ class FilesSink:
             raise self.failed(error, name) from error
 
     def keep(self, leaf: str, name: str, directory: int, found: os.stat_result) -> tuple[int, int]:
-        """Return size and CRC-32 of a file that belongs to no item, as --existing wants it; raise
-        FetchError ``file-exists`` where it does not, or when it is not a file."""
+        """Return size and CRC-32 of a file that belongs to no item, for --existing keep.
+
+        Raises FetchError ``file-exists`` for --existing fail, or if it is not a regular file.
+        """
         if self.rules.existing == "fail":
             raise FetchError("file-exists", f"{name}: remove it, or give --existing replace or keep")
         if not stat.S_ISREG(found.st_mode):
@@ -298,7 +311,7 @@ class FilesSink:
         self._retired.clear()
 
     def make_unnamed(self, directory: int, temporary: str) -> tuple[int, str]:
-        """A new file without a name, or with ``temporary``; the descriptor and the name it has."""
+        """Create a file without a name, or with ``temporary``; return its descriptor and name (or "")."""
         if self._unnamed:
             try:
                 return os.open(".", os.O_WRONLY | _TMPFILE | os.O_CLOEXEC, 0o666, dir_fd=directory), ""
@@ -306,13 +319,13 @@ class FilesSink:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                     raise
                 self._unnamed = False
-        # Removed, never truncated: after a crash between link and unlink it is a published file, too.
+        # Removed, not truncated: after a crash between link and unlink it is also a published file.
         _remove(temporary, directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(temporary, flags, 0o666, dir_fd=directory), temporary
 
     def unpin(self, directory: int) -> None:
-        """A writer has let go of ``directory``."""
+        """Release ``directory`` for a writer; close it if it is no longer in use."""
         left = self._pins[directory] - 1
         if left:
             self._pins[directory] = left
@@ -350,7 +363,7 @@ class FilesSink:
                 try:
                     below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 except FileNotFoundError:
-                    # It exists when another worker was faster.
+                    # Another worker may have created it in the meantime.
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(segment, dir_fd=at)
                     below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)

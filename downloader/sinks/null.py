@@ -1,14 +1,18 @@
-"""Fetch, count, throw away: for measuring, and for warming a cache."""
+"""Discard the files after counting them, for measurements and for warming a cache."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from downloader.core.checksum import crc32
+from downloader.messages import FileRecord, Item, Lease, ResponseInfo
+from downloader.sinks.sink import NEW, Written
 
 __all__ = ["NullSink", "NullWriter"]
 
 
 class NullWriter:
-    """Counts and sums, keeps nothing."""
+    """A writer that computes size and CRC-32, and discards the data."""
 
     __slots__ = ("crc", "size")
 
@@ -22,31 +26,45 @@ class NullWriter:
         self.crc = crc32(chunk, self.crc)
 
     def publish(self) -> int:
-        """Nothing to do; always new."""
-        return 1
+        """Do nothing; the file is always new."""
+        return NEW
 
     def abort(self) -> None:
-        """Nothing to undo."""
+        """Do nothing: there is nothing to undo."""
 
 
 class NullSink:
-    """See ``Sink``."""
+    """A sink that discards all files; it is its own BatchWriter, since batches have no state."""
 
-    def open(self, name: str, seq: int, index: int, claim: int = 0) -> NullWriter:
-        """A writer that counts."""
-        return NullWriter()
+    wants_records = False
 
-    def put(self, name: str, body: bytes | bytearray) -> bool:
-        """Nothing to do."""
+    def begin(self, lease: Lease) -> NullSink:
+        """Return itself."""
+        return self
+
+    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
+        """Do nothing; return True."""
         return True
 
+    def open(
+        self, item: Item, index: int, claim: int = 0, response: ResponseInfo | None = None
+    ) -> NullWriter:
+        """Return a writer that counts."""
+        return NullWriter()
+
+    def commit(self, records: Sequence[FileRecord]) -> None:
+        """Do nothing: nothing is written."""
+
+    def abort(self) -> None:
+        """Do nothing."""
+
     def standing(self, name: str) -> tuple[int, int] | None:
-        """There is nothing."""
+        """Return None: there are no files."""
         return None
 
-    def verify(self, name: str, size: int, crc: int) -> bool:
-        """There is nothing on the disk that could disagree."""
+    def verify(self, written: Written) -> bool:
+        """Return True: there is nothing on the disk to compare."""
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is open."""

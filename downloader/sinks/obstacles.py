@@ -1,7 +1,7 @@
-"""What to say of a name that cannot be stored, since a directory or a file stands in its way.
+"""Describe why a name cannot be stored: a directory or a file is in the way.
 
-Under mirror `/a` and `/a/b` may be files of one job, and `a` cannot be a file and a directory: whichever
-comes second fails, and is told what is in its way and what stores both.
+With --layout mirror, `/a` and `/a/b` may be files of one job, and `a` cannot be a file and a directory. The
+one that comes second fails; its message says what is in the way, and how to store both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AWAY = "move it away"
 
 
 def taken_by_directory(directory: int, leaf: str, name: str, layout: str) -> FetchError:
-    """Return the failure of the file ``name``: a directory stands at ``leaf`` in ``directory``."""
+    """Return the failure of the file ``name``, because ``leaf`` in ``directory`` is a directory."""
     inside = _first_in(directory, leaf)
     has = f", with {name}/{inside} in it" if inside else ""
     advice = _BOTH if _may_be_ours(name, layout) else _AWAY
@@ -27,8 +27,10 @@ def taken_by_directory(directory: int, leaf: str, name: str, layout: str) -> Fet
 
 
 def not_a_directory(directory: int, segment: str, depth: int, name: str, layout: str) -> FetchError:
-    """Return the failure of the file ``name``: the ``depth``-th part of its path, which is ``segment`` in
-    ``directory``, is no directory."""
+    """Return the failure of the file ``name``, because part of its path is not a directory.
+
+    It is the ``depth``-th part, which is ``segment`` in ``directory``.
+    """
     path = hashed(SafeName(name)) if layout == "hashed" else name
     upper = "/".join(path.split("/")[:depth])
     advice = _BOTH if _may_be_ours(name, layout) else _AWAY
@@ -41,12 +43,12 @@ def not_a_directory(directory: int, segment: str, depth: int, name: str, layout:
 
 
 def _may_be_ours(name: str, layout: str) -> bool:
-    """Whether what is in the way may be of the same job: names have directories under mirror only."""
+    """Return whether the obstacle may belong to the same job: only with mirror, names have directories."""
     return layout != "hashed" and "/" in name
 
 
 def _first_in(parent: int, leaf: str) -> str:
-    """The name of something in the directory; "" where there is nothing, or it cannot be read."""
+    """Return the name of an entry of the directory; "" if it is empty or cannot be read."""
     try:
         fd = os.open(leaf, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:

@@ -1,45 +1,29 @@
-"""The sink of a run, by ``--store``, and whether what it stored is still there."""
+"""Look up the kind of sink of a run."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from downloader.config.config import Config
+from downloader.config.sink_kinds import sink_named
 from downloader.core.ownership import Rules
-from downloader.sinks.sink import Sink
-from downloader.sinks.stored import file_matches, place
+from downloader.sinks.sink import Sink, SinkKind, Verify
 
-__all__ = ["Verify", "open_sink", "verifier"]
+__all__ = ["open_sink", "sink_kind", "verifier"]
 
-Verify = Callable[[str, int, int], bool]
-"""Returns whether what is stored under a name has that size and CRC-32."""
+
+def sink_kind(store: str) -> SinkKind:
+    """Return the kind of sink that ``store`` names. Raises ConfigError if there is none."""
+    return cast(SinkKind, sink_named(store))
 
 
 def open_sink(config: Config, rules: Rules) -> Sink:
-    """Return the sink that ``config`` names; ``rules`` are for names that are taken."""
-    if config.store == "null":
-        from downloader.sinks.null import NullSink
-
-        return NullSink()
-    from downloader.sinks.directory import FilesSink
-
-    root = Path(config.output)
-    return FilesSink(root, config.layout, rules, one_system=config.fsync)
+    """Return the sink that ``config`` names; ``rules`` decide about existing files."""
+    return sink_kind(config.store).open(config, rules)
 
 
 def verifier(store: str, root: Path, layout: str) -> Verify:
-    """Return what verifies the files under ``root``, stored with ``store`` and ``layout``.
-
-    It agrees with ``Sink.verify``, and needs no descriptor that stays open.
-    """
-    if store == "null":
-        from downloader.sinks.null import NullSink
-
-        return NullSink().verify
-
-    def on_disk(name: str, size: int, crc: int) -> bool:
-        return file_matches(os.fspath(root / place(name, layout)), None, size, crc)
-
-    return on_disk
+    """Return a function that verifies the files under ``root``, stored with ``store`` and ``layout``."""
+    inspect = sink_kind(store).inspector(root, layout)
+    return lambda written: not inspect(written)

@@ -1,4 +1,4 @@
-"""``renameat2``, for file systems without hard links."""
+"""Rename without replacing (``renameat2``), for file systems without hard links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RENAME_NOREPLACE = 1
 
 
 def rename_new(source: str, target: str, directory: int) -> None:
-    """``rename`` that raises FileExistsError instead of replacing; OSError ENOSYS where there is none."""
+    """Rename a file; raise FileExistsError instead of replacing one, OSError ENOSYS if not supported."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if hasattr(libc, "renameat2"):

@@ -1,66 +1,155 @@
-"""What a sink is: it stores files under their names."""
+"""Define the interfaces of sinks, which store files under their names, singly or a batch at a time.
+
+::
+
+    SinkKind.open(config, rules) ──► Sink.begin(lease) ──► BatchWriter ─┬─► put(item, body)
+                                                                        ├─► open(item) ──► FileWriter
+                                                                        └─► commit, abort
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
+from downloader.config.config import Config
+from downloader.config.sink_kinds import SinkForm
 from downloader.core.item_states import UNTOUCHED
+from downloader.core.ownership import Rules
+from downloader.messages import FileRecord, Item, Lease, ResponseInfo
 
-__all__ = ["NEW", "REPLACED", "SAME", "Sink", "Writer"]
+__all__ = [
+    "NEW",
+    "REPLACED",
+    "SAME",
+    "WRITTEN",
+    "BatchWriter",
+    "FileWriter",
+    "Inspect",
+    "Sink",
+    "SinkKind",
+    "Verify",
+    "Written",
+]
 
-# What ``publish`` and ``put`` return.
+# What ``FileWriter.publish`` returns.
 SAME = 0
-"""The name was there already, and stays: with the same bytes, or because --existing keep says so."""
+"""The name existed already and is unchanged: it has the same bytes, or --existing keep applies."""
 NEW = 1
-"""The name is new, or stands for other bytes of the same item now."""
+"""The name is new, or has replaced an older file of the same item."""
 REPLACED = 2
 """A file that belonged to no item of the job was replaced."""
+WRITTEN = 3
+"""The file is complete, and is published when its batch is committed."""
 
 
-class Writer(Protocol):
-    """One file on its way in. Exactly one of ``publish`` and ``abort`` ends it."""
+class Written(msgspec.Struct, frozen=True, gc=False):
+    """An item that a ledger or the journal has as written: its size in bytes and its CRC-32."""
+
+    seq: int
+    index: int
+    name: str
+    size: int
+    crc: int
+
+
+Verify = Callable[[Written], bool]
+"""Returns whether the stored file of an item has that size and CRC-32."""
+
+Inspect = Callable[[Written], str]
+"""Returns what is wrong with the stored file of an item ("missing"), "" if nothing is."""
+
+
+class FileWriter(Protocol):
+    """One file that is being written. Exactly one of ``publish`` and ``abort`` ends it."""
 
     size: int
     crc: int
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Append ``chunk``. Raises DestinationError when the destination fails."""
+        """Append ``chunk``. Raises DestinationError if the destination fails."""
 
     def publish(self) -> int:
-        """Make the name appear; return NEW, SAME or REPLACED.
+        """Publish the file and return NEW, SAME or REPLACED, or leave that to the batch and return WRITTEN.
 
-        ``size`` and ``crc`` are afterwards those of the file that has the name. Raises FetchError
-        (``name-taken``, ``file-exists``, ``bad-name``) when it cannot, DestinationError.
+        Afterwards ``size`` and ``crc`` are those of the file that has the name. Raises FetchError
+        (``name-taken``, ``file-exists``, ``bad-name``) if the file cannot be published, DestinationError.
         """
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Discard the file and remove all traces of it."""
+
+
+class BatchWriter(Protocol):
+    """The writer of one leased batch. Exactly one of ``commit`` and ``abort`` ends it."""
+
+    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
+        """Publish a whole file under a new name and return True, or change nothing and return False.
+
+        After False, the caller uses a FileWriter.
+        """
+
+    def open(
+        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
+    ) -> FileWriter:
+        """Begin the file of ``item``, which is item ``index`` of the batch.
+
+        ``claim``: OWNED if an existing file with the name is known to be this item's own, UNOWNED if it is
+        known to belong to no item of the job (``core.item_states``). Raises FetchError (``bad-name``),
+        DestinationError.
+        """
+
+    def commit(self, records: Sequence[FileRecord]) -> None:
+        """Publish all written files atomically, even if the process is killed.
+
+        Called when all items are finished, and only if at least one is WRITTEN. ``records`` are those of
+        the written items, in order, if the sink wants them. Raises DestinationError.
+        """
+
+    def abort(self) -> None:
+        """Remove all data that is not published. Called in a drain; not called after a kill."""
 
 
 class Sink(Protocol):
-    """A destination."""
+    """The sink of one worker.
 
-    def open(self, name: str, seq: int, index: int, claim: int = UNTOUCHED) -> Writer:
-        """Begin the file ``name`` (a safe relative path), item ``index`` of batch ``seq``.
+    ``wants_records``: pass it the ResponseInfo of each file, and FileRecords at ``commit``.
+    """
 
-        ``claim``: OWNED where the file that has the name now is known to be this item's own, UNOWNED
-        where it is known to be of no item of the job (``core.item_states``). Raises FetchError
-        (``bad-name``), DestinationError.
+    wants_records: bool
+
+    def begin(self, lease: Lease) -> BatchWriter:
+        """Begin a batch; remove what an earlier, killed attempt at it has left unpublished.
+
+        Files that it published stay: ``verify`` is called for each item that the ledger has as written,
+        and those that match are not fetched again.
         """
-
-    def put(self, name: str, body: bytes | bytearray) -> bool:
-        """Store a whole file under a new name and return True, or change nothing and return False: then
-        it takes a writer."""
 
     def standing(self, name: str) -> tuple[int, int] | None:
-        """Return size and CRC-32 of the file ``name`` where it was there before the job and is to be
-        kept, None where there is no such file.
+        """Return size and CRC-32 of a file ``name`` that existed before the job and is kept, else None.
 
-        Raises FetchError ``file-exists`` where --existing refuses it, DestinationError.
+        Raises FetchError ``file-exists`` if --existing does not allow it, DestinationError.
         """
 
-    def verify(self, name: str, size: int, crc: int) -> bool:
-        """Whether the published file has that size and CRC-32."""
+    def verify(self, written: Written) -> bool:
+        """Return whether the published file has that size and CRC-32."""
 
     def close(self) -> None:
         """Close open descriptors."""
+
+
+class SinkKind(SinkForm, Protocol):
+    """A kind of sink. Its module is imported in every process, also in the supervisor, which has no
+    gevent."""
+
+    def open(self, config: Config, rules: Rules) -> Sink:
+        """Return the sink of a worker; ``rules`` decide about existing files. Raises DestinationError."""
+
+    def inspector(self, root: Path, layout: str) -> Inspect:
+        """Return a function that inspects the files under ``root``.
+
+        It must agree with ``Sink.verify``, and must keep no file descriptor open.
+        """

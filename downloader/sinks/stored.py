@@ -1,4 +1,4 @@
-"""Where the file of an item is, and whether it is as it was stored."""
+"""Locate the file of an item, and compare it with what was stored."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["READ", "UTF8", "crc_of", "file_matches", "is_inside", "place"]
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK = 1 << 20
 
-# An empty segment, `.` or `..`. The sources give no such name; this is the last door.
+# Rejects empty segments, `.` and `..`. Sources never give such names; this is the last check.
 is_inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
 
 
-# Names on the disk are UTF-8, whatever the locale. Where Python would encode them otherwise, it is given
-# the text that it encodes to those bytes (PEP 383).
+# Names on the disk are UTF-8, whatever the locale is. If Python uses another encoding for file names, it is
+# given the text that it encodes to the UTF-8 bytes (PEP 383).
 UTF8 = sys.getfilesystemencoding().lower() == "utf-8"
 
 
 def place(name: str, layout: str) -> str:
-    """The path of ``name`` under the destination, for calls of the system."""
+    """Return the path of ``name`` under the destination, for system calls."""
     path = hashed(SafeName(name)) if layout == "hashed" else name
     return path if UTF8 else os.fsdecode(path.encode())
 
 
 def crc_of(fd: int) -> int:
-    """Return the CRC-32 of what can be read from ``fd``."""
+    """Return the CRC-32 of all data that can be read from ``fd``."""
     crc = 0
     while chunk := os.read(fd, _BLOCK):
         crc = crc32(chunk, crc)
@@ -39,7 +39,7 @@ def crc_of(fd: int) -> int:
 
 
 def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
-    """Whether the regular file at ``path`` has that size and CRC-32 (no symlink is followed)."""
+    """Return whether ``path`` is a regular file with that size and CRC-32 (symlinks are not followed)."""
     try:
         fd = os.open(path, READ, dir_fd=directory)
     except OSError:

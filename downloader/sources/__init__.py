@@ -1,5 +1,5 @@
-"""Where items come from: one module for each kind of source, a registry, and what a source is (``source``).
+"""The sources of items: modules for each kind of source, a registry, and the interfaces (``source``).
 
-A source lives in the feeder. It yields pages lazily, each with the cursor behind it, and can make the
-items of an earlier page again. It fetches only through the ``Fetch`` that it is given.
+A source runs in the feeder. It yields pages lazily, each with the cursor after it, and can recreate the
+items of an earlier page. It fetches only through the ``Fetch`` that it is given.
 """

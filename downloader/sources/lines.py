@@ -1,10 +1,11 @@
-"""The lines of a list: a file, plain or .gz, or standard input, read as a stream.
+"""Read the lines of a list as a stream: a file, plain or .gz, or standard input.
 
-A ``Place`` is a byte offset with the CRC-32 of all that came before it, so that a list which was changed
-before that point is noticed on resume, and one that only grew is not.
+A ``Place`` is a byte offset with the CRC-32 of everything before it. On resume, this detects a list that
+was changed before that offset, and accepts one that has only grown.
 
-A last line without a newline may be half of one that a program is writing. It is handed out alone and
-last, and its place says where it began; when it has grown by the next run, it is read again, whole.
+A last line without a newline may be the beginning of a line that a program is writing. It is returned
+alone and last, and its place records where it began. If it has grown by the next run, the whole line is
+read again.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["LONGEST_LINE", "Lines", "Part", "Place"]
 LONGEST_LINE = 64 << 10
 _BLOCK = 1 << 20
 _NEWLINE = 10
-# A producer that is silent for so long, or has been slow for so long, gets its lines fetched.
+# Seconds of silence, or of slow input in all, after which the lines read so far are returned.
 _SILENCE = 0.2
 _SLOWNESS = 1.0
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """``offset`` bytes and ``line`` lines (of the unpacked list) into it; ``crc`` over them all.
+    """A position in the decompressed list: after ``offset`` bytes and ``line`` lines, with their CRC-32.
 
-    ``unended``: offset and CRC-32 before the last of these lines, where that had no newline.
+    ``unended``: offset and CRC-32 before the last of these lines, if it had no newline.
     """
 
     offset: int = 0
@@ -44,13 +45,15 @@ class Place(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     unended: tuple[int, int] | None = None
 
     def behind(self, data: bytes, lines: int) -> Place:
-        """The place behind ``data``, which follows here and has ``lines`` lines."""
+        """Return the place after ``data``, which follows this place and has ``lines`` lines."""
         return Place(self.offset + len(data), self.line + lines, zlib.crc32(data, self.crc))
 
 
 class Part(NamedTuple):
-    """Lines with their numbers, and the places before and behind them. Of a line that is too long for a
-    URL, only the beginning is there."""
+    """Lines with their numbers, and the places before and after them.
+
+    Only the beginning of a line that is too long for a URL is included.
+    """
 
     lines: list[tuple[int, bytes]]
     start: Place
@@ -58,8 +61,10 @@ class Part(NamedTuple):
 
 
 class _Tail(NamedTuple):
-    """What has been read of a line that had no newline yet; ``before`` is the place before it, ``given``
-    what of it was handed out as a line."""
+    """A last line without a newline, as far as it has been read.
+
+    ``before`` is the place before it, ``given`` the part that was returned as a line.
+    """
 
     before: Place
     text: bytes
@@ -67,18 +72,18 @@ class _Tail(NamedTuple):
 
 
 class Lines:
-    """The lines of ``source`` (``-`` is standard input); ``shown`` names it in messages.
+    """The lines of ``source`` (``-`` is standard input); ``shown`` is its name in messages.
 
-    Raises SourceError, here and in each method, when it cannot be read.
+    The constructor and each method raise SourceError if it cannot be read.
     """
 
     def __init__(self, source: str, shown: str) -> None:
         self._shown = shown
         self._size = 0
-        self._read_lines = 0  # for messages; ``_at`` moves by parts
+        self._read_lines = 0  # for messages; ``_at`` advances by whole parts
         self._at = Place()
         self._tail: _Tail | None = None
-        self._reread: _Tail | None = None  # a line that is read and may be asked for again
+        self._reread: _Tail | None = None  # a line that was read and may be requested again
         self._broken: SourceError | None = None
         try:
             self._stream = self._open(source)
@@ -103,18 +108,18 @@ class Lines:
 
     @property
     def offset(self) -> int:
-        """How many bytes of it were read."""
+        """Number of bytes read."""
         return self._at.offset
 
     @property
     def position(self) -> float:
-        """How far into the list this is, 0 to 1; -1 where that is not known."""
+        """Position as a fraction of the list, 0 to 1; -1 if unknown."""
         return min(self._at.offset / self._size, 1.0) if self._size else -1.0
 
     def advance(self, to: Place, end: Place | None = None) -> None:
-        """Read on to ``to`` without looking at the lines; they are known to go on to ``end``.
+        """Skip to ``to`` without returning lines. ``end``: the list is known to extend to this place.
 
-        Raises SourceError when the list is not what it was up to there.
+        Raises SourceError if the list up to there is not what it was.
         """
         if to == self._at:
             return
@@ -142,14 +147,14 @@ class Lines:
             if not block:
                 raise self._shorter(at.line + (last not in (b"", b"\n")), end)
             at = at.behind(block, block.count(b"\n"))
-            gevent.sleep(0)  # a long list takes its time; heartbeats go on
+            gevent.sleep(0)  # a long list takes a while; heartbeats must continue
         self._at = at
 
     def again(self, start: Place, end: Place) -> Part:
-        """The lines from ``start`` to ``end`` as they were read before.
+        """Return the lines from ``start`` to ``end`` as they were read before.
 
-        Where the last line has grown since, and had no newline then, it is the whole line, and ``end`` is
-        the place behind that. Raises SourceError when the list is not what it was.
+        If the last line had no newline then and has grown since, the whole line is returned, and the end of
+        the result is the place after it. Raises SourceError if the list is not what it was.
         """
         self.advance(start, end)
         if end.unended is not None:
@@ -163,7 +168,7 @@ class Lines:
         return Part(lines, start, end)
 
     def read(self, most: int) -> Part:
-        """At most ``most`` lines; fewer when a pipe has no more for now and at the end, none behind it."""
+        """Return at most ``most`` lines; fewer if a pipe has no more for now or at the end, then none."""
         if self._broken is not None:
             raise self._broken
         lines: list[tuple[int, bytes]] = []
@@ -193,7 +198,7 @@ class Lines:
                         return Part(lines, start, self._at) if lines else self._end_of_tail(self._tail)
                     after, size = self._read_over(after, size)
             except SourceError as error:
-                # What was read before is fetched.
+                # Return the lines read so far; the next call raises the error.
                 self._broken = error
                 if not lines:
                     raise
@@ -205,8 +210,10 @@ class Lines:
         return Part(lines, start, self._at)
 
     def _end_of_tail(self, tail: _Tail) -> Part:
-        """The line that ``tail`` has become; no lines where it is what was given before. It is no tail
-        any more when it has a newline."""
+        """Return the line that ``tail`` has become; no lines if it was returned before.
+
+        If it has a newline now, it is an ordinary line, and ``_tail`` is reset.
+        """
         before, text = tail.before, self._more(tail.text)
         number, self._read_lines = before.line + 1, before.line + 1
         nothing = Part([], self._at, self._at)
@@ -219,15 +226,18 @@ class Lines:
                 return Part([], self._at, self._at)
             return Part([(number, text)], before, self._at)
         self._tail = _Tail(before, text, text)
-        if text == tail.given or not (told := text.strip()) or told.startswith(b"#"):
-            # Nothing new; or a comment, which stays ahead.
+        if text == tail.given or not (stripped := text.strip()) or stripped.startswith(b"#"):
+            # Nothing new, or a comment, which is not consumed yet.
             return nothing
         end = before.behind(text, 1)
         self._at = Place(end.offset, end.line, end.crc, (before.offset, before.crc))
         return Part([(number, text)], before, self._at)
 
     def _meet(self, end: Place) -> bytes:
-        """The line from here to ``end``, which had no newline; it must be there still."""
+        """Return the line from here to ``end``, which had no newline.
+
+        Raises SourceError if it is not there any more.
+        """
         size = end.offset - self._at.offset
         if self._tail is None:
             self._tail = _Tail(self._at, b"", b"")
@@ -243,17 +253,17 @@ class Lines:
         return self._tail.text if self._tail is not None else b""
 
     def _go_back(self, to: Place) -> None:
-        """To the line that was read last, when it is that which begins at ``to``."""
+        """Go back to the line that was read last, which must begin at ``to``."""
         tail = self._reread
         if tail is None or (tail.before.offset, tail.before.offset + len(tail.text)) != (
             to.offset,
             self._at.offset,
         ):
-            raise SourceError(f"{self._shown}: asked for line {to.line + 1} again out of order")
+            raise SourceError(f"{self._shown}: line {to.line + 1} was requested again out of order")
         self._at, self._tail = tail.before, tail
 
     def _more(self, text: bytes) -> bytes:
-        """``text``, which has no newline, with what has come behind it since."""
+        """Return ``text``, which may have no newline yet, with the data that has followed since."""
         while not text.endswith(b"\n") and len(text) < LONGEST_LINE:
             more = self._guarded(self._stream.readline, LONGEST_LINE - len(text))
             if not more:
@@ -262,7 +272,7 @@ class Lines:
         return text
 
     def _read_over(self, crc: int, size: int) -> tuple[int, int]:
-        """Read over the rest of a line that is too long for a URL; CRC-32 and size with it."""
+        """Skip the rest of a line that is too long for a URL; return the updated CRC-32 and size."""
         while True:
             rest = self._guarded(self._stream.readline, LONGEST_LINE)
             crc, size = zlib.crc32(rest, crc), size + len(rest)

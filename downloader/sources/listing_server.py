@@ -1,198 +1,120 @@
-"""A file server with a listing: ``GET {prefix}/list`` gives names and a marker of the next page.
-
-The protocol of "Downloading a billion files in Python": ``{"FileNames": […], "NextMarker": "…"}``,
-the next page under ``?next-marker=``; the last page has no marker. ``NextFile`` is the same by
-another name. While a page is handed out, the next one is fetched.
-"""
+"""Define the kind of source that is a file server with a listing, and the URLs of both."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator
-from urllib.parse import quote
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
-import gevent
-import msgspec
-
-from downloader.config.config import Config
-from downloader.core.listing import Listing, page_url, parse_listing
-from downloader.core.name_list import decode_names
-from downloader.core.naming import (
-    PATH_BYTES,
-    BadName,
-    escape,
-    escape_all,
-    mirror_path,
-    shown,
-    url_path,
-)
+from downloader.config.extensions import Option
+from downloader.config.source_kinds import refuse_later
 from downloader.core.redact import redact_url
-from downloader.errors import SourceError
-from downloader.messages import Item, Page, Recall
-from downloader.sources.server_urls import base_url, list_url
-from downloader.sources.source import Fetch, Fetching
+from downloader.errors import ConfigError
 
-__all__ = ["ServerSource", "open_source"]
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from downloader.config.config import Config
+    from downloader.core.identity import Identity
+    from downloader.sources.source import Fetching, Lister, RequestBuilder
 
+__all__ = ["KIND", "ListingServer", "base_url", "list_url"]
 
-# An empty page is odd and allowed; so many in a row are a trap.
-_NAMELESS = 1000
-# Characters. Longer than any path that can be stored: of such a name only the beginning is kept, which
-# is refused as the whole would be, and does not fill the journal.
-_LONGEST_NAME = PATH_BYTES + 1
-_LONGEST_MARKER = 64 << 10  # no server takes a URL of that length
+_FORM = re.compile(r"https?://", re.IGNORECASE)
+# As requests quotes a query: existing escapes stay, and characters not allowed in a request are escaped.
+_QUERY_SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 
-class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Before item ``taken`` of the page at ``marker``; ``crc`` is over the names taken.
+class ListingServer:
+    """The kind of ``ServerLister``; see ``SourceKind``."""
 
-    ``page`` counts from 1, for messages.
-    """
+    name = "server"
+    form = "the URL of a file server (http or https)"
+    options = (
+        Option(name="list_path", metavar="PATH", default="list", help="Listing, under the URL."),
+        Option(name="get_path", metavar="PATH", default="get", help="Files, under the URL."),
+    )
+    editable = False
+    unique_names = True
+    cursors_last = True
 
-    marker: str = ""
-    taken: int = 0
-    crc: int = 0
-    ended: bool = False
-    page: int = 1
+    def matches(self, source: str) -> bool:
+        """Return whether ``source`` is an HTTP URL."""
+        return _FORM.match(source) is not None
 
+    def check(self, config: Config) -> None:
+        """Check the URL and the two paths. Raises ConfigError."""
+        refuse_later(config.source)
+        _check_url(config.source)
+        _check_paths(config.source_option("list_path"), config.source_option("get_path"))
 
-class ServerSource:
-    """See ``Source``."""
+    def check_files(self, config: Config) -> None:
+        """Do nothing: this source has no local files."""
 
-    def __init__(self, config: Config, fetch: Fetch) -> None:
-        self._config = config
-        self._fetch = fetch
-        self._list_url = list_url(config)
-        self._base = base_url(config)
-        self._above: list[str] = []
-        if config.layout == "mirror":
-            try:
-                # No digest in the place of a secret: it is one for all, and may change between two runs.
-                self._above = url_path(self._base + "x", None).split("/")[:-1]
-            except BadName as error:
-                raise SourceError(f"--layout mirror: {error}") from None
+    def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
+        """Return (): this source has no local files."""
+        return ()
 
-    def recall(self, batch: Recall) -> Page:
-        """From the names in the journal; the listing is not asked again."""
-        names = decode_names(batch.names)
-        if not batch.origin:
-            return Page([Item(name) for name in names], b"")
-        # Not the names alone: what cannot be stored has none, only a text for messages.
-        listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
-        items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
-        named = [
-            item if item.fault else Item(name, item.url) for item, name in zip(items, names, strict=True)
-        ]
-        return Page(named, b"", batch.origin)
+    def identity(self, config: Config) -> Identity:
+        """Return the identity, from the URLs of the listing and the files."""
+        from downloader.core.identity import identify_server
 
-    def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
-        """See ``Source``. Raises SourceError also when the markers run in a circle."""
-        at = msgspec.msgpack.decode(cursor, type=_Cursor) if cursor else _Cursor()
-        if at.ended:
-            return
-        pending = self._begin(at.marker, at.page)
-        # Brent's cycle detection: one remembered marker finds a circle of any length.
-        remembered, steps, horizon = at.marker, 0, 1
-        nameless = 0
-        while True:
-            listing = _outcome(pending)
-            nameless = 0 if listing.names else nameless + 1
-            if nameless > _NAMELESS:
-                raise SourceError(
-                    f"{self._shown(at.marker, at.page)} and the {_NAMELESS:,} before it have no names; "
-                    "this listing seems to have no end"
-                )
-            following = listing.marker
-            if following:
-                steps += 1
-                if len(following) > _LONGEST_MARKER:
-                    raise SourceError(
-                        f"{self._shown(at.marker, at.page)} gives a marker of "
-                        f"{len(following):,} characters; no URL is that long"
-                    )
-                if following in (at.marker, remembered):
-                    raise SourceError(
-                        f"{self._shown(at.marker, at.page)} gives a marker that was given before, "
-                        f"{shown(following)!r}; the listing runs in a circle"
-                    )
-                if steps == horizon:
-                    remembered, steps, horizon = following, 0, horizon * 2
-                pending = self._begin(following, at.page + 1)
-            try:
-                yield from self._slices(listing, at, size)
-            except GeneratorExit:
-                pending.kill(block=False)
-                raise
-            if not following:
-                return
-            at = _Cursor(following, page=at.page + 1)
+        list_path, get_path = config.source_option("list_path"), config.source_option("get_path")
+        return identify_server(config.source, list_path, get_path, list_url(config), base_url(config))
 
-    def _slices(self, listing: Listing, at: _Cursor, size: Callable[[], int]) -> Iterator[Page]:
-        names = listing.names
-        taken, crc = at.taken, at.crc
-        if taken and _crc(names[:taken], 0) != crc:
-            # The page has changed since: hand it out from its start. What is stored is met again.
-            taken, crc = 0, 0
-        behind = _Cursor(listing.marker, page=at.page + 1) if listing.marker else _Cursor(ended=True)
-        if taken >= len(names):
-            yield Page([], msgspec.msgpack.encode(behind))
-        while taken < len(names):
-            part = names[taken : taken + size()]
-            taken += len(part)
-            cursor = behind
-            if taken < len(names):
-                crc = _crc(part, crc)
-                cursor = _Cursor(at.marker, taken, crc, page=at.page)
-            yield self._page(part, msgspec.msgpack.encode(cursor))
+    def lister(self, config: Config, fetching: Fetching, name_key: bytes) -> Lister:
+        """Return a ServerLister."""
+        from downloader.sources.server_lister import ServerLister
 
-    def _page(self, raw: list[str], cursor: bytes) -> Page:
-        mirror = self._config.layout == "mirror"
-        if not mirror and (plain := escape_all(raw)) is not None:
-            return Page([], cursor, names=plain)
-        raw = [name[:_LONGEST_NAME] for name in raw]
-        items = [self._item(name) for name in raw]
-        if not mirror and not any(item.fault for item in items):
-            return Page(items, cursor)
-        listed = [name.encode("utf-8", "surrogatepass") for name in raw]
-        return Page(items, cursor, msgspec.msgpack.encode(listed))
+        return ServerLister(config, fetching())
 
-    def _item(self, raw: str) -> Item:
-        try:
-            if self._config.layout != "mirror":
-                return Item(escape(raw))
-            if raw in (".", ".."):
-                # Nobody sends such a segment as it is: it is resolved on the way.
-                raise BadName(f"the name {raw!r} cannot be asked for in a URL")
-            url = self._base + quote(raw.encode("utf-8", "surrogatepass"), safe="")
-            return Item(mirror_path([*self._above, *raw.split("/")]), url)
-        except BadName as error:
-            return Item(shown(raw), fault="bad-name", detail=str(error))
+    def request_builder(self, config: Config) -> RequestBuilder:
+        """Return a builder for the names below one URL."""
+        from downloader.sources.plain_requests import PlainRequests
 
-    def _begin(self, marker: str, page: int) -> gevent.Greenlet:
-        return gevent.spawn(self._list, marker, page)
-
-    def _list(self, marker: str, page: int) -> Listing | SourceError:
-        url = page_url(self._list_url, quote(marker, safe=""))
-        try:
-            return parse_listing(self._fetch(url), self._shown(marker, page))
-        except SourceError as error:
-            return error  # a greenlet that raises writes its trace to standard error
-
-    def _shown(self, marker: str, page: int) -> str:
-        return f"page {page} of the listing, {page_url(redact_url(self._list_url), shown(marker))},"
+        return PlainRequests(base_url(config))
 
 
-def _outcome(pending: gevent.Greenlet) -> Listing:
-    listing: Listing | SourceError = pending.get()
-    if isinstance(listing, SourceError):
-        raise listing
-    return listing
+KIND = ListingServer()
 
 
-def open_source(config: Config, fetching: Fetching, name_key: bytes) -> ServerSource:
-    """See ``downloader.sources.open_source``."""
-    return ServerSource(config, fetching())
+def base_url(config: Config) -> str:
+    """Return the prefix of the quoted name in the URL of an item that has no URL of its own."""
+    return f"{config.source.rstrip('/')}/{config.source_option('get_path').strip('/')}/"
 
 
-def _crc(names: list[str], crc: int) -> int:
-    return zlib.crc32("\0".join([*names, ""]).encode("utf-8", "surrogatepass"), crc)
+def list_url(config: Config) -> str:
+    """Return the URL of the first page of a file server's listing; --list-path may have a query."""
+    path, mark, query = config.source_option("list_path").partition("?")
+    query = quote(query, safe=_QUERY_SAFE, errors="surrogateescape")
+    return f"{config.source.rstrip('/')}/{path.strip('/')}{mark}{query}"
+
+
+def _check_paths(list_path: str, get_path: str) -> None:
+    """Raise ConfigError if a listing or a file would be requested at another URL than intended."""
+    for option, path in (("--list-path", list_path), ("--get-path", get_path)):
+        if "#" in path:
+            raise ConfigError(f"{option} has a fragment, which is never sent; write %23 for a # in a path")
+    if "?" in get_path:
+        raise ConfigError(
+            "--get-path has a query, but a file's name stands behind the path; write %3F for a ? in a path"
+        )
+    from downloader.core.listing import MARKER
+
+    query = list_path.partition("?")[2]
+    if any(part.partition("=")[0] == MARKER for part in query.split("&")):
+        raise ConfigError(f"--list-path has a {MARKER}, which names the pages; leave it out")
+
+
+def _check_url(source: str) -> None:
+    try:
+        parts = urlsplit(source)
+        bad = not parts.hostname or parts.scheme.lower() not in ("http", "https")
+        _ = parts.port
+    except ValueError:
+        bad = True
+    if bad:
+        raise ConfigError(f"{redact_url(source)}: not a URL of the form http(s)://host[:port][/prefix]")
+    if "?" in source or "#" in source:
+        raise ConfigError(
+            f"{redact_url(source)}: a file server's URL has no query or fragment; "
+            "a single file goes into a list: echo URL | downloader - -o DEST"
+        )

@@ -1,6 +1,7 @@
-"""Standard input as a stream of lines that says when it has fallen silent.
+"""Read standard input as a stream of lines, and detect pauses of the producer.
 
-Read in a thread, so that heartbeats go on and what was read is fetched while a slow producer thinks.
+It is read in a thread, so that heartbeats continue, and lines already read are fetched while a slow
+producer pauses.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _AHEAD = 1 << 20
 
 
 class Pipe:
-    """The stream of descriptor ``fd``; at most a MiB is read ahead."""
+    """The stream of file descriptor ``fd``; about one MiB is read ahead."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._buffer = bytearray()
-        self._searched = 0  # no line ends before this place
+        self._searched = 0  # no line ends before this position
         self._ended = False
         self._error: OSError | None = None
         self._more = Event()
@@ -44,20 +45,23 @@ class Pipe:
                 self._room.wait()
 
     def read(self, size: int) -> bytes:
-        """Some bytes, at most ``size``; none at the end. Raises OSError."""
+        """Return at most ``size`` bytes; none at the end. Raises OSError."""
         while not self._buffer and not self._ended:
             self._wait(None)
         return self._take(size)
 
     def readline(self, size: int) -> bytes:
-        """The next line, at most ``size`` bytes of it; none at the end. Raises OSError."""
+        """Return the next line, at most ``size`` bytes of it; none at the end. Raises OSError."""
         while not self._has_line(size) and not self._ended:
             self._wait(None)
         end = self._buffer.find(b"\n", self._searched, size)
         return self._take(size if end < 0 else end + 1)
 
     def silent(self, size: int, patience: float) -> bool:
-        """Whether no whole line (or ``size`` bytes) is there, nor comes within ``patience`` seconds."""
+        """Return whether no complete line (or ``size`` bytes) arrives within ``patience`` seconds.
+
+        Returns False at the end of the stream.
+        """
         give_up = monotonic() + patience
         while not self._has_line(size):
             if self._ended or (left := give_up - monotonic()) <= 0:

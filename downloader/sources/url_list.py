@@ -1,134 +1,84 @@
-"""A list of URLs: text, one a line, ``#`` comments, plain or .gz, a file or standard input.
-
-Read as a stream (``lines``): a list of any length takes the same memory. URLs can carry secrets, so the
-journal keeps places in the list, and an earlier batch is made again by reading the list again.
-"""
+"""Define the kind of source that is a list of URLs: a text file, or standard input."""
 
 from __future__ import annotations
 
-import codecs
-import shlex
-from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
 
-import msgspec
+from downloader.config.extensions import Option
+from downloader.config.source_kinds import refuse_later
+from downloader.errors import ConfigError
 
-from downloader.config.config import Config
-from downloader.core.name_list import decode_names
-from downloader.core.naming import BadName, shown, url_name, url_path
-from downloader.core.redact import redact, redact_url
-from downloader.errors import ConfigError, SourceError
-from downloader.messages import Item, Page, Recall
-from downloader.sources.lines import LONGEST_LINE, Lines, Place
-from downloader.sources.source import Fetching
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from downloader.config.config import Config
+    from downloader.core.identity import Identity
+    from downloader.sources.source import Fetching, Lister, RequestBuilder
 
-__all__ = ["UrlsSource", "open_source"]
+__all__ = ["KIND", "UrlList"]
 
-
-class UrlsSource:
-    """See ``Source``. Raises ConfigError where the list is not in UTF-8."""
-
-    def __init__(self, config: Config, name_key: bytes) -> None:
-        self._name_key = name_key
-        self._mirror = config.layout == "mirror"
-        self._source = config.source
-        self._shown = "standard input" if config.source == "-" else config.shown_source
-        self._lines = Lines(config.source, self._shown)
-        self._grown: Place | None = None  # the end of the list as it was, where its last line has grown
-
-    def recall(self, batch: Recall) -> Page:
-        """By reading those lines again."""
-        start, end = msgspec.msgpack.decode(batch.origin, type=tuple[Place, Place])
-        if start.offset < self._lines.offset and self._source != "-":
-            self._lines.close()
-            self._lines = Lines(self._source, self._shown)
-        part = self._lines.again(start, end)
-        items = self._items(part.lines)
-        if len(items) != batch.count:
-            raise SourceError(
-                f"{self._shown}: batch {batch.seq} is not what was read; --restart begins anew"
-            )
-        if part.end == end:
-            names = decode_names(batch.names)
-            named = [
-                item if item.fault else msgspec.structs.replace(item, name=name)
-                for item, name in zip(items, names, strict=True)
-            ]
-            return Page(named, b"", batch.origin)
-        self._grown = end
-        return Page(items, msgspec.msgpack.encode(part.end), msgspec.msgpack.encode((start, part.end)))
-
-    def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
-        """See ``Source``."""
-        begin = msgspec.msgpack.decode(cursor, type=Place) if cursor else Place()
-        if self._grown is None or begin != self._grown:
-            self._lines.advance(begin)
-        while True:
-            part = self._lines.read(size())
-            if not part.lines:
-                return
-            origin = msgspec.msgpack.encode((part.start, part.end))
-            items = self._items(part.lines)
-            yield Page(items, msgspec.msgpack.encode(part.end), origin, self._lines.position)
-            if part.end.unended is not None:
-                return
-
-    def _items(self, lines: list[tuple[int, bytes]]) -> list[Item]:
-        items = []
-        for number, line in lines:
-            text = (self._beginning(line) if number == 1 else line).strip()
-            if text and not text.startswith(b"#"):
-                items.append(self._item(number, text))
-        return items
-
-    def _beginning(self, line: bytes) -> bytes:
-        """The first line without the mark that some editors put before it."""
-        form = _other_form(line)
-        if form:
-            name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
-            raise ConfigError(
-                f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
-                f"iconv -f {form} -t UTF-8{name}"
-            )
-        return line.removeprefix(codecs.BOM_UTF8)
-
-    def _item(self, number: int, line: bytes) -> Item:
-        try:
-            url = line.decode()
-            parts = urlsplit(url)
-            valid = (
-                parts.scheme.lower() in ("http", "https")
-                and bool(parts.hostname)
-                and parts.port != 0
-                and len(line) < LONGEST_LINE
-                and url.isprintable()
-                and " " not in parts.netloc
-            )
-        except ValueError:
-            valid = False
-        if not valid:
-            text = shown(redact_url(redact(line.decode("utf-8", "replace"))))
-            return Item(
-                f"line {number}",
-                fault="bad-url",
-                detail=f"line {number} is not an http(s) URL: {text}",
-            )
-        try:
-            return Item((url_path if self._mirror else url_name)(url, self._name_key), url)
-        except BadName as error:
-            return Item(f"line {number}", fault="bad-name", detail=f"line {number}: {error}")
+_FORM = re.compile(r"-\Z|(?![a-z0-9+]+://).*\.txt(\.gz)?\Z", re.IGNORECASE | re.DOTALL)
 
 
-def open_source(config: Config, fetching: Fetching, name_key: bytes) -> UrlsSource:
-    """See ``downloader.sources.open_source``."""
-    return UrlsSource(config, name_key)
+class UrlList:
+    """The kind of ``UrlLister``; see ``SourceKind``. SOURCE is a path, or ``-`` for standard input."""
+
+    name = "urls"
+    form = "a list of URLs (.txt, .txt.gz), nor - for a list on standard input"
+    options: tuple[Option, ...] = ()
+    editable = True
+    unique_names = False
+    cursors_last = False
+
+    def matches(self, source: str) -> bool:
+        """Return whether ``source`` is ``-`` or the path of a text file, perhaps compressed."""
+        return _FORM.match(source) is not None
+
+    def check(self, config: Config) -> None:
+        """Raise ConfigError for the forms that are reserved for later versions."""
+        refuse_later(config.source)
+
+    def check_files(self, config: Config) -> None:
+        """Check that the list can be read more than once. Raises ConfigError."""
+        if config.source != "-":
+            _check_list(config.source)
+
+    def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
+        """Return the list, unless it is standard input."""
+        return () if config.source == "-" else (("the list of URLs", config.source),)
+
+    def identity(self, config: Config) -> Identity:
+        """Return the identity that all lists share: each cursor has a checksum of what was read."""
+        from downloader.core.identity import identify_list
+
+        return identify_list()
+
+    def lister(self, config: Config, fetching: Fetching, name_key: bytes) -> Lister:
+        """Return a UrlLister."""
+        from downloader.sources.url_lister import UrlLister
+
+        return UrlLister(config, name_key)
+
+    def request_builder(self, config: Config) -> RequestBuilder:
+        """Return a builder for items that have their URLs."""
+        from downloader.sources.plain_requests import PlainRequests
+
+        return PlainRequests("")
 
 
-def _other_form(line: bytes) -> str:
-    """The encoding that a list seems to have which begins with ``line``; "" for UTF-8."""
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    zeros = [not byte for byte in line[:4]]
-    if zeros == [False, True, False, True]:
-        return "UTF-16LE"
-    return "UTF-16BE" if zeros == [True, False, True, False] else ""
+KIND = UrlList()
+
+
+def _check_list(path: str) -> None:
+    named = path.encode("utf-8", "backslashreplace").decode()
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ConfigError(f"{named}: {error.strerror}") from None
+    if stat.S_ISDIR(mode):
+        raise ConfigError(f"{named} is a directory, not a list of URLs")
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{named}: Permission denied")

@@ -1,4 +1,4 @@
-"""What a destination knows of its job: lock, journal, ledgers, names, and whether the files agree.
+"""The state of a job in its destination: lock, journal, ledgers, names, and verification of the files.
 
-Bodies are stored by ``sinks``.
+``sinks`` stores the files themselves.
 """

@@ -1,7 +1,7 @@
-"""The destination as the supervisor has it: made, locked, its journal open and reconciled.
+"""Open a destination for the supervisor: create it, lock it, open its journal and reconcile that.
 
-All that is the tool's own stands under ``DEST/.downloader/``: ``lock``, ``journal.sqlite``, one
-``ledger-N`` for each worker.
+The tool's own files are under ``DEST/.downloader/``: ``lock``, ``journal.sqlite``, one ``ledger-N`` for
+each worker.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.messages import Lease, Tally
-from downloader.sinks.registry import Verify, verifier
-from downloader.sources.registry import identify
+from downloader.sinks.registry import verifier
+from downloader.sinks.sink import Verify
+from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import JobSpec, Journal
@@ -36,22 +37,22 @@ from downloader.storage.reserved_names import check_reserved, reserved_names
 __all__ = ["HOME", "Destination", "collect_ledgers", "home_of", "lock"]
 
 HOME = ".downloader"
-_ORPHANS_END_WITHIN = 10.0
+_ORPHANS_END_WITHIN = 10.0  # seconds
 
 
 def home_of(output: str) -> Path:
-    """Where the tool's own files stand under ``output``."""
+    """Return the directory of the tool's own files under ``output``."""
     return Path(output) / HOME
 
 
 class Destination:
-    """An owned destination; close it when the run is over.
+    """A locked destination; close it when the run is over.
 
-    Raises ConfigError when it cannot be one (a file, not permitted, a journal of another job),
-    InUse when another run owns it, DestinationError when the disk fails, JournalError.
+    Raises ConfigError if ``config.output`` cannot be a destination (a file, no permission, a journal of
+    another job), InUse if another run has locked it, DestinationError if the disk fails, JournalError.
 
-    ``cut_off``: the machine went down while a run was at work here. ``rules``: what to do with files that
-    have the names of items. ``reserved``: names that no item may have, and the option that names the file.
+    ``cut_off``: the machine went down while a run was active here. ``rules``: how to treat existing files
+    with the names of items. ``reserved``: names that no item may have, each with the option of the file.
     """
 
     def __init__(self, config: Config) -> None:
@@ -60,7 +61,7 @@ class Destination:
         self.home = home_of(config.output)
         _make(Path(config.output), self.home)
         self.lock_fd = lock(self.home)
-        # Before anything is written: a sync reports what failed since it was opened.
+        # Opened before anything is written: a sync reports the failures since its descriptor was opened.
         self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._unsynced: DestinationError | None = None
         try:
@@ -73,7 +74,7 @@ class Destination:
                 )
             self.journal = Journal(self.home, durable=config.fsync)
             try:
-                # Also what a run without --fsync has left in memory.
+                # This also syncs what an earlier run without --fsync has left in memory.
                 self.sync()
                 boot, before = boot_id(), self.journal.running
                 self.cut_off = bool(before and boot and before != boot)
@@ -96,15 +97,15 @@ class Destination:
             raise
 
     def sync(self) -> None:
-        """With --fsync: what is published is on the disk when this returns.
+        """Wait until all published files are on the disk, if --fsync is given; else do nothing.
 
-        Raises DestinationError when it is not: then it is not stored, whatever it looks like, and the
-        next run writes it again.
+        Raises DestinationError if that fails. The files then do not count as stored, even if they look
+        right, and the next run writes them again.
         """
         if not self._config.fsync:
             return
         if self._unsynced is not None:
-            raise self._unsynced  # asked again, the kernel would say that all is well
+            raise self._unsynced  # a second sync would succeed although data was lost
         try:
             syncfs(self._root)
         except OSError as error:
@@ -113,27 +114,27 @@ class Destination:
                 "lost; look after the file system, then run the same command again"
             )
             with contextlib.suppress(JournalError, OSError):
-                self.journal.distrust()
+                self.journal.mark_unsynced()
                 for path in self.home.glob("ledger-*"):
                     path.unlink()
             raise self._unsynced from error
 
     def ledger(self, number: int) -> Path:
-        """The ledger of worker ``number``."""
+        """Return the path of the ledger of worker ``number``."""
         return self.home / f"ledger-{number}"
 
     def inherit(self, number: int, held: Mapping[int, Lease]) -> dict[int, tuple[bytes, list[int]]]:
-        """What the ledger of worker ``number``, now dead, says of the batches it held: what is
-        published (packed) and which items were in flight. It goes into the journal.
+        """Move the ledger of worker ``number``, which is dead, into the journal.
 
-        Raises JournalError; the ledger then stays where it is, for the next run.
+        Returns, for each batch that it held, the packed item states and the items that were in flight.
+        Raises JournalError; the ledger then stays for the next run.
         """
         path = self.ledger(number)
         self.sync()
         found = {}
         for seq, marks in read_ledger(path):
             if (lease := held.get(seq)) is not None:
-                # It may have died before it had looked at all that was stored already.
+                # It may have died before it had checked all items that were stored before.
                 packed = core_marks.merge(lease.done, marks.packed(), lease.count)
                 found[seq] = (packed, marks.in_flight())
         self.keep({seq: packed for seq, (packed, _) in found.items()})
@@ -145,9 +146,9 @@ class Destination:
         self.journal.keep_marks(marks, self._verify)
 
     def close(self) -> None:
-        """Close the journal and give up the lock."""
+        """Close the journal and release the lock."""
         try:
-            with contextlib.suppress(JournalError):  # then this run was cut off, too
+            with contextlib.suppress(JournalError):  # on failure, this run counts as interrupted
                 self.journal.run("")
             self.journal.close()
         finally:
@@ -155,14 +156,14 @@ class Destination:
             os.close(self.lock_fd)
 
     def _read_again(self) -> None:
-        """Have the source read from its beginning, unless a run that was cut off is at that already."""
+        """Let the source be read from its beginning, unless an interrupted run has begun that already."""
         going_on = known.exists(self.home) and not self.journal.ended
-        if self.journal.position()[1] and not (going_on and self._config.kind == "server"):
+        if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
             known.write(self.home, self.journal)
             self.journal.begin_anew()
 
     def finish(self, complete: bool) -> None:
-        """The run is over: write down since when the job is ``complete``, forget what is of no use now."""
+        """End the run: record since when the job is ``complete``, and remove the table of known names."""
         if self.journal.ended and not self.journal.open_count():
             known.remove(self.home)
         grown = self.journal.position()[2] != self.listed_before
@@ -171,20 +172,24 @@ class Destination:
 
     @property
     def rules(self) -> Rules:
-        """What workers are told of the files that are there."""
-        # Where several items can have one name, what a cut left may be another's: the journal is asked.
-        lost_before = self.job.lost_before_ns if self._config.kind == "server" else 0
+        """Rules for existing files, for workers."""
+        # If several items can have one name, a file left by a power cut may belong to another item; then
+        # the journal is searched for its owner.
+        lost_before = self.job.lost_before_ns if source_kind(self._config).unique_names else 0
         return Rules(self.job.foreign_before_ns, lost_before, self._config.existing)
 
     def settle_names(self) -> dict[int, dict[int, int]]:
-        """See ``owners.settle_contested``."""
+        """See ``name_owners.settle_contested``."""
         root = Path(self._config.output)
         return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
 
     def _agree(self) -> tuple[JobSpec, bool]:
-        """The job of the journal, which must be ours; or ours, begun now."""
+        """Return the job of the journal, which must match, and whether it is resumed.
+
+        If the journal has no job, begin this one. Raises ConfigError if the jobs do not match.
+        """
         config = self._config
-        identity = identify(config)
+        identity = source_kind(config).identity(config)
         mine = JobSpec(
             source=identity.digest,
             shown=config.shown_source,
@@ -199,8 +204,8 @@ class Destination:
             return mine, False
         same = job.kind == mine.kind and identity.owns(job.source)
         if not self.journal.position()[2]:
-            # Nothing was listed: it belongs to no source yet, and all that is there was there before. Or
-            # a power cut took what was listed.
+            # Nothing was listed: the journal belongs to no source yet, and all files existed before. Or a
+            # power cut lost what was listed.
             if self.cut_off:
                 before = job.foreign_before_ns
                 mine = msgspec.structs.replace(mine, foreign_before_ns=before, lost_before_ns=self._now)
@@ -220,14 +225,14 @@ class Destination:
             job = msgspec.structs.replace(job, source=mine.source)
             self.journal.begin(job)
         if self.cut_off:
-            # What is there and not in the journal may be damaged, and must not be in the way.
+            # Files that are not in the journal may be damaged, and are to be replaced.
             job = msgspec.structs.replace(job, lost_before_ns=self._now)
             self.journal.begin(job)
         return job, True
 
     @property
     def _now(self) -> int:
-        """When the lock was written, by the clock of the file system, which stamps files."""
+        """Time when the lock was written, by the file system's clock, which also stamps files."""
         return os.fstat(self.lock_fd).st_ctime_ns
 
     def _is_empty(self) -> bool:
@@ -236,7 +241,7 @@ class Destination:
 
 
 def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
-    """Bring what workers of a run that was killed have written into the journal."""
+    """Move the ledgers that the workers of a killed run have left into the journal."""
     for path in sorted(home.glob("ledger-*")):
         journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, verify)
         path.unlink()
@@ -260,7 +265,7 @@ def _make(output: Path, home: Path) -> None:
 
 
 def _forget(home: Path) -> None:
-    """Remove what is known of an earlier job; a power cut does not bring it back."""
+    """Remove the state of an earlier job, synced so that a power cut does not bring it back."""
     for path in home.iterdir():
         if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite")):
             path.unlink()
@@ -272,10 +277,10 @@ def _forget(home: Path) -> None:
 
 
 def lock(home: Path) -> int:
-    """Own the destination until the descriptor that is returned is closed by all who inherit it.
+    """Lock the destination until all processes have closed the returned descriptor.
 
-    A run's children inherit it; after a SIGKILL of the supervisor they end at once, so that is
-    waited for. Raises InUse with the owner's process number, DestinationError.
+    The children of a run inherit it. After a SIGKILL of the supervisor they terminate at once, so this
+    function waits for them. Raises InUse with the owner's process ID, DestinationError.
     """
     path = home / "lock"
     try:
@@ -306,7 +311,7 @@ def lock(home: Path) -> int:
 
 
 def _alive(owner: str) -> bool:
-    """Whether process ``owner`` runs; one that is dead and only not reaped yet does not."""
+    """Return whether process ``owner`` runs; a zombie does not count."""
     if not owner.isdigit():
         return False
     try:

@@ -1,8 +1,8 @@
-"""What survives a power cut: ``syncfs``, and whether there was one.
+"""Sync the destination with ``syncfs`` to survive a power cut, and identify the boot to detect one.
 
-A file that is published is in the kernel's memory; minutes may pass before it is on the disk. With
+A published file is in the kernel's memory at first; it may take minutes until it is on the disk. With
 --fsync the order is: publish, ``syncfs`` on the destination, journal. One call covers all batches that
-ended since the last one: an fsync for each file would take nine tenths of the speed.
+ended since the last one: an fsync for each file would reduce the speed by nine tenths.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def syncfs(fd: int) -> None:
-    """Return when all that was written to the file system of ``fd`` is on its disk.
+    """Wait until all data written to the file system of ``fd`` is on its disk.
 
-    Raises OSError when it is not, and never will be: the kernel may have dropped what it could not
-    write, and a second call would succeed. (Linux says so from 5.8 on; ``fd`` must have been opened
-    before.) ENOSYS where there is no such call.
+    Raises OSError if data could not be written. It may be lost for good: the kernel may have dropped it,
+    and a second call would succeed. (Linux reports this since 5.8, for an ``fd`` opened before the write.)
+    Raises OSError ENOSYS if the system has no such call.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "syncfs"):
@@ -33,7 +33,7 @@ def syncfs(fd: int) -> None:
 
 
 def boot_id() -> str:
-    """What the kernel calls this boot; empty where it does not say."""
+    """Return the kernel's ID of this boot; "" if there is none."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -1,17 +1,15 @@
-"""The journal: what of a job is done, in SQLite under ``DEST/.downloader/``, written by the
-supervisor alone.
+"""Record the progress of a job in the journal, an SQLite database under ``DEST/.downloader/``.
 
-One row for each batch, one for each failed file. A batch's row is there, with the cursor behind it,
-before the batch is leased, and says ``done`` only after its files are published: the cursor is never
-ahead of the journal, the journal never ahead of the data (without --fsync: as the running kernel
-sees it). The tables: ``schema``. A journal that was damaged since is told by its sums and counts
-(``rows``), and then nothing that it says is believed.
+Only the supervisor writes it. There is one row for each batch, and one for each failed file. The row of a
+batch, with the cursor after it, is written before the batch is leased. It becomes ``done`` only after the
+files of the batch are published. So the cursor is never ahead of the journal, and the journal is never
+ahead of the data (without --fsync: as the running kernel sees it). ``schema`` describes the tables.
+Checksums and counts (``table``) detect a damaged journal, which is then not used at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,53 +18,25 @@ from downloader.core.item_states import OWNED, changed, merge, summed, unpack, w
 from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.sinks.sink import Verify, Written
+from downloader.storage.records import BatchRow, JobSpec
 from downloader.storage.table import Rows
 
 __all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
 
-Verify = Callable[[str, int, int], bool]
-"""Whether the file of that name is as the mark says."""
-
-_KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the beginning
+_KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
 
-class JobSpec(msgspec.Struct, frozen=True):
-    """What a journal belongs to. ``source`` is a digest, ``shown`` the same without secrets.
-
-    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
-    """
-
-    source: str
-    shown: str
-    kind: str
-    store: str
-    layout: str
-    foreign_before_ns: int
-    lost_before_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRow:
-    """A batch as the journal has it."""
-
-    seq: int
-    count: int
-    names: bytes
-    origin: bytes
-    done: bool
-    marks: bytes
-
-
 def exists(home: Path) -> bool:
-    """Whether there is a journal under ``home``."""
+    """Return whether there is a journal under ``home``."""
     return (home / "journal.sqlite").exists()
 
 
 class Journal:
-    """An open journal. Every method raises JournalError when SQLite does, or when it is damaged.
+    """An open journal. Every method raises JournalError if SQLite fails, or if the journal is damaged.
 
-    ``durable``: what is written is on the disk when the method returns.
+    ``durable``: data is on the disk when a method returns.
     """
 
     def __init__(self, home: Path, *, read_only: bool = False, durable: bool = False) -> None:
@@ -74,13 +44,13 @@ class Journal:
         self.path = self._rows.path
 
     def close(self) -> None:
-        """Close, folding the write-ahead log into the file."""
+        """Close the journal; SQLite checkpoints the write-ahead log."""
         self._rows.close()
 
     # the job
 
     def job(self) -> JobSpec | None:
-        """What this journal belongs to; None when it is new. Looks whether it is whole."""
+        """Return the job of this journal, None if it is new. Checks the journal for damage."""
         text = self._get("job")
         if not text:
             if self._rows.figures("SELECT count(*) FROM batch") != (0,):
@@ -94,7 +64,7 @@ class Journal:
         return job
 
     def _inspect(self) -> None:
-        """No row that tells what is done may be missing, or be another than was written."""
+        """Raise JournalError if a row that records progress is missing or is not what was written."""
         rows = self._rows
         for table in ("job", "batch", "failure"):
             rows.inspect(table)
@@ -118,8 +88,10 @@ class Journal:
             raise rows.damaged("what is known of the job is missing")
 
     def begin(self, job: JobSpec, *, anew: bool = False) -> None:
-        """Write down that this journal belongs to ``job``; ``anew``: whatever source was read before. It is
-        on the disk in any case, so that a power cut leaves no files without it."""
+        """Record ``job`` as the job of this journal; ``anew``: and forget the source read before.
+
+        This is synced in any case, so that a power cut never leaves files without a job.
+        """
         with self._rows.synced(), self._rows.transaction():
             self._put("job", msgspec.json.encode(job).decode())
             for key in _KEYS[1:]:
@@ -130,30 +102,30 @@ class Journal:
 
     @property
     def ended(self) -> bool:
-        """Whether the source was read to its end."""
+        """Return whether the source was read to its end."""
         return (self._get("ended") or "").startswith("end ")
 
     @property
     def read(self) -> bool:
-        """Whether the source was read as far as the last run wanted: to its end, or to --limit."""
+        """Return whether the last run read the source as far as it should: to its end, or to --limit."""
         return bool(self._get("ended"))
 
     def end(self, *, limited: bool = False) -> None:
-        """The source was read to its end, or to --limit, and every batch of it has a row."""
+        """Record that the source was read to its end, or to --limit, and that every batch has a row."""
         (batches,) = self._rows.figures("SELECT count(*) FROM batch")
         self._put("ended", f"{'limit' if limited else 'end'} {batches}")
 
     @property
     def complete_since(self) -> str:
-        """When all that the source lists was stored, in ISO 8601; empty when it is not, or not known."""
+        """Time since when all listed items are stored, in ISO 8601; "" if they are not, or if unknown."""
         return (self._get("completed") or "") if self.ended and not self.unfinished_count() else ""
 
     def complete(self, when: str) -> None:
-        """Write down that all that the source lists is stored since ``when``."""
+        """Record that all listed items are stored since ``when``."""
         self._put("completed", when)
 
     def begin_anew(self) -> None:
-        """Forget what the source lists, so that it is read again."""
+        """Forget all listed items, so that the source is read again."""
         with self._rows.transaction():
             self._forget_listing()
 
@@ -164,30 +136,32 @@ class Journal:
 
     @property
     def running(self) -> str:
-        """The boot in which a run went to work here and did not come to its end; empty: none did."""
+        """Boot in which a run was started and not ended; "" if there is none."""
         return self._get("running") or ""
 
     def run(self, boot: str) -> None:
-        """A run is at work from now on, in ``boot``; "": no more. On the disk in any case: after a power
-        cut all that follows may be missing, but this not."""
+        """Record that a run is active in ``boot``; "": that it has ended.
+
+        This is synced in any case: a power cut may lose all later writes, but not this one.
+        """
         with self._rows.synced():
             self._put("running", boot)
 
     @property
     def unsynced(self) -> bool:
-        """Whether files of batches that are not done may be in memory alone, whatever they look like."""
+        """Return whether files of open batches may not be on the disk, even if they look right."""
         return bool(self._get("unsynced"))
 
-    def distrust(self) -> None:
-        """A sync failed: nothing is published of batches that are not done."""
+    def mark_unsynced(self) -> None:
+        """Record that a sync failed, and that nothing is published of open batches."""
         with self._rows.transaction():
             for row in list(self._rows.select("batch", "WHERE done = 0")):
                 self._rows.delete("published", "seq = ?", row[0])
                 self._recount(row[0], b"")
             self._put("unsynced", "1")
 
-    def trust(self) -> None:
-        """Every file was written again since, and synced."""
+    def mark_synced(self) -> None:
+        """Record that every file was written again and synced after a failed sync."""
         self._put("unsynced", "")
 
     def _get(self, key: str) -> str | None:
@@ -200,7 +174,7 @@ class Journal:
     # batches
 
     def position(self) -> tuple[bytes, int, int]:
-        """Cursor behind the last batch, number of the next one, items listed so far."""
+        """Return the cursor after the last batch, the number of the next batch, and the items so far."""
         (listed,) = self._rows.figures("SELECT sum(count) FROM batch")
         last = self._rows.find("batch", "ORDER BY seq DESC LIMIT 1")
         if last is None:
@@ -208,14 +182,14 @@ class Journal:
         return self._listing(last[0])[0], last[0] + 1, listed
 
     def _listing(self, seq: int) -> tuple[bytes, bytes, bytes]:
-        """Cursor, names and origin of a batch."""
+        """Return the cursor, names and origin of a batch."""
         row = self._rows.find("listing", "WHERE seq = ?", seq)
         if row is None:
             raise self._rows.damaged(f"what is in batch {seq} is missing")
         return row[1], row[2], row[3]
 
     def open_batch(self, batch: Batch) -> None:
-        """Write down a batch before it is leased. A source that had ended has grown."""
+        """Record a batch before it is leased. A source that had ended has grown."""
         with self._rows.transaction():
             self._rows.add("batch", batch.seq, batch.count, 0, 0, 0, 0, 0)
             self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
@@ -225,19 +199,19 @@ class Journal:
                 self._put("ended", "")
 
     def correct(self, batch: Batch) -> None:
-        """What was written down of a batch, its items put right by the source."""
+        """Replace cursor, names and origin of a batch, whose items the source has corrected."""
         self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
 
     def marks(self, seq: int) -> bytes:
-        """What is published of batch ``seq``, as it was last written down."""
+        """Return the packed item states of batch ``seq`` as last recorded; b"" if there are none."""
         row = self._rows.find("published", "WHERE seq = ?", seq)
         return b"" if row is None else bytes(row[1])
 
     def keep_marks(self, marks: dict[int, bytes], verify: Verify) -> None:
-        """Write down what is known of batches whose outcome is not known (after a drain or a death).
+        """Record the item states of batches whose outcome is unknown (after a drain or a worker's death).
 
-        Of a batch that is done, failed files may have been tried again: those that ``verify`` finds stored
-        failed no more. Those of an open batch are looked at when it is leased.
+        In a batch that is done, failed files may have been retried: those that ``verify`` finds stored no
+        longer count as failed. The files of an open batch are verified when it is leased.
         """
         if not marks:
             return
@@ -263,16 +237,17 @@ class Journal:
         if not failed:
             return
         listed = decode_names(self._listing(seq)[1])
-        mended = {
+        stored = {
             mark.index: mark.size + 2
             for mark in written(newer)
-            if mark.index in failed and verify(listed[mark.index], mark.size, mark.crc)
+            if mark.index in failed
+            and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc))
         }
-        if mended:
+        if stored:
             crcs = unpack(newer)[1]
-            for index in mended:
+            for index in stored:
                 self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
-            self._recount(seq, changed(older, count, mended, {index: crcs[index] for index in mended}))
+            self._recount(seq, changed(older, count, stored, {index: crcs[index] for index in stored}))
 
     def _recount(self, seq: int, marks: bytes) -> None:
         row = self._rows.find("batch", "WHERE seq = ?", seq)
@@ -283,11 +258,11 @@ class Journal:
             self._rows.put("published", seq, marks)
 
     def settle(self, outcome: BatchDone, marks: bytes, *, retried: Sequence[int] = ()) -> None:
-        """Write down that a batch is done: its row and its failures, in one transaction.
+        """Record that a batch is done: its row and its failures, in one transaction.
 
-        ``retried``: the batch was done before, and these of its items were tried again; their earlier
-        failures are replaced, and ``marks`` are those of all items. Else ``marks`` are those of
-        ``outcome``; where nothing was skipped its tally is their sum, and they need not be unpacked.
+        ``retried``: the batch was done before, and these items of it were retried. Their earlier failures
+        are replaced, and ``marks`` has all items. Otherwise ``marks`` is that of ``outcome``; if nothing
+        was skipped, the tally of ``outcome`` is its sum, so it need not be unpacked.
         """
         seq, tally, rows = outcome.seq, outcome.tally, self._rows
         stored, size = summed(marks) if retried or tally.skipped else (tally.stored, tally.bytes)
@@ -307,8 +282,7 @@ class Journal:
             rows.put("published", seq, marks)
 
     def tally(self, *, open_too: bool = False) -> Tally:
-        """Return the sums of the job so far: of batches that are done and, with ``open_too``, of open
-        ones, as far as they were written down."""
+        """Return the sums over batches that are done and, with ``open_too``, over open ones as recorded."""
         stored, failed, size, unverified = self._rows.figures(
             "SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch"
             + ("" if open_too else " WHERE done = 1")
@@ -316,11 +290,11 @@ class Journal:
         return Tally(stored, 0, failed, size, unverified)
 
     def unfinished(self, *, failed_only: bool) -> Iterator[BatchRow]:
-        """Batches that are open or have failures, in ascending order; rows may be settled meanwhile."""
+        """Yield batches that are open or have failures, ascending; rows may be settled meanwhile."""
         return self._batches(f"{_UNFINISHED} AND done = 1" if failed_only else _UNFINISHED)
 
     def _batches(self, condition: str) -> Iterator[BatchRow]:
-        # Row by row, each by its own query: no long read keeps the write-ahead log from being folded.
+        # One query per row: a long read would prevent checkpoints of the write-ahead log.
         after = -1
         while True:
             query = f"WHERE seq > ? AND {condition} ORDER BY seq LIMIT 1"
@@ -341,44 +315,48 @@ class Journal:
             yield BatchRow(seq, count, names, origin, bool(done), marks)
 
     def batches(self) -> Iterator[BatchRow]:
-        """All batches, in ascending order; rows may be changed meanwhile."""
+        """Yield all batches in ascending order; rows may be changed meanwhile."""
         return self._batches("1")
 
     def is_open(self, seq: int) -> bool:
-        """Return whether batch ``seq`` is there and not done."""
+        """Return whether batch ``seq`` exists and is not done."""
         row = self._rows.find("batch", "WHERE seq = ?", seq)
         return row is not None and not row[2]
 
     def unfinished_count(self) -> int:
-        """Return how many batches are open or have failures."""
+        """Return the number of batches that are open or have failures."""
         return self._rows.figures(f"SELECT count(*) FROM batch WHERE {_UNFINISHED}")[0]
 
     def open_count(self) -> int:
-        """Batches that are not done."""
+        """Return the number of batches that are not done."""
         return self._rows.figures("SELECT count(*) FROM batch WHERE done = 0")[0]
 
     # failures
 
     def failures(self, seq: int | None = None) -> Iterator[Failure]:
-        """The failed files, of one batch or of all, one at a time."""
+        """Yield the failed files of one batch, or of all."""
         where = () if seq is None else (seq,)
         query = ("WHERE seq = ? " if where else "") + "ORDER BY seq, idx"
         for row in self._rows.select("failure", query, *where):
             yield Failure(*row[1:])
 
     def failures_by_code(self) -> dict[str, int]:
-        """How many failed with each code."""
+        """Return the number of failures by code."""
         return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
 
     def contested(self, after: tuple[int, int], most: int) -> list[tuple[int, Failure]]:
-        """Return at most ``most`` failures ``name-taken`` with their batches, in order, behind the item
-        ``after`` (batch, index)."""
+        """Return at most ``most`` ``name-taken`` failures with their batches, in order.
+
+        They follow the item ``after`` (batch, index).
+        """
         query = "WHERE (seq, idx) > (?, ?) AND code = 'name-taken' ORDER BY seq, idx LIMIT ?"
         return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
 
     def mark_damaged(self, seq: int, damaged: list[Failure]) -> None:
-        """Write down that these files of a batch are not as they were stored: they are the items' own, to
-        be replaced. In a batch that is done they count as failed."""
+        """Record that files of a batch differ from what was stored: OWNED, to be replaced.
+
+        In a batch that is done they count as failed.
+        """
         with self._rows.transaction():
             row = self._rows.find("batch", "WHERE seq = ?", seq)
             if row is None:
@@ -388,7 +366,7 @@ class Journal:
             self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))
 
     def claim(self, seq: int, claims: Mapping[int, int]) -> None:
-        """Write down that items of batch ``seq`` are OWNED or UNOWNED; see ``core.item_states``."""
+        """Record that items of batch ``seq`` are OWNED or UNOWNED; see ``core.item_states``."""
         with self._rows.transaction():
             row = self._rows.find("batch", "WHERE seq = ?", seq)
             if row is not None:

@@ -1,12 +1,12 @@
-"""What an earlier reading of the source has stored, by name: for --relist.
+"""Keep a table of the files stored in an earlier pass over the source, by name, for --relist.
 
-A source that is read again gives its items in other batches. So what the journal has as published is
-copied into a table of names, ``DEST/.downloader/known.sqlite``; then the journal begins anew, and the
-feeder looks up each name that is listed. What is known is verified against the disk, as after a kill, and
-needs no request.
+When a source is read again, its items come in other batches. So the published items of the journal are
+copied into a table of names, ``DEST/.downloader/known.sqlite``. Then the journal is emptied, and the feeder
+looks up each listed name in the table. A known file is verified on the disk, as after a kill, and needs no
+request.
 
-The table is complete before it has its name, and is removed when the source was read to its end. A name is
-given to one item only: a second item of that name is fetched, and found to be taken.
+The table gets its name when it is complete, and is removed when the source has been read to its end. Each
+entry is used for one item only: a second item of that name is fetched, and fails because the name is taken.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def exists(home: Path) -> bool:
 
 
 def remove(home: Path) -> None:
-    """Forget what is known; also what a run that was killed has left of it."""
+    """Remove the table, and what a killed run has left of one."""
     for path in home.glob(f"{_NAME}*"):
         path.unlink()
 
 
 def write(home: Path, journal: Journal) -> None:
-    """Write down what ``journal`` has as published, and what a reading that was cut off has not looked at.
+    """Write the table: the published items of ``journal``, and the entries of an existing table.
 
-    Raises JournalError.
+    A table exists if an earlier relist was interrupted. Raises JournalError.
     """
     temporary = home / f"{_NAME}.new"
     temporary.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ def write(home: Path, journal: Journal) -> None:
             "INSERT OR REPLACE INTO known VALUES (?, ?, ?, NULL, NULL)", _published(journal)
         )
         database.execute("COMMIT")
-    for suffix in ("-wal", "-shm"):  # of the table that is replaced now
+    for suffix in ("-wal", "-shm"):  # of the table that is being replaced
         (home / f"{_NAME}{suffix}").unlink(missing_ok=True)
     temporary.replace(home / _NAME)
 
@@ -75,10 +75,10 @@ def _published(journal: Journal) -> Iterator[tuple[str, int, int]]:
 
 
 class Known:
-    """An open table of names. Every method raises JournalError when SQLite does.
+    """An open table of names. Every method raises JournalError if SQLite fails.
 
-    ``seq`` is the batch that is to come next. What was given to that one and to later ones, by a process
-    that died before they were written down, can be given again.
+    ``seq`` is the number of the next batch. Entries used for that batch and later ones become available
+    again: the process that used them died before these batches were in the journal.
     """
 
     def __init__(self, home: Path, seq: int) -> None:
@@ -90,7 +90,7 @@ class Known:
             self._database.execute("UPDATE known SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
 
     def marks(self, seq: int, names: Sequence[str]) -> bytes:
-        """Return what is known of the items of batch ``seq`` as packed marks; b"" for nothing."""
+        """Return the packed item states known for the items of batch ``seq``; b"" if none is known."""
         found = ItemStates(len(names))
         states, crcs = found.arrays
         some = False

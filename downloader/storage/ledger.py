@@ -1,18 +1,18 @@
-"""The ledger: what a worker is doing, in a file that is mapped into its memory.
+"""Record what a worker is doing in its ledger, a file that is mapped into memory.
 
-A worker that is killed cannot report. So, for each item, it stores a mark (``core.item_states``) into a
-shared mapping: two stores into memory, no system call. The kernel keeps the pages when the process
-dies, whatever kills it; the supervisor, or the next run, reads from them which files of a batch are
-published and which were in flight at that instant.
+A worker that is killed cannot report. So it records the state of each item (``core.item_states``) in a
+shared mapping: two stores into memory, no system call. The kernel keeps the pages when the process dies,
+whatever kills it. The supervisor, or the next run, reads from them which files of a batch are published
+and which were in flight at that moment.
 
-A slot outlives its batch: when the outcome is sent, it is not yet in the journal, and when the
-supervisor is killed just then, the marks are the only record. It is taken for another batch when no
-older one is left. By then the outcome is in the journal: the worker asks for one batch at a time,
-only when a slot is vacant, and the supervisor reads in order; so the answer to that request proves
-that what was sent before it was read, and of the vacant slots the oldest is such a one.
+A slot is kept after its batch ends: when the outcome is sent it is not in the journal yet, and if the
+supervisor is killed then, the slot is the only record. The slot that has been vacant longest is reused
+first. By then its outcome is in the journal: the worker requests one batch at a time, only when a slot is
+vacant, and the supervisor reads messages in order. So a new batch proves that the messages sent before the
+request have been read, and the outcome of the oldest vacant slot is among these.
 
-Layout: ``slots`` slots, each a header (u64 ``seq + 1``, 0 when never used; u64 count) and room for the
-marks of ``BATCH_ITEMS`` items. One file per worker process under ``DEST/.downloader/``.
+Layout: ``slots`` slots, each with a header (u64 ``seq + 1``, 0 if never used; u64 count) and room for the
+states of ``BATCH_ITEMS`` items. There is one file per worker process under ``DEST/.downloader/``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SLOT = _HEADER + core_marks.ITEM_BYTES * BATCH_ITEMS
 
 
 class Slot:
-    """The marks of one leased batch."""
+    """The item states of one leased batch."""
 
     __slots__ = ("_header", "marks", "number")
 
@@ -44,23 +44,23 @@ class Slot:
         self.number = number
         self._header = view[:_HEADER].cast("Q")
         self.marks = ItemStates(count, view[_HEADER:])
-        # Clear before naming the owner: a reader must never see old marks under a new batch.
+        # Clear before setting the batch number: a reader must never see old states under a new batch.
         self._header[0] = 0
         self.marks.clear()
         self._header[1] = count
         self._header[0] = seq + 1
 
     def free(self) -> None:
-        """Let go of the memory; what is written in it stays."""
+        """Release the views of the memory; its content stays."""
         self._header.release()
         self.marks.release()
 
 
 class Ledger:
-    """A worker's own ledger, made anew.
+    """The ledger of a worker, newly created.
 
-    Raises DestinationError when the file cannot be made (its blocks are allocated at once: on a full
-    disk this must fail here, not as a bus error when a page is written).
+    Raises DestinationError if the file cannot be created. Its blocks are allocated at once, so that a full
+    disk causes an error here, not a bus error when a page is written.
     """
 
     def __init__(self, path: Path, slots: int) -> None:
@@ -79,26 +79,26 @@ class Ledger:
 
     @property
     def vacant(self) -> int:
-        """How many more batches can be opened."""
+        """Number of batches that can still be opened."""
         return len(self._vacant)
 
     def open(self, seq: int, count: int) -> Slot:
-        """A slot for batch ``seq``; IndexError when there is none vacant."""
+        """Return a slot for batch ``seq``. Raises IndexError if none is vacant."""
         number = self._vacant.popleft()
         view = memoryview(self._map)[number * _SLOT : (number + 1) * _SLOT]
         return Slot(number, view, seq, count)
 
     def close(self, slot: Slot) -> None:
-        """The outcome of its batch is sent; ``slot`` is the last to be used again."""
+        """Make ``slot`` vacant after the outcome of its batch was sent; it is the last to be reused."""
         slot.free()
         self._vacant.append(slot.number)
 
 
 def read(path: Path) -> Iterator[tuple[int, ItemStates]]:
-    """The batches in a dead worker's ledger, open or reported: number and a copy of the marks.
+    """Yield the batches in a ledger, open or reported: the number and a copy of the item states.
 
-    Nothing where the file does not exist (the worker died before it made it).
-    Raises JournalError when the file is not a ledger.
+    Yields nothing if the file does not exist (the worker died before it created it). Raises JournalError
+    if the file is not a ledger.
     """
     try:
         content = path.read_bytes()

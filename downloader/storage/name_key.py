@@ -1,9 +1,9 @@
-"""The key of the digests that stand in names in the place of secrets; see ``core.naming``.
+"""Store the key of the digests that replace secrets in names; see ``core.naming``.
 
-A file of 32 random bytes among the tool's own, which only its owner may read: a name, wherever it is shown,
-does not tell whether a guess of the secret is right. It is made once and outlives --restart, so that
-the same URL keeps its name. Where it was lost, another is made: what is in the journal keeps the names that
-it has there, and only what is listed later gets new ones.
+The key is 32 random bytes in a file under ``.downloader`` that only its owner may read. Without the key,
+a name does not reveal whether a guess of the secret is right. It is created once and kept on --restart, so
+that the same URL keeps its name. If it is lost, a new one is created: items in the journal keep their
+names, and only items listed later get new ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BYTES = 32
 
 
 def name_key(home: Path) -> bytes:
-    """Return the key under ``home``, made if there is none; the caller owns the destination.
+    """Return the key under ``home``; create it if there is none. The caller must hold the lock.
 
     Raises DestinationError.
     """
@@ -41,7 +41,7 @@ def name_key(home: Path) -> bytes:
 
 
 def found_key(output: str) -> bytes:
-    """Return the key of the destination ``output``, or one for this time where it has none."""
+    """Return the key of the destination ``output``, or a temporary one if it has none."""
     try:
         key = (Path(output) / ".downloader" / _FILE).read_bytes() if output else b""
     except OSError:

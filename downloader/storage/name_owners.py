@@ -1,11 +1,11 @@
-"""Who owns a name: asked of the journal once, at the end of a run, for all items that met another file.
+"""Resolve name conflicts at the end of a run: search the journal for the owner of each contested name.
 
-A worker that meets a file with other bytes under the name of its item cannot know whether another item of
-the job stored it: that may have been another worker, or an earlier run. The item fails as ``name-taken``.
-Here it is settled: where another item is published under that name, the failure stands; where none is, the
+A worker that finds a file with other bytes under the name of its item cannot know whether another item of
+the job stored it, in another worker or in an earlier run. The item fails as ``name-taken``. This module
+resolves the conflict: if another item is published under that name, the failure stands; if none is, the
 item gets a claim (``core.item_states``) and is fetched once more.
 
-One pass over the names in the journal answers for ``CHUNK`` items, so memory does not grow with failures.
+One pass over the names in the journal resolves ``CHUNK`` items, so memory does not grow with failures.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ CHUNK = 100_000
 def settle_contested(
     journal: Journal, root: Path, layout: str, lost_before_ns: int
 ) -> dict[int, dict[int, int]]:
-    """Give a claim to each item that failed as ``name-taken`` and whose name no other item owns; return
-    the claims by batch and index.
+    """Give a claim to each ``name-taken`` item whose name no other item owns; return all claims.
+
+    The claims are by batch and index.
 
     ``lost_before_ns``: see ``core.ownership.Rules``. Raises JournalError.
     """
@@ -51,7 +52,7 @@ def settle_contested(
 
 
 def _owned(journal: Journal, items: dict[str, tuple[int, int]]) -> set[str]:
-    """Return those names of ``items`` under which another item is published."""
+    """Return the names in ``items`` under which another item is published."""
     owned: set[str] = set()
     wanted = items.keys()
     for row in journal.batches():
@@ -66,8 +67,10 @@ def _owned(journal: Journal, items: dict[str, tuple[int, int]]) -> set[str]:
 
 
 def _has_other_spelling(path: Path) -> bool:
-    """Return whether the file system has the same file under another spelling of its name (case, Unicode
-    form): then another item may own it under that."""
+    """Return whether the file system has the file under another spelling (case, Unicode form), too.
+
+    If so, another item may own it under that spelling.
+    """
     name = path.name
     spellings = {name.swapcase(), unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
     for spelling in spellings - {name}:

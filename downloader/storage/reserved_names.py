@@ -1,6 +1,6 @@
-"""Files of the run itself that lie in the destination: no download may have their names.
+"""Reserve the names of the run's own files in the destination, so that no download uses them.
 
-The list of URLs, --report, --failures, certificates, keys and netrc may stand among the files. A download
+The list of URLs, --report, --failures, certificates, keys and netrc may be in the destination. A download
 never replaces one of them, and they never replace a download.
 """
 
@@ -20,12 +20,12 @@ __all__ = ["check_reserved", "reserved_names"]
 
 
 def reserved_names(config: Config) -> dict[str, str]:
-    """Return the names of items that would replace a file of the run, and what the file is."""
+    """Return the names of items that would replace a file of the run, each with the option of the file."""
     root = os.path.realpath(config.output)
     found: dict[str, str] = {}
     for option, path in config.own_files:
         directory, leaf = os.path.split(os.path.abspath(path))
-        # The name that was given, and where a symbolic link of that name leads.
+        # The name as given, and the target if it is a symbolic link.
         for target in (os.path.join(os.path.realpath(directory), leaf), os.path.realpath(path)):
             relative = os.path.relpath(target, root)
             name = os.path.basename(relative) if config.layout == "hashed" else relative
@@ -35,7 +35,7 @@ def reserved_names(config: Config) -> dict[str, str]:
 
 
 def check_reserved(config: Config, reserved: dict[str, str], journal: Journal) -> None:
-    """Raise ConfigError where --report or --failures names a file that the job has stored."""
+    """Raise ConfigError if --report or --failures names a file that the job has stored."""
     written = {
         name: option
         for name, option in reserved.items()

@@ -1,20 +1,20 @@
-"""The journal's tables::
+"""Define the tables of the journal::
 
-job        key, value           source, layout, …; what must agree on resume
+job        key, value           source, layout, …; these must match on resume
            ended                "end N": the source was read to its end, N batches; "limit N": to --limit
-           running              the boot during which a run is at work, or was cut off
-           unsynced             a sync failed: what is in memory may not be on the disk
-batch      seq, count           how many items
+           running              the boot during which a run is active, or was interrupted
+           unsynced             a sync failed: files in memory may not be on the disk
+batch      seq, count           number of items
            done                 0 open, 1 done
-           stored, failed, bytes, unverified   (a file of an earlier run is stored, too)
-listing    seq, cursor          the position behind the batch
-           names, origin        what the source needs to make its items again
-published  seq, marks           sizes and checksums of what is published (core.marks)
+           stored, failed, bytes, unverified   (files of earlier runs count as stored)
+listing    seq, cursor          the position after the batch
+           names, origin        the data from which the source recreates its items
+published  seq, marks           sizes and checksums of published items (core.item_states)
 failure    seq, idx, name, url, code, detail, attempts
 
-``batch`` has nothing large, so that adding up a million of its rows, or looking for those that are open,
-reads few pages; names and marks are each written once. ``sum``, of every row: the CRC-32 of the others of
-its values (``row_sum``). SQLite itself does not notice a bit that has turned round.
+The rows of ``batch`` are small, so that adding up a million of them, or finding the open ones, reads few
+pages. Names and marks are each written once. Every row has a ``sum``, the CRC-32 of its other values
+(``row_sum``), since SQLite itself does not detect a flipped bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FORMAT", "OLDEST_FORMAT", "SCHEMA", "row_sum"]
 
 FORMAT = 3
 OLDEST_FORMAT = 2
-"""Has the same tables; its marks know neither claims nor intents (``core.item_states``)."""
+"""The oldest readable format: the same tables, without claims and intents (``core.item_states``)."""
 
 SCHEMA = f"""
 PRAGMA user_version = {FORMAT};
@@ -51,5 +51,5 @@ CREATE TABLE failure (
 
 
 def row_sum(*values: int | str | bytes) -> int:
-    """The ``sum`` of a row with these other values; of their kinds, too."""
+    """Return the ``sum`` of a row with these other values; it depends on their types, too."""
     return zlib.crc32(msgspec.msgpack.encode(values))

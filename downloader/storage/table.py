@@ -1,7 +1,7 @@
-"""Rows in SQLite, each with a sum of its own: what was damaged on the disk is told, not believed.
+"""Store rows in SQLite with a checksum each, to detect damage on the disk.
 
-SQLite notices a page that makes no sense, not a bit that has turned round in a value, nor an old page
-that came back. Every row ends with the CRC-32 of its other values; it is looked at whenever it is read.
+SQLite detects a malformed page, but neither a flipped bit in a value nor an old version of a page. Every
+row ends with the CRC-32 of its other values, which is checked whenever the row is read.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _CACHE_KIB = 512
 
 
 class Rows:
-    """The tables of ``schema`` in the file at ``path``. Every method raises JournalError when SQLite does,
-    and when a row is not what was written.
+    """The tables of ``schema`` in the file at ``path``.
 
-    ``durable``: what is written is on the disk when the method, or the transaction, is over.
+    Every method raises JournalError if SQLite fails, or if a row is not what was written. ``durable``: data
+    is on the disk when the method, or the transaction, ends.
     """
 
     def __init__(self, path: Path, *, read_only: bool, durable: bool) -> None:
@@ -49,8 +49,11 @@ class Rows:
                 raise
 
     def _uri_to_read(self) -> str:
-        """Return how to open the file for reading. SQLite writes beside it even then; where it cannot, it
-        reads the file as it is, or, with a write-ahead log that is not folded in yet, a copy."""
+        """Return the URI for opening the file read-only.
+
+        Even then, SQLite writes files in its directory. If that is read-only, open the file as immutable
+        or, if it has a write-ahead log that is not checkpointed, open a copy.
+        """
         if not is_read_only(self.path.parent):
             return _uri(self.path, "mode=ro")
         log = self.path.with_name(f"{self.path.name}-wal")
@@ -63,13 +66,14 @@ class Rows:
 
     def _prepare(self, read_only: bool, durable: bool) -> None:
         if not read_only:
-            # A commit in WAL mode without a sync costs tens of microseconds. A power cut may
-            # take the last commits with it, never the consistency of the rest.
+            # A commit in WAL mode without a sync costs tens of microseconds. A power cut may lose the
+            # last commits; the database stays consistent.
             self._db.execute("PRAGMA journal_mode = WAL")
             self._synchronous = "FULL" if durable else "NORMAL"
             self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._db.execute("PRAGMA secure_delete = ON")
-            # Full soon; SQLite's own 2 MB fill over a million files, as if there were a leak.
+            # Small, so that it is full soon: SQLite's default of 2 MB fills over a million files, which
+            # looks like a leak.
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             if not self._has_schema():
                 self._db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
@@ -88,14 +92,14 @@ class Rows:
         return bool(row[0])
 
     def close(self) -> None:
-        """Close, folding the write-ahead log into the file."""
+        """Close the file; SQLite checkpoints the write-ahead log."""
         with self._translated():
             self._db.close()
         if self._copy is not None:
             self._copy.cleanup()
 
     def damaged(self, what: object) -> JournalError:
-        """What to raise where the journal cannot be as it was written."""
+        """Return the error for a journal that is not as it was written."""
         return JournalError(f"{self.path} is damaged ({what}); --restart begins anew")
 
     @contextlib.contextmanager
@@ -109,44 +113,44 @@ class Rows:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing of what is written inside."""
+        """Run the block in a transaction; roll back on any exception."""
         with self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                # SQLite may have rolled back by itself (disk full); then this fails and says nothing.
+                # SQLite may have rolled back by itself (disk full); then this fails, which is harmless.
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
 
     def add(self, table: str, *values: int | str | bytes, instead: str = "") -> None:
-        """Write a row; one with the same key must not be there."""
+        """Insert a row; there must be none with the same key."""
         places = ", ".join("?" * (len(values) + 1))
         with self._translated():
             statement = f"INSERT {instead} INTO {table} VALUES ({places})"
             self._db.execute(statement, (*values, row_sum(*values)))
 
     def put(self, table: str, *values: int | str | bytes) -> None:
-        """Write a row, in the place of the one with the same key."""
+        """Insert a row, replacing the one with the same key."""
         self.add(table, *values, instead="OR REPLACE")
 
     @contextlib.contextmanager
     def synced(self) -> Iterator[None]:
-        """Have what is written inside on the disk at the end, whatever ``durable`` says."""
+        """Run the block so that its writes are on the disk at the end, whatever ``durable`` is."""
         with self._translated():
             self._db.execute("PRAGMA synchronous = FULL")
             yield
             self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
 
     def delete(self, table: str, condition: str, *parameters: int) -> None:
-        """Remove the rows that fulfil ``condition``."""
+        """Delete the rows that match ``condition``."""
         with self._translated():
             self._db.execute(f"DELETE FROM {table} WHERE {condition}", parameters)
 
     def select(self, table: str, rest: str = "", *parameters: int | str) -> Iterator[tuple[Any, ...]]:
-        """The rows of ``table``, without their sums; ``rest``: condition, order, limit."""
+        """Yield the rows of ``table`` without their sums; ``rest``: condition, order, limit."""
         with self._translated():
             for row in self._db.execute(f"SELECT * FROM {table} {rest}", parameters):
                 if row_sum(*row[:-1]) != row[-1]:
@@ -154,24 +158,24 @@ class Rows:
                 yield row[:-1]
 
     def find(self, table: str, rest: str, *parameters: int | str) -> tuple[Any, ...] | None:
-        """The first of these rows, None where there is none."""
+        """Return the first row that ``select`` yields, None if there is none."""
         return next(self.select(table, rest, *parameters), None)
 
     def figures(self, query: str, *parameters: int) -> tuple[int, ...]:
-        """The one row of a query that counts and adds up; nothing added up is 0."""
+        """Return the single row of an aggregate query, with 0 for NULL."""
         with self._translated():
             row = self._db.execute(query, parameters).fetchone()
         return tuple(value or 0 for value in row)
 
     def inspect(self, table: str) -> None:
-        """Raises JournalError where a row of ``table`` could be passed over when it is looked for."""
+        """Raise JournalError if ``table`` is damaged so that a query could miss a row."""
         with self._translated():
-            said = self._db.execute(f"PRAGMA quick_check('{table}')").fetchone()[0]
-        if said != "ok":
-            raise self.damaged(said.splitlines()[-1])
+            result = self._db.execute(f"PRAGMA quick_check('{table}')").fetchone()[0]
+        if result != "ok":
+            raise self.damaged(result.splitlines()[-1])
 
     def counted(self, query: str) -> dict[str, int]:
-        """The rows of a query for values and how often each occurs."""
+        """Return the rows of a query for values and their counts, as a dict."""
         with self._translated():
             return dict(self._db.execute(query))
 
@@ -182,10 +186,10 @@ def is_read_only(directory: Path) -> bool:
 
 
 def _uri(path: Path, options: str) -> str:
-    # Not as_uri(): from Python 3.14 on that imports urllib.request, so ssl, before any patching.
+    # Not as_uri(): since Python 3.14 that imports urllib.request, and so ssl, before any patching.
     return f"file:{quote(os.fsencode(path.absolute()))}?{options}"
 
 
 def _make_private(path: Path) -> None:
-    """The journal names every file: readable by its owner only."""
+    """Create the file readable by its owner only, since the journal names every file."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

@@ -1,4 +1,4 @@
-"""``status`` and ``verify``: what a journal says, and whether the files agree with it."""
+"""Implement ``status`` and ``verify``: summarize a journal, and compare the files with it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
-from downloader.sinks.registry import Verify, verifier
-from downloader.sinks.stored import place
+from downloader.sinks.registry import sink_kind, verifier
+from downloader.sinks.sink import Inspect, Written
 from downloader.storage.destination import collect_ledgers, home_of, lock
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
@@ -26,7 +26,7 @@ __all__ = ["Status", "Verified", "status", "verify"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What the journal of a destination says. ``stored`` counts all runs."""
+    """A summary of a destination's journal. ``stored`` counts all runs."""
 
     source: str
     store: str
@@ -42,8 +42,11 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What ``verify`` found: ``damaged`` names the files (the first 1,000) that are not as stored;
-    ``written_down``: the next run fetches them again."""
+    """The result of ``verify``.
+
+    ``damaged`` names the files that differ from what was stored, at most the first 1,000.
+    ``written_down``: they are recorded as damaged, so that the next run fetches them again.
+    """
 
     checked: int
     agree: int
@@ -53,9 +56,9 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 def status(output: str) -> Status:
-    """Read the journal of ``output``, and the ledgers of workers, also while a run is writing them.
+    """Return a summary of the journal of ``output`` and the ledgers of workers.
 
-    Raises ConfigError where there is none, JournalError.
+    A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
     """
     journal = _open(output, read_only=True)
     try:
@@ -81,7 +84,7 @@ def status(output: str) -> Status:
 
 
 def _in_ledgers(home: Path, journal: Journal) -> Tally:
-    """Return what the ledgers have as published and the journal has not yet, of batches that are open."""
+    """Return the files of open batches that are published in the ledgers and not in the journal yet."""
     files = size = 0
     known: dict[int, bytes] = {}
     for path in sorted(home.glob("ledger-*")):
@@ -97,10 +100,10 @@ def _in_ledgers(home: Path, journal: Journal) -> Tally:
 
 
 def verify(output: str, quiet: bool = False) -> Verified:
-    """Compare every stored file with the size and checksum that the journal has.
+    """Compare every stored file with its size and checksum in the journal, and return the result.
 
-    A file that is missing or differs is written down as damaged, so that the same command fetches it
-    again; not where the file system is read-only. Raises ConfigError, InUse, JournalError.
+    A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
+    on a read-only file system. Raises ConfigError, InUse, JournalError.
     """
     _find(output)
     home = home_of(output)
@@ -126,15 +129,16 @@ def _verify_with(output: str, quiet: bool, *, read_only: bool) -> Verified:
 
 def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
     job = _job(journal)
-    if job.store != "files":
+    kind = sink_kind(job.store)
+    if not kind.keeps:
         raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
     checked = agree = 0
     names: list[str] = []
     shown = monotonic()
-    matches = verifier(job.store, root, job.layout)
+    inspect = kind.inspector(root, job.layout)
     for row in _stored_batches(journal):
         damaged = []
-        for failure in _damaged(row, root, job.layout, matches):
+        for failure in _damaged(row, inspect):
             damaged.append(failure)
             if len(names) < 1000:
                 names.append(failure.name)
@@ -155,16 +159,14 @@ def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
             yield row
 
 
-def _damaged(row: BatchRow, root: Path, layout: str, matches: Verify) -> Iterator[Failure]:
+def _damaged(row: BatchRow, inspect: Inspect) -> Iterator[Failure]:
     names = decode_names(row.names)
     if len(names) != row.count:
         raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
     for mark in core_marks.published(row.marks):
         name = names[mark.index]
-        if not matches(name, mark.size, mark.crc):
-            there = os.path.lexists(root / place(name, layout))
-            detail = "changed since it was stored" if there else "missing"
-            yield Failure(mark.index, name, "", "damaged", detail, 0)
+        if problem := inspect(Written(row.seq, mark.index, name, mark.size, mark.crc)):
+            yield Failure(mark.index, name, "", "damaged", problem, 0)
 
 
 def _open(output: str, *, read_only: bool) -> Journal:
@@ -173,7 +175,7 @@ def _open(output: str, *, read_only: bool) -> Journal:
 
 
 def _find(output: str) -> None:
-    """Raise ConfigError where there is no journal that this user may read."""
+    """Raise ConfigError if there is no journal, or if this user may not read it."""
     home = home_of(output)
     try:
         os.stat(home / "journal.sqlite")

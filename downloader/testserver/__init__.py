@@ -1,4 +1,4 @@
-"""A fast file server for the demo, tests and benchmarks; it can inject faults to test clients.
+"""A fast file server for the demo, tests and benchmarks, which can inject faults, to test clients.
 
-Nothing on the path of a download imports it.
+No module that takes part in a download imports it.
 """

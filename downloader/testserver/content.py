@@ -1,17 +1,17 @@
-"""Names and bytes of the served files, each from its index alone: a billion files take no memory.
+"""Generate names and bytes of the served files from their index, so that a billion files take no memory.
 
-The recipe, for whoever wants to check what was downloaded without asking this module:
+To check downloaded files without this module:
 
 - The name of file ``i`` is ``f"file-{i:010d}"``.
-- Its size is N where the size is fixed; where it is a range MIN-MAX it is
+- Its size is N if the size is fixed; if it is a range MIN-MAX it is
   ``MIN + int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
   % (MAX - MIN + 1)``.
 - Its bytes are the blocks ``hashlib.shake_128(f"{name}:{k}".encode()).digest(1048576)`` for
-  k = 0, 1, 2 …, one after another, cut to the size. So a file of at most 1 MiB is
+  k = 0, 1, 2 …, concatenated and truncated to the size. So a file of at most 1 MiB is
   ``shake_128(b"file-0000000007:0").digest(size)``.
 
 A page of the listing starts at a multiple of the page's length. Its marker is opaque to clients and
-full of characters that a query must percent-encode: a client that does not is found out.
+contains characters that a query must percent-encode, to detect clients that do not.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _MARKER: Final = re.compile(r"from=([1-9][0-9]{0,9})&page%[0-9]{2,10}\+", re.ASC
 
 
 def name_of(index: int) -> str:
-    """The name of the file at ``index``."""
+    """Return the name of the file at ``index``."""
     return f"file-{index:010d}"
 
 
 def index_of(name: bytes, files: int) -> int | None:
-    """The index of the file called ``name``, None where it is not one of the ``files``."""
+    """Return the index of the file called ``name``, None if it is not one of the ``files``."""
     digits = name[5:]
     if len(name) != 15 or not digits.isdigit() or not name.startswith(b"file-"):
         return None
@@ -52,32 +52,32 @@ def index_of(name: bytes, files: int) -> int | None:
     return index if index < files else None
 
 
-def size_of(name: bytes, least: int, most: int) -> int:
-    """Bytes of the file called ``name`` where sizes are in ``least`` … ``most``."""
-    if least == most:
-        return least
+def size_of(name: bytes, min_size: int, max_size: int) -> int:
+    """Return the size of the file called ``name``, in bytes from ``min_size`` to ``max_size``."""
+    if min_size == max_size:
+        return min_size
     drawn = int.from_bytes(blake2b(name, digest_size=8).digest(), "big")
-    return least + drawn % (most - least + 1)
+    return min_size + drawn % (max_size - min_size + 1)
 
 
 def blocks(name: bytes, size: int) -> Iterator[bytes]:
-    """The bytes of a file, at most BLOCK of them at a time."""
+    """Yield the bytes of a file in blocks of at most BLOCK bytes."""
     for number in range(-(-size // BLOCK)):
         wanted = min(BLOCK, size - number * BLOCK)
-        # A shorter digest of shake_128 is the beginning of a longer one.
+        # A shorter digest of shake_128 is a prefix of a longer one.
         yield shake_128(b"%b:%d" % (name, number)).digest(wanted)
 
 
 def marker_of(start: int, page: int) -> str:
-    """The marker of the page that begins with file ``start``.
+    """Return the marker of the page that begins with file ``start``.
 
-    At least two digits follow the ``%``: left unencoded, they would be decoded to something else.
+    At least two digits follow the ``%``, so that an unencoded marker is decoded to something else.
     """
     return f"from={start}&page%{start // page:02d}+"
 
 
 def start_of(marker: str, files: int, page: int) -> int | None:
-    """The first index of the page that ``marker`` names, None where no page has that marker."""
+    """Return the first index of the page with ``marker``, None if no page has that marker."""
     match = _MARKER.fullmatch(marker)
     if match is None:
         return None
@@ -88,7 +88,7 @@ def start_of(marker: str, files: int, page: int) -> int | None:
 
 
 def page_json(start: int, files: int, page: int, marker_key: str) -> bytes:
-    """One page of the listing: the body of the answer to ``/list``."""
+    """Return a page of the listing: the body of the response to ``/list``."""
     end = min(start + page, files)
     record: dict[str, object] = {"FileNames": [name_of(index) for index in range(start, end)]}
     if end < files:

@@ -1,4 +1,4 @@
-"""What the server has done, counted by each process in its own slot of memory that all share."""
+"""Count what the server does; each process counts in its own slot of shared memory."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ _SLOT: Final = 16  # int64s, some unused: a slot is two cache lines, written by 
 
 
 class Counters:
-    """The counts of all processes; made before they fork, each then takes its slot.
+    """The counters of all processes. Create them before forking; then each process takes its slot.
 
-    requests: all but those for ``/stats``, counted as they arrive; gets, lists: those whose path is
-    ``/get/…`` or ``/list``, whatever the answer; bytes: bodies of files, as far as handed to the
-    connection; connections_peak: most open at one time, over all processes; drops: answers that were
-    spoiled; closes: connections that were ended because they had had ``close_after`` answers.
+    requests: all except those for ``/stats``, counted on arrival; gets, lists: those whose path is
+    ``/get/…`` or ``/list``, whatever the response; bytes: bodies of files, as far as passed to the
+    connection; connections_peak: maximum open at one time, over all processes; drops: responses that were
+    cut; closes: connections that were closed after ``close_after`` responses.
     """
 
     def __init__(self, processes: int) -> None:
         self._all = memoryview(mmap.mmap(-1, processes * _SLOT * 8)).cast("q")
 
     def slot(self, process: int) -> memoryview[int]:
-        """The counts of one process, indexed by REQUESTS and the others; it alone writes them."""
+        """Return the counts of one process, indexed by REQUESTS and the others; only it writes them."""
         return self._all[process * _SLOT : (process + 1) * _SLOT]
 
     def total(self, which: int) -> int:
-        """The sum over the processes; of the peaks, the highest: each is already one of all."""
+        """Return the sum over all processes; the maximum for the peak, which each records for all."""
         values = self._all[which::_SLOT].tolist()
         return max(values) if which == CONNECTIONS_PEAK else sum(values)
 
     def as_dict(self) -> dict[str, int]:
-        """All totals by name: the record ``/stats`` answers with."""
+        """Return all totals by name: the response to ``/stats``."""
         return {name: self.total(which) for which, name in enumerate(_NAMES)}

@@ -1,4 +1,4 @@
-"""Which answers are spoiled, and where: what a server that dies, or a proxy that gives up, does to them."""
+"""Choose responses to cut, and where, to simulate a server that dies or a proxy that gives up."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["Cut", "Drops"]
 
 
 class Cut(NamedTuple):
-    """The connection ends after so many bytes of the answer: in good order, or with a reset."""
+    """The end of a connection after ``after`` bytes of a response, in order or with a reset."""
 
     after: int
     reset: bool
 
 
 class Drops:
-    """Draws for each answer whether it is spoiled, with the probability ``rate``.
+    """A random choice of responses to cut, each with the probability ``rate``.
 
-    The same ``seed`` spoils the same answers in the order in which a process gives them; each
-    process of a server draws for itself.
+    The same ``seed`` cuts the same responses, in the order in which a process sends them. Each process of a
+    server draws separately.
     """
 
     def __init__(self, rate: float, seed: int | None, process: int = 0) -> None:
@@ -27,10 +27,10 @@ class Drops:
         self._random = Random(None if seed is None else f"{seed}/{process}")
 
     def draw(self, head: int, body: int) -> Cut | None:
-        """Where to cut an answer of ``head`` and ``body`` bytes; None, and it goes out whole.
+        """Return where to cut a response of ``head`` and ``body`` bytes; None: send it whole.
 
-        Each as often: before the first byte, within the head, within the body (where there is one,
-        else within the head), and a reset anywhere. At least one byte is missing.
+        Four kinds are equally likely: before the first byte, within the head, within the body (within the
+        head if there is none), and a reset anywhere. At least one byte is missing.
         """
         random = self._random
         if random.random() >= self._rate:

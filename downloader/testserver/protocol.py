@@ -1,20 +1,20 @@
-"""One connection of the file server: requests in, answers out in the order of the requests.
+"""Serve one connection of the file server: read requests, and send responses in the same order.
 
 ::
 
     socket ──► parser ──► pending ──► out ──► transport
                   │     (not yet due, or    │
-                  └──────  too much out) ───┘  straight through when nothing is in the way
+                  └──────  too much out) ───┘  directly if nothing is queued
 
-Memory is bounded whatever the client does: ``pending`` holds requests, never answers, and reading
-pauses while it is long or while the client does not read; a body larger than a block is made block
-by block as the transport takes it. All answers to one read go out in one write.
+Memory is bounded whatever the client does: ``pending`` holds requests, never responses, and reading is
+paused while it is long or while the client does not read. A body larger than a block is generated block
+by block as the transport accepts it. All responses to one read are sent in one write.
 
-The delay of an answer runs from the arrival of its request, also for the requests of a pipeline:
-their delays overlap, their answers stay in order. An answer carries no Date.
+The delay of a response starts with the arrival of its request. This also holds for pipelined requests:
+their delays overlap, and their responses stay in order. A response has no Date.
 
-The limit of answers of a connection (``close_after``) and a drawn drop end it as they would with other
-servers: the requests that follow in the pipeline get no answer.
+A connection that reaches its limit of responses (``close_after``), or is cut by a drop, ends as with other
+servers: the requests that follow in the pipeline get no response.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from downloader.testserver.site import Site
 
 __all__ = ["Connection"]
 
-_FLUSH_AT: Final = 1 << 16  # bytes of answers that are not held back for one larger write
+_FLUSH_AT: Final = 1 << 16  # bytes of responses that are sent without waiting for more
 _HIGH_WATER: Final = 1 << 18
 _MOST_PENDING: Final = 1024
 _LONGEST_TARGET: Final = 8192
-_LINGER: Final = 2.0  # seconds in which a client may take in the last answer before the end
-_QUIET: Final = 0.2  # seconds of silence after which a client is taken to send no more
-_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time: to close is to reset
+_LINGER: Final = 2.0  # seconds that a client has to read the last response before the connection is closed
+_SILENCE: Final = 0.2  # seconds of silence after which a client is assumed to send no more
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: closing sends a reset
 
 _BYTES: Final = b"application/octet-stream"
 _JSON: Final = b"application/json"
 _TEXT: Final = b"text/plain"
 
-# What a request comes to until it is answered: due (loop time, 0 = at once), target, method (empty:
-# the request could not be parsed), whether the connection is kept, whether it must be said so.
+# A pending request: due (loop time, 0 = at once), target, method (empty: the request could not be parsed),
+# whether the connection is kept open, whether the response must say that it is.
 _Request = tuple[float, bytes, bytes, bool, bool]
 
 
 @lru_cache(maxsize=4096)
 def _head(status: bytes, kind: bytes, length: int, fields: bytes = b"") -> bytes:
-    """The head of an answer; ``fields`` are whole lines."""
+    """Return the head of a response; ``fields`` are complete lines."""
     return b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n" % (
         status,
         kind,
@@ -68,16 +68,16 @@ def _head(status: bytes, kind: bytes, length: int, fields: bytes = b"") -> bytes
 
 
 class _TargetTooLong(Exception):
-    """The request is refused while it is parsed."""
+    """The request target is too long; raised while it is parsed."""
 
 
 class _End(Enum):
-    """Why the connection ends after the last answer."""
+    """The reason why the connection ends after the last response."""
 
-    ASKED = "the client asked for it, or was not understood"
-    LIMIT = "it has had as many answers as one connection gets"
-    CUT = "the last answer is not whole, and nothing follows"
-    RESET = "the last answer is not whole, and a reset follows"
+    REQUESTED = "the client requested it, or sent an invalid request"
+    LIMIT = "it has reached the limit of responses per connection"
+    CUT = "the last response is incomplete, and nothing follows"
+    RESET = "the last response is incomplete, and a reset follows"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -85,22 +85,22 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_closing",
-        "_deaf",
-        "_done",
         "_end",
-        "_heard",
+        "_eof",
         "_loop",
         "_out",
         "_out_bytes",
         "_parser",
-        "_paused",
         "_pending",
+        "_reading_paused",
+        "_received_late",
         "_rest",
         "_served",
         "_site",
         "_target",
         "_transport",
         "_wake",
+        "_writing_paused",
     )
 
     _transport: asyncio.Transport
@@ -111,17 +111,17 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._pending: deque[_Request] = deque()
-        self._rest: Iterator[bytes] | None = None  # of the body that is being sent
+        self._rest: Iterator[bytes] | None = None  # the blocks of the body that are not sent yet
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._wake: asyncio.Handle | None = None
-        self._paused = False  # the client does not read
-        self._deaf = False  # we do not read
-        self._closing = False  # no further request is taken
-        self._done = False  # the client sends no more
-        self._end = _End.ASKED
-        self._served = 0  # requests answered or to be answered; counted where there is a limit
-        self._heard = False  # something came although no further request is taken
+        self._writing_paused = False  # the client does not read
+        self._reading_paused = False  # the server does not read
+        self._closing = False  # no further request is accepted
+        self._eof = False  # the client sends no more
+        self._end = _End.REQUESTED
+        self._served = 0  # requests that get a response; counted only if there is a limit
+        self._received_late = False  # data arrived although no further request is accepted
 
     # Called by the transport
 
@@ -140,11 +140,11 @@ class Connection(asyncio.BufferedProtocol):
         del self._parser  # it refers to this object
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self._writing_paused = True
 
     def resume_writing(self) -> None:
-        self._paused = False
-        # Not at once: a transport may call this from within a write.
+        self._writing_paused = False
+        # Not immediately: a transport may call this from within a write.
         if self._wake is None:
             self._wake = self._loop.call_soon(self._pump)
 
@@ -153,22 +153,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
-            self._heard = True
+            self._received_late = True
             return
         data = self._site.buffer[:nbytes]
         while True:
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                # An upgrade that is not agreed to is a plain request; the next one follows it.
+                # An upgrade that the server ignores is a plain request; the next one follows it.
                 data = data[upgrade.args[0] :]
                 if len(data) and not self._closing:
                     continue
             except httptools.HttpParserError as error:
                 called = isinstance(error, httptools.HttpParserCallbackError)
                 if called and not isinstance(error.__context__, _TargetTooLong):
-                    raise  # a defect of ours, not of the request
-                # After a request with `Connection: close` the parser refuses all that follows.
+                    raise  # a bug of the server, not an invalid request
+                # After a request with `Connection: close` the parser rejects all further data.
                 if not self._closing:
                     self._closing = True
                     self._site.counts[REQUESTS] += 1
@@ -179,8 +179,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         outstanding = bool(self._pending) or self._rest is not None
-        self._closing = self._done = True
-        return outstanding and not self._site.tls  # True: we go on writing
+        self._closing = self._eof = True
+        return outstanding and not self._site.tls  # True: continue to write
 
     # Called by the parser
 
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         elif target.partition(b"?")[0] != b"/stats":
             counts[REQUESTS] += 1
         say_so = keep and parser.get_http_version() != "1.1"
-        if due or self._pending or self._paused or self._rest is not None:
+        if due or self._pending or self._writing_paused or self._rest is not None:
             self._pending.append((due, target, method, keep, say_so))
         else:
             self._answer(target, method, keep, say_so)
@@ -227,9 +227,9 @@ class Connection(asyncio.BufferedProtocol):
     # Answering
 
     def _pump(self) -> None:
-        """Sends what can be sent now, and sees to it that the rest will be."""
+        """Send what can be sent now, and schedule the rest."""
         self._wake = None
-        while not self._paused:
+        while not self._writing_paused:
             if self._rest is not None:
                 block = next(self._rest, None)
                 if block is None:
@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
                     continue
                 self._site.counts[BYTES] += len(block)
                 self._send(block)
-                # One block, then a turn for the other connections.
+                # One block, then let the other connections run.
                 self._wake = self._loop.call_soon(self._pump)
                 break
             if not self._pending:
@@ -248,10 +248,10 @@ class Connection(asyncio.BufferedProtocol):
                 break
             self._answer(*self._pending.popleft()[1:])
         self._flush()
-        deaf = self._paused or len(self._pending) > _MOST_PENDING
-        if deaf is not self._deaf:
-            self._deaf = deaf
-            if deaf:
+        pause = self._writing_paused or len(self._pending) > _MOST_PENDING
+        if pause is not self._reading_paused:
+            self._reading_paused = pause
+            if pause:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
@@ -273,33 +273,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         whole = method == b"GET"
         path, _, query = target.partition(b"?")
-        body: bytes | None
         if path.startswith(b"/get/"):
-            name = path[5:]
-            if b"%" in name:
-                name = unquote_to_bytes(name)
-            if content.index_of(name, site.files) is None:
-                self._refuse(b"404 Not Found", fields, whole)
-                return
-            size = content.size_of(name, *site.size)
-            head = _head(b"200 OK", _BYTES, size, fields)
-            if site.drops is not None and (cut := site.drops.draw(len(head), size if whole else 0)):
-                site.counts[DROPS] += 1
-                self._end = _End.RESET if cut.reset else _End.CUT
-                self._closing = True
-                self._pending.clear()
-                # The beginning of a file is what a shorter file of that name has.
-                size = max(cut.after - len(head), 0)
-                head = head[: cut.after]
-            self._send(head)
-            if whole:
-                blocks = content.blocks(name, size)
-                if size > content.BLOCK:
-                    self._rest = blocks
-                else:
-                    site.counts[BYTES] += size
-                    self._send(next(blocks, b""))
+            self._answer_file(path[5:], fields, whole)
             return
+        body: bytes | None = None
         if path == b"/list":
             body = site.listing(query.decode("latin-1"))
             if body is None:
@@ -307,12 +284,38 @@ class Connection(asyncio.BufferedProtocol):
                 return
         elif path == b"/stats":
             body = site.stats()
-        else:
+        if body is None:
             self._refuse(b"404 Not Found", fields, whole)
             return
         self._send(_head(b"200 OK", _JSON, len(body), fields))
         if whole:
             self._send(body)
+
+    def _answer_file(self, name: bytes, fields: bytes, whole: bool) -> None:
+        site = self._site
+        if b"%" in name:
+            name = unquote_to_bytes(name)
+        if content.index_of(name, site.files) is None:
+            self._refuse(b"404 Not Found", fields, whole)
+            return
+        size = content.size_of(name, *site.size)
+        head = _head(b"200 OK", _BYTES, size, fields)
+        if site.drops is not None and (cut := site.drops.draw(len(head), size if whole else 0)):
+            site.counts[DROPS] += 1
+            self._end = _End.RESET if cut.reset else _End.CUT
+            self._closing = True
+            self._pending.clear()
+            # The beginning of a file equals a shorter file of the same name.
+            size = max(cut.after - len(head), 0)
+            head = head[: cut.after]
+        self._send(head)
+        if whole:
+            blocks = content.blocks(name, size)
+            if size > content.BLOCK:
+                self._rest = blocks
+            else:
+                site.counts[BYTES] += size
+                self._send(next(blocks, b""))
 
     def _refuse(self, status: bytes, fields: bytes, whole: bool = True) -> None:
         body = status + b"\n"
@@ -328,17 +331,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         if self._out:
-            # A transport that is closing complains about writes.
+            # A closing transport logs a warning for writes.
             if not self._transport.is_closing():
                 self._transport.write(b"".join(self._out))
             self._out.clear()
             self._out_bytes = 0
 
     def _finish(self) -> None:
-        """Ends the connection so that the client gets the last answer, or what is to be sent of it.
+        """End the connection so that the client receives the last response, or the part to be sent.
 
-        To close a socket with unread data resets the connection, and the reset can overtake the
-        answer: so only our direction is shut, and what still comes is thrown away for a while.
+        Closing a socket with unread data resets the connection, and the reset can overtake the response.
+        So only the sending direction is shut down, and incoming data is discarded for a while.
         """
         transport, end = self._transport, self._end
         raw = transport.get_extra_info("socket")
@@ -349,25 +352,25 @@ class Connection(asyncio.BufferedProtocol):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()
             return
-        if self._done or transport.is_closing() or (tls and end is _End.ASKED):
+        if self._eof or transport.is_closing() or (tls and end is _End.REQUESTED):
             transport.close()
             return
-        patience = _LINGER
+        timeout = _LINGER
         if not tls:
             transport.write_eof()
         elif end is _End.CUT:
-            # Under TLS's feet: an end without close_notify. What the client has not had room for
-            # yet is lost, too.
+            # Shut down the socket below TLS, without close_notify. Data that the client's buffer had no
+            # room for yet is lost, too.
             with contextlib.suppress(OSError):
                 raw.shutdown(socket.SHUT_WR)
         else:
-            # asyncio cannot send close_notify and read on. The client has been told, and most close;
-            # to the others it is sent as soon as they are silent.
-            patience = _QUIET
-        self._heard = False
-        self._wake = self._loop.call_later(patience, self._give_up, self._loop.time() + _LINGER)
-        if self._deaf:
-            self._deaf = False
+            # asyncio cannot send close_notify and continue to read. The last response announced the
+            # close, and most clients close; to the others, close_notify is sent once they are silent.
+            timeout = _SILENCE
+        self._received_late = False
+        self._wake = self._loop.call_later(timeout, self._give_up, self._loop.time() + _LINGER)
+        if self._reading_paused:
+            self._reading_paused = False
             transport.resume_reading()
 
     def _give_up(self, latest: float) -> None:
@@ -375,20 +378,20 @@ class Connection(asyncio.BufferedProtocol):
         now = self._loop.time()
         if transport.get_write_buffer_size():
             self._wake = self._loop.call_later(_LINGER, self._give_up, now + _LINGER)
-        elif self._heard and now < latest:
-            self._heard = False
-            self._wake = self._loop.call_later(_QUIET, self._give_up, latest)
+        elif self._received_late and now < latest:
+            self._received_late = False
+            self._wake = self._loop.call_later(_SILENCE, self._give_up, latest)
         elif self._end is _End.CUT:
             transport.abort()
         else:
             transport.close()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """End the connection immediately."""
         self._transport.abort()
 
 
 def _origin_form(target: bytes) -> bytes:
-    """``/path`` of ``http://host/path``, as a client of a proxy sends it."""
+    """Return ``/path`` of ``http://host/path``, as a client of a proxy sends it."""
     _, mark, rest = target.partition(b"://")
     return b"/" + rest.partition(b"/")[2] if mark else target

@@ -1,13 +1,13 @@
-"""The file server as a process, or several: listening, forking, TLS, signals.
+"""Run the file server in one or several processes: listen, fork, set up TLS, handle signals.
 
 ::
 
-    serve ──► one worker: the loop runs here
+    serve ──► one worker: the event loop runs here
         └───► more: the sockets are bound here, each forked child takes one (SO_REUSEPORT);
-              this process waits for signals and for deaths, and reaps
+              this process waits for signals and for the exit of children, and reaps them
 
-SIGTERM and SIGINT are blocked from the first line to the last, but while the loop handles them or
-``sigwait`` takes them: whenever they come, what was made is removed.
+SIGTERM and SIGINT are blocked throughout, except while the event loop or ``sigwait`` handles them. So
+temporary files are removed whenever a signal arrives.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serves until SIGTERM or SIGINT, in the calling process, in its main thread.
+    """Serve until SIGTERM or SIGINT, in the main thread of the calling process.
 
     Calls ``announce`` with ``listening http://127.0.0.1:PORT`` as soon as connections are accepted;
     with TLS ``listening https://…`` and then ``ca PATH``, a PEM file that is removed at the end.
-    Raises ConfigError where it cannot listen, BootError and DownloaderError where a worker could
-    not start or died.
+    Raises ConfigError if it cannot listen, BootError if a worker could not start, DownloaderError if a
+    worker died or if this is not the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         raise DownloaderError("the file server needs the main thread: it handles signals")
@@ -85,16 +85,16 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Blocks the signals that this module deals with; handlers and mask are put back at the end."""
+    """Block the signals that this module handles; restore handlers and mask at the end."""
     watched = _STOPS | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     before = {number: signal.getsignal(number) for number in watched}
-    # Where it is ignored, children vanish before they can be waited for.
+    # If SIGCHLD is ignored, children are reaped by the kernel and cannot be waited for.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         yield
     finally:
-        # A second Ctrl-C while stopping asks for nothing new.
+        # Ignore another Ctrl-C while stopping.
         while waiting := signal.sigpending() & watched:
             signal.sigwait(waiting)
         for number, handler in before.items():
@@ -103,7 +103,7 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def _listen(settings: Settings) -> list[socket.socket]:
-    """A listening socket for each worker, all on one port."""
+    """Return a listening socket for each worker, all on one port."""
     listeners: list[socket.socket] = []
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -111,7 +111,7 @@ def _listen(settings: Settings) -> list[socket.socket]:
         )[0]
         shared = settings.workers > 1
         if shared and settings.port:
-            # Sockets that share a port would also share it with those of another server.
+            # With SO_REUSEPORT, the sockets would also share the port with those of another server.
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
@@ -134,8 +134,8 @@ def _listen(settings: Settings) -> list[socket.socket]:
 
 
 def _certify(host: str, directory: str) -> tuple[ssl.SSLContext, str]:
-    """A context with a certificate of a CA made for this run, and the path of the CA's PEM file."""
-    import trustme  # costly, and wanted for TLS alone
+    """Return a context with a certificate of a CA of this run, and the path of the CA's PEM file."""
+    import trustme  # slow to import, and used for TLS only
 
     authority = trustme.CA(organization_name="downloader devserver")
     names = dict.fromkeys(("127.0.0.1", "::1", "localhost", host))
@@ -161,7 +161,7 @@ async def _accept(
     stops: frozenset[signal.Signals] = _STOPS,
     lifeline: int | None = None,
 ) -> None:
-    """Serves until one of ``stops``, or until the other end of the pipe ``lifeline`` is closed."""
+    """Serve until a signal of ``stops``, or until the other end of the pipe ``lifeline`` is closed."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in stops:
@@ -178,7 +178,7 @@ async def _accept(
         server.close()
         for connection in tuple(site.connections):
             connection.abort()
-        await asyncio.sleep(0)  # the ends of the connections are seen to in the next turn
+        await asyncio.sleep(0)  # connection_lost is called in the next iteration
     finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
 
@@ -190,9 +190,9 @@ def _supervise(
     context: ssl.SSLContext | None,
     started: Callable[[], None],
 ) -> None:
-    """Forks the workers and waits for a signal; a worker that dies ends the whole server."""
+    """Fork the workers and wait for a signal; if a worker dies, the whole server ends."""
     parent = os.getpid()
-    lifeline, held = os.pipe()  # held open by this process alone: its end is seen by the children
+    lifeline, held = os.pipe()  # only this process holds `held` open, so the children notice its end
     ready, tell = os.pipe()
     children: set[int] = set()
     try:
@@ -233,10 +233,10 @@ def _work(
     tell: int,
     lifeline: int,
 ) -> NoReturn:
-    """A child's whole life. It never returns into what the parent was doing when it forked."""
+    """Run a child process. Never returns to the parent's code that forked it."""
     status = 1
     try:
-        # Ctrl-C reaches the whole group; the parent stops the children.
+        # Ctrl-C signals the whole process group; the parent stops the children.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         tied = _die_with_parent(parent)
 
@@ -255,7 +255,7 @@ def _work(
 
 
 def _die_with_parent(parent: int) -> bool:
-    """Has the kernel kill this process when its parent ends; False where it cannot."""
+    """Let the kernel kill this process when its parent ends; return False if it cannot."""
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except (OSError, AttributeError):
@@ -263,7 +263,7 @@ def _die_with_parent(parent: int) -> bool:
     if prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         return False
     if os.getppid() != parent:
-        os._exit(1)  # it had ended before we asked
+        os._exit(1)  # the parent had ended before prctl
     return True
 
 
@@ -272,7 +272,7 @@ def _reaped(child: int) -> bool:
 
 
 def _stop(children: set[int]) -> None:
-    """Ends and reaps the children: drain, then kill."""
+    """Terminate and reap the children: SIGTERM, then SIGKILL after ``_PATIENCE`` seconds."""
     for child in children:
         os.kill(child, signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE

@@ -1,4 +1,4 @@
-"""What the file server is told, checked once."""
+"""Define and check the settings of the file server."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MOST_FILES: Final = 10**9
 
 @dataclass(frozen=True)
 class Settings:
-    """What is served, and how. Raises ConfigError for a value that makes no sense.
+    """The settings of the file server. Raises ConfigError for an invalid value.
 
-    ``size``: least and most bytes of a file, equal for a fixed size. ``page``: names in one answer
-    to ``/list``. ``port``: 0 takes any free one. ``delay``: least and most seconds between the
-    arrival of a ``/get`` request and its answer, drawn anew for each. ``workers``: processes; 1
-    serves in the calling process. ``next_file_alias``: the marker is spelt ``NextFile``, as on
-    some of the talk's slides, instead of ``NextMarker``. ``drop_rate``: the probability with which
-    an answer with a file is spoiled by the end of its connection; ``seed``: makes the draws of that
-    the same each time. ``close_after``: answers that a connection gets, 0 for any number.
+    ``size``: minimum and maximum bytes of a file, equal for a fixed size. ``page``: names in one response
+    to ``/list``. ``port``: 0 selects any free one. ``delay``: minimum and maximum seconds between the
+    arrival of a ``/get`` request and its response, drawn for each. ``workers``: number of processes; 1
+    serves in the calling process. ``next_file_alias``: spell the marker ``NextFile``, as on some of the
+    talk's slides, instead of ``NextMarker``. ``drop_rate``: the probability that a response with a file is
+    cut by the end of its connection; ``seed``: makes these draws reproducible. ``close_after``: number of
+    responses after which a connection is closed, 0 for no limit.
     """
 
     files: int = 1000

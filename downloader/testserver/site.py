@@ -1,4 +1,4 @@
-"""What all connections of one process share: what is served, and the counts."""
+"""Hold the state that all connections of one process share: the served content and the counters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READ: Final = 1 << 16
 
 
 class Site:
-    """What all connections of one process share."""
+    """The shared state of all connections of one process."""
 
     def __init__(self, settings: Settings, counters: Counters, process: int = 0) -> None:
         self.files = settings.files
@@ -40,11 +40,11 @@ class Site:
         self.counters = counters
         self.counts = counters.slot(process)
         self.connections: set[Connection] = set()
-        # One for all connections: what is read is parsed before the next one reads.
+        # Shared by all connections: data is parsed before another connection reads.
         self.buffer = memoryview(bytearray(_READ))
 
     def opened(self, connection: Connection) -> None:
-        """Counts a new connection."""
+        """Count a new connection."""
         self.connections.add(connection)
         counts = self.counts
         counts[CONNECTIONS_OPENED] += 1
@@ -52,12 +52,12 @@ class Site:
         counts[CONNECTIONS_PEAK] = max(counts[CONNECTIONS_PEAK], self.counters.total(CONNECTIONS_OPEN))
 
     def closed(self, connection: Connection) -> None:
-        """Counts the end of a connection."""
+        """Count the end of a connection."""
         self.connections.discard(connection)
         self.counts[CONNECTIONS_OPEN] -= 1
 
     def listing(self, query: str) -> bytes | None:
-        """The page that ``query`` asks for, None where its marker is unknown."""
+        """Return the page that ``query`` requests, None if its marker is unknown."""
         markers = parse_qs(query, keep_blank_values=True).get("next-marker")
         start: int | None = 0
         if markers is not None:
@@ -67,5 +67,5 @@ class Site:
         return content.page_json(start, self.files, self.page, self.marker_key)
 
     def stats(self) -> bytes:
-        """The counts of all processes."""
+        """Return the counts of all processes, as JSON."""
         return json.dumps(self.counters.as_dict()).encode()

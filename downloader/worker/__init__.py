@@ -1,5 +1,5 @@
 """The worker's process: takes leased batches, has their items fetched and stored, and reports.
 
-How a file is fetched belongs to ``http``, how it is stored to ``sinks``, which file is next to
+How to fetch a file belongs to ``http``, how to store it to ``sinks``, which file is next to
 ``core.scheduler``.
 """

@@ -1,4 +1,4 @@
-"""A leased batch on its way, in the worker: its marks, its counts, and the exceptions."""
+"""Track a leased batch in the worker: its marks, its counts, and its failures."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
-from downloader.core.item_states import OWNED, UNTOUCHED, ItemState, claims, written
+from downloader.core.item_states import OWNED, UNTOUCHED, claims, written
 from downloader.core.latency import Histogram
 from downloader.core.scheduler import Host
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.task import FetchTask
-from downloader.messages import BatchDone, Failure, Item, Lease, Returned, Tally
-from downloader.sinks.sink import NEW, REPLACED, SAME, Sink, Writer
+from downloader.messages import BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally
+from downloader.sinks.checked_writer import CheckedWriter
+from downloader.sinks.sink import NEW, REPLACED, SAME, WRITTEN, FileWriter, Sink, Written
 from downloader.storage.ledger import Slot
 
 __all__ = ["ActiveBatch", "Exempt", "reconcile", "settled"]
 
 _LARGE = 16 << 20
-_LONGEST_TURN = 0.1
+_MAX_BUSY = 0.1
 
 
 class ActiveBatch:
-    """``left`` is how many items have not reached their end. Items are counted as they end.
+    """A leased batch. ``left`` is how many items are not finished. Items are counted as they finish.
 
     ``claims``: items whose mark is OWNED or UNOWNED (``core.item_states``), until they are published.
     """
@@ -38,6 +39,8 @@ class ActiveBatch:
         "_skipped",
         "_stored",
         "_unverified",
+        "_writer",
+        "_written",
         "claims",
         "errors",
         "failures",
@@ -53,12 +56,15 @@ class ActiveBatch:
         "wire",
     )
 
-    def __init__(self, lease: Lease, slot: Slot) -> None:
+    def __init__(self, lease: Lease, slot: Slot, sink: Sink) -> None:
         self.lease = lease
+        self._writer = sink.begin(lease)
+        # Files that are written, and published when the batch is committed.
+        self._written: dict[int, FileRecord] = {}
         self.seq = lease.seq
         self.slot = slot
         self.marks = slot.marks
-        # As `core.marks` has them: what is written for every file is written without a call.
+        # The arrays of `core.item_states`: the state of each file is written to them without a call.
         self.states, self._crcs = slot.marks.arrays
         self.left = len(lease.only) or lease.count
         self.claims = claims(lease.done) | dict.fromkeys(lease.replace, OWNED)
@@ -74,64 +80,100 @@ class ActiveBatch:
         self._replaced = 0
 
     def wanted(self) -> range | tuple[int, ...]:
-        """The indices of the items that are leased."""
+        """Return the indices of the leased items."""
         return self.lease.only or range(self.lease.count)
 
     def forget(self, index: int) -> None:
-        """ItemState item ``index`` as not in flight any more, and not published."""
+        """Mark item ``index`` as neither in flight nor published."""
         self.states[index] = self.claims.get(index, UNTOUCHED)
 
     def claim(self, index: int, claim: int) -> None:
-        """Keep ``claim`` for item ``index``, whatever attempts at it come to."""
+        """Keep ``claim`` for item ``index``, whatever the result of attempts at it."""
         self.claims[index] = self.states[index] = claim
 
-    def publish(self, index: int, writer: Writer) -> int:
-        """Publish what ``writer`` has as item ``index``; return what ``Writer.publish`` does.
+    def open(self, task: FetchTask) -> FileWriter:
+        """See ``TaskBatch``."""
+        claim = self.claims.get(task.index, UNTOUCHED)
+        return self._writer.open(task.item, task.index, claim, task.response)
 
-        The ledger has size and checksum before the name appears. To be followed by ``published``.
-        """
-        self.marks.intend(index, writer.size, writer.crc)
-        return writer.publish()
+    def publish(self, task: FetchTask, writer: CheckedWriter) -> int:
+        """See ``TaskBatch``. Call ``published`` afterwards."""
+        writer.finish()
+        return self._publish(task, writer)
+
+    def _publish(self, task: FetchTask, writer: FileWriter | CheckedWriter) -> int:
+        # The ledger has size and checksum before the name appears.
+        self.marks.intend(task.index, writer.size, writer.crc)
+        how = writer.publish()
+        if how == WRITTEN:
+            item, response = task.item, task.response
+            self._written[task.index] = FileRecord(
+                index=task.index,
+                name=item.name,
+                url=response.url if response is not None else "",
+                size=writer.size,
+                crc=writer.crc,
+                checksum=item.checksum,
+                columns=item.columns,
+                response=response,
+            )
+        return how
 
     def published(
         self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
     ) -> None:
-        """Count item ``index``, which has its name now, after ``requests``, ``wire`` of them through the
-        wire lane. ``how``: what ``Writer.publish`` returned. An item that is not new adds no bytes."""
-        self.marks.publish(index, size, crc)
+        """Count item ``index`` as published or WRITTEN, after ``requests``, ``wire`` of them pipelined.
+
+        ``how``: what ``FileWriter.publish`` returned. An item that is not new adds no bytes.
+        """
         self.requests += requests
         self.wire += wire
+        if how == WRITTEN:
+            self.left -= 1
+            return
+        self.marks.publish(index, size, crc)
         self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
-    def put_all(
-        self, sink: Sink, answers: Iterable[tuple[FetchTask, object]]
-    ) -> tuple[int, Exception | None]:
-        """Store in ``sink``, as ``published`` after one request through the wire lane, as many of
-        ``answers`` as are whole bodies of this batch and of one host; how many that are, and what went
-        wrong with the next. Counted together: one by one that is a tenth of a file's bytecodes.
+    def commit(self) -> None:
+        """Publish the written files, once all items are finished. Raises DestinationError."""
+        if not self._written:
+            return
+        self._writer.commit([self._written[index] for index in sorted(self._written)])
+        self.left += len(self._written)
+        for index, record in self._written.items():
+            self.published(index, record.size, record.crc, NEW)
+        self._written.clear()
+
+    def put_all(self, responses: Iterable[tuple[FetchTask, object]]) -> tuple[int, Exception | None]:
+        """See ``TaskBatch``.
+
+        The items are counted together: to count one by one takes a tenth of the bytecodes of a file.
         """
-        put, states, crcs = sink.put, self.states, self._crcs
-        count = old = size = replaced = 0
+        put, states, crcs = self._writer.put, self.states, self._crcs
+        count = old = size = replaced = written = 0
         host: Host | None = None
         problem: Exception | None = None
         try:
-            for job, body in answers:
-                if type(body) is not bytes or job.batch is not self or job.size >= 0:
+            for task, body in responses:
+                if type(body) is not bytes or task.batch is not self or task.promised:
                     break
-                if job.host is not host:
+                if task.host is not host:
                     if host is not None:
                         break
-                    host = job.host
-                index = job.index
+                    host = task.host
+                index = task.index
                 length = len(body)
-                # Before the name appears, and the checksum first; see `core.marks`.
+                # Recorded before the name appears, the checksum first; see `core.item_states`.
                 crcs[index] = crc32(body)
                 states[index] = -3 - length
-                if not put(job.name, body):
-                    how = self._put(sink, job, body)
+                if not put(task.item, body, task.response):
+                    how = self._put(task, body)
                     length = length if how else 0
                     old += not how
                     replaced += how == REPLACED
+                    if how == WRITTEN:
+                        written += 1
+                        length = 0
                 else:
                     states[index] = length + 2
                 size += length
@@ -140,24 +182,27 @@ class ActiveBatch:
             problem = error
         self.requests += count
         self.wire += count
-        self._count(count, old, size, replaced)
+        self.left -= written
+        self._count(count - written, old, size, replaced)
         return count, problem
 
-    def _put(self, sink: Sink, job: FetchTask, body: bytes) -> int:
-        """Store ``body`` through a writer; return what ``Writer.publish`` does."""
-        index = job.index
-        writer = sink.open(job.name, self.seq, index, self.claims.get(index, UNTOUCHED))
+    def _put(self, task: FetchTask, body: bytes) -> int:
+        """Store ``body`` through a writer; return what ``FileWriter.publish`` returns."""
+        writer = self.open(task)
         try:
             writer.write(body)
-            how = self.publish(index, writer)
+            how = self._publish(task, writer)
         finally:
             writer.abort()
-        self.marks.publish(index, writer.size, writer.crc)
+        if how != WRITTEN:
+            self.marks.publish(task.index, writer.size, writer.crc)
         return how
 
     def _count(self, published: int, old: int, size: int, replaced: int) -> None:
-        """Count so many as having their names; ``old`` of them had them before, the others have ``size``
-        bytes; for ``replaced`` of those a file was replaced that belonged to no item."""
+        """Count ``published`` items, ``old`` of which had their names before.
+
+        The others have ``size`` bytes; ``replaced`` of them replaced a file that belonged to no item.
+        """
         self._stored += published - old
         self._skipped += old
         self._bytes += size
@@ -165,11 +210,11 @@ class ActiveBatch:
         self.left -= published
 
     def unverified(self) -> None:
-        """Nothing vouched for the length of an item that is published."""
+        """Count a published item whose length nothing confirmed."""
         self._unverified += 1
 
     def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
-        """Item ``index`` has failed for good; ``url`` is redacted."""
+        """Record that item ``index`` has failed for good; ``url`` is redacted."""
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
         self._failed += 1
         self.left -= 1
@@ -180,17 +225,22 @@ class ActiveBatch:
 
     @property
     def tally(self) -> Tally:
-        """What has ended so far."""
+        """Return the counts of the items finished so far."""
         return Tally(
             self._stored, self._skipped, self._failed, self._bytes, self._unverified, self._replaced
         )
 
     def done(self) -> BatchDone:
-        """The outcome of the whole."""
+        """Return the outcome of the whole batch."""
         return BatchDone(*self._outcome(), failures=self.failures)
 
     def returned(self) -> Returned:
-        """What there is of it, to be given back."""
+        """Return the outcome so far of a batch that is given back; discard what is only written."""
+        if self._written:
+            for index in self._written:
+                self.forget(index)
+            self._written.clear()
+            self._writer.abort()
         return Returned(*self._outcome())
 
     def _outcome(self) -> tuple[int, Tally, int, int, int, dict[str, int], dict[int, int], bytes]:
@@ -207,18 +257,21 @@ class ActiveBatch:
 
 
 class Exempt(msgspec.Struct, frozen=True):
-    """Which items need no request. ``reserved``: names that no item may have, since a file of the run
-    itself has them, and what that is; ``standing``: files that were there before the job are kept."""
+    """The rules for items that need no request.
+
+    ``reserved``: names that no item may have, since a file of the run itself has them, and what that file
+    is. ``standing``: files that were there before the job are kept.
+    """
 
     reserved: dict[str, str] = {}
     standing: bool = False
 
 
 def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
-    """Return the indices of the items that are stored already: of those that the lease has as written, the
-    ones with which the disk agrees. They are counted in ``batch``.
+    """Return the indices of the items that are stored already, and count them in ``batch``.
 
-    Reads the files; lets other greenlets run in between.
+    They are those that the lease has as written and that agree with the disk. Reads the files; lets other
+    greenlets run in between.
     """
     lease = batch.lease
     earlier = {mark.index for mark in written(lease.earlier)}
@@ -229,11 +282,11 @@ def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
         if wanted and mark.index not in wanted:
             continue
         pause()
-        if _on_disk(sink, items[mark.index].name, mark):
+        if _on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)):
             batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
             found.add(mark.index)
         elif mark.published:
-            # What has the name was this item's own file once: the name is not taken by another.
+            # The file of that name was once this item's own: the name is not taken by another item.
             batch.claim(mark.index, OWNED)
     return found
 
@@ -241,10 +294,10 @@ def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
 def settled(
     batch: ActiveBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
 ) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
-    """Yield the items that nothing is asked for, but for those that are ``done``: the index, and size and
-    CRC-32 of the file that is kept, or the failure.
+    """Yield the items that need no request, except those in ``done``.
 
-    With --existing keep or fail it reads files, and lets other greenlets run in between.
+    Each is the index, and either size and CRC-32 of the file that is kept, or the failure. With --existing
+    keep or fail this reads files, and lets other greenlets run in between.
     """
     poison = set(batch.lease.poison)
     if not (poison or rules.reserved or rules.standing):
@@ -270,19 +323,19 @@ def settled(
 
 
 class _Pause:
-    """Called between files: lets heartbeats go on when reading them takes long."""
+    """A function to call between files: lets heartbeats continue when reading them takes long."""
 
     def __init__(self) -> None:
-        self._turn_ends = monotonic() + _LONGEST_TURN
+        self._pause_at = monotonic() + _MAX_BUSY
 
     def __call__(self) -> None:
-        if monotonic() > self._turn_ends:
-            gevent.sleep(0.001)  # 0 may come back before any timer
-            self._turn_ends = monotonic() + _LONGEST_TURN
+        if monotonic() > self._pause_at:
+            gevent.sleep(0.001)  # sleep(0) may return before any timer runs
+            self._pause_at = monotonic() + _MAX_BUSY
 
 
-def _on_disk(sink: Sink, name: str, mark: ItemState) -> bool:
-    if mark.size < _LARGE:
-        return sink.verify(name, mark.size, mark.crc)
+def _on_disk(sink: Sink, written: Written) -> bool:
+    if written.size < _LARGE:
+        return sink.verify(written)
     # In a thread: reading it may take longer than a worker may be silent.
-    return bool(gevent.get_hub().threadpool.apply(sink.verify, (name, mark.size, mark.crc)))
+    return bool(gevent.get_hub().threadpool.apply(sink.verify, (written,)))

@@ -1,10 +1,12 @@
-"""Where the items of a source are: an item becomes a job with its target, origin and host."""
+"""Build the tasks of the clients from the items of a source, with the source's RequestBuilder."""
 
 from __future__ import annotations
 
 from itertools import repeat
 
 from downloader.config.config import Config
+from downloader.core.content_check import check_item
+from downloader.core.headers import header_problem
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact, redact_url
 from downloader.core.scheduler import Scheduler
@@ -12,61 +14,91 @@ from downloader.errors import FetchError
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item
-from downloader.sources.server_urls import base_url
+from downloader.sources.registry import source_kind
+from downloader.sources.source import Request
 from downloader.worker.active_batch import ActiveBatch
 
-__all__ = ["RequestBuilder"]
+__all__ = ["TaskBuilder"]
+
+# Header fields that urllib3 writes, or that define framing: the pipelined client must not add another.
+_CLIENT_FIELDS = frozenset(
+    {"accept-encoding", "connection", "content-length", "cookie", "expect", "host", "te"}
+    | {"transfer-encoding", "upgrade", "user-agent"}
+)
 
 
-class RequestBuilder:
-    """What is the same for all files of a file server is worked out once."""
+class TaskBuilder:
+    """The builder of a worker's tasks. What is the same for all names below one URL is computed once."""
 
     def __init__(self, config: Config, session: HttpSession, schedule: Scheduler[FetchTask]) -> None:
         self._session = session
         self._schedule = schedule
         self._secrets = config.secrets
+        self._builder = source_kind(config).request_builder(config)
         self._base = ""
-        if config.kind == "server":
-            self._base = session.normal(base_url(config))
+        if self._builder.base_url:
+            self._base = session.normal(self._builder.base_url)
             self._target = session.target(self._base)
             self._origin = session.origin(self._base)
 
-    def job(self, batch: ActiveBatch, index: int, item: Item, solo: bool) -> FetchTask:
-        """The job for ``item``. Raises FetchError: its fault, or ``bad-url``."""
+    def task(self, batch: ActiveBatch, index: int, item: Item, solo: bool) -> FetchTask:
+        """Return the task for ``item``. Raises FetchError: its fault, ``bad-url`` or ``bad-checksum``."""
         if item.fault:
             raise FetchError(item.fault, item.detail)
-        if item.url:
-            try:
-                url = self._session.normal(item.url)
-                origin, target = self._session.origin(url), self._session.target(url)
-            except (FetchError, ValueError) as error:
-                raise FetchError("bad-url", redact(str(error), self._secrets)) from None
-        else:
+        check_item(item)
+        if self._base and not item.url:
             url, origin = "", self._origin
             target = self._target + quote_name(SafeName(item.name)).encode()
+            host = self._schedule.host(origin.key)
+            return FetchTask(batch, index, item, item.promised, url, target, origin, host, solo, origin)
+        request = self._builder.request(item)
+        try:
+            url = self._session.normal(request.url)
+            origin, target = self._session.origin(url), self._session.target(url)
+        except (FetchError, ValueError) as error:
+            raise FetchError("bad-url", redact(str(error), self._secrets)) from None
         host = self._schedule.host(origin.key)
-        return FetchTask(batch, index, item, item.name, item.size, url, target, origin, host, solo, origin)
+        task = FetchTask(batch, index, item, item.promised, url, target, origin, host, solo, origin)
+        if request.headers or request.expected_status != 200:
+            self._add_request(task, request)
+        return task
 
-    def jobs(self, batch: ActiveBatch, items: list[Item]) -> list[FetchTask] | None:
-        """The jobs for all ``items``, if each of them is a plain name and nothing else: a third of what it
-        costs to make them one by one. None: they are not."""
-        if not items or any([item.url or item.fault for item in items]):
+    def _add_request(self, task: FetchTask, request: Request) -> None:
+        """Add ``request``, which is not a plain GET, to ``task``. Raises FetchError."""
+        for name, value in request.headers:
+            if problem := header_problem(name, value):
+                raise FetchError("bad-url", f"the source gives a header that cannot be sent: {problem}")
+        task.request = request
+        names = [name.lower() for name, _ in request.headers]
+        ours = {name.lower() for name in task.origin.headers}
+        can_append = (
+            len(set(names)) == len(names) and ours.isdisjoint(names) and _CLIENT_FIELDS.isdisjoint(names)
+        )
+        if can_append and request.expected_status == 200:
+            task.origin.has_extra_headers = True
+        else:
+            task.path = None  # the requests client replaces the run's own fields by them
+
+    def tasks(self, batch: ActiveBatch, items: list[Item]) -> list[FetchTask] | None:
+        """Return the tasks for all ``items`` if each is a plain name below one URL, otherwise None.
+
+        Takes a third of the time of making them one by one.
+        """
+        if not (items and self._base) or any([item.url or item.fault or item.checksum for item in items]):
             return None
-        names = [item.name for item in items]
-        quoted = quote_all(names)
+        quoted = quote_all([item.name for item in items])
         if quoted is None:
             return None
         origin = self._origin
         host = self._schedule.host(origin.key)
-        # FetchTask by job in C; in the order of its fields.
+        # map() calls FetchTask in C; the arguments are in the order of its fields.
         return list(
             map(
                 FetchTask,
                 repeat(batch),
                 range(len(items)),
                 items,
-                names,
-                [item.size for item in items],
+                [item.size >= 0 for item in items],
                 repeat(""),
                 map(self._target.__add__, quoted),
                 repeat(origin),
@@ -76,10 +108,17 @@ class RequestBuilder:
             )
         )
 
-    def url(self, job: FetchTask) -> str:
-        """Where ``job`` is."""
-        return job.url or self._base + quote_name(SafeName(job.name))
+    def url(self, task: FetchTask) -> str:
+        """Return the URL of ``task``."""
+        return task.url or self._base + quote_name(SafeName(task.item.name))
 
     def shown(self, item: Item) -> str:
-        """Where ``item`` is, redacted; "" for one that has no place."""
-        return "" if item.fault else redact_url(item.url or self._base + item.name)
+        """Return the URL of ``item``, redacted, or "" if it has none."""
+        if item.fault:
+            return ""
+        if self._base or item.url:
+            return redact_url(item.url or self._base + item.name)
+        try:
+            return redact_url(self._builder.request(item).url)
+        except FetchError:
+            return ""

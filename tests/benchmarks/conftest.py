@@ -1,4 +1,4 @@
-"""``benchmarks`` is no part of what is installed: it is found from the project's directory."""
+"""Make ``benchmarks`` importable: it is not part of what is installed."""
 
 import sys
 

@@ -31,14 +31,15 @@ SMALL = Cell("small", "test", "a small cell", ("downloader", THREADS), files=FIL
 def measure(
     cell: Cell, results: Results, clients: Mapping[str, Client] = CLIENTS, which: str = "dev"
 ) -> list[str]:
-    """Run ``cell``; what was said meanwhile."""
+    """Run ``cell``; return its output."""
     said: list[str] = []
     run_cell(cell, results, said.append, which=which, clients=clients)
     return said
 
 
 def shell(name: str, script: str, inner: Client | None = None) -> dict[str, Client]:
-    """A client that is a shell script: ``$INNER`` in it is another's command line, ``$DEST`` where to."""
+    """Return a client that is a shell script: ``$INNER`` in it is another's command line, ``$DEST`` its
+    destination."""
 
     def argv(job: Job) -> list[str]:
         line = shlex.join(inner.argv(job)) if inner else ""
@@ -47,7 +48,7 @@ def shell(name: str, script: str, inner: Client | None = None) -> dict[str, Clie
     return {name: Client(name, argv)}
 
 
-def test_the_table_is_made_from_results(tmp_path: Path) -> None:
+def test_tables_are_made_from_results(tmp_path: Path) -> None:
     results = Results(tmp_path / "results.json")
     measure(SMALL, results)
     table = tables.cell_table(Results(tmp_path / "results.json"), SMALL)
@@ -63,7 +64,7 @@ def test_the_table_is_made_from_results(tmp_path: Path) -> None:
     assert {"processor", "cores", "versions", "date"} <= set(kept["measured_on"])
 
 
-def test_rounds_alternate_and_a_resumed_run_skips_what_is_done(tmp_path: Path) -> None:
+def test_rounds_alternate_and_a_resumed_run_skips_finished_runs(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     cell = replace(SMALL, clients=(THREADS, "curl --parallel"), where="null")
     if missing(CLIENTS["curl --parallel"]):
@@ -133,7 +134,7 @@ def test_a_client_that_fails_gives_no_figure() -> None:
     assert (run.wrong, run.failure) == (FILES, "exit code 7: no such thing")
 
 
-def test_an_option_that_ours_refuses_is_skipped_with_a_line() -> None:
+def test_option_unknown_to_ours_is_skipped_with_a_message() -> None:
     results = Results(None)
     ours = CLIENTS["downloader"]
     refusing = {"refusing": Client("refusing", lambda job: [*ours.argv(job), "--no-such-option"])}
@@ -152,7 +153,7 @@ def test_nginx_serves_listing_and_files_over_tls() -> None:
         assert (run.files, run.wrong, run.failure) == (1_500, 0, "")
 
 
-def test_the_table_goes_between_the_marks(tmp_path: Path) -> None:
+def test_table_is_inserted_between_the_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("above\n<!-- benchmarks: begin -->\nold\n<!-- benchmarks: end -->\nbelow\n")
     tables.insert(page, "new")
@@ -163,7 +164,7 @@ def test_the_table_goes_between_the_marks(tmp_path: Path) -> None:
         tables.insert(page, "new")
 
 
-def test_every_cell_names_clients_that_there_are() -> None:
+def test_every_cell_names_existing_clients() -> None:
     assert len({cell.name for cell in CELLS}) == len(CELLS)
     assert {name for cell in CELLS for name in cell.clients} == set(CLIENTS)
 
@@ -181,7 +182,7 @@ def test_the_command_line_writes_tables_and_chart(tmp_path: Path) -> None:
     assert "<script" not in chart
 
 
-def test_memory_is_held_and_let_go_of_as_others_take_it() -> None:
+def test_memory_is_held_and_released_as_others_need_it() -> None:
     spare = 12 * PIECE
     taken = 0
     ballast = Ballast(needed=True, free=lambda: LEVEL + spare - taken - ballast.size)

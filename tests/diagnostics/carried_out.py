@@ -1,4 +1,4 @@
-"""Carries out the text of a remedy, as ``--fix`` prints it, in a copy of the application."""
+"""Carry out the text of a remedy, as ``--fix`` prints it, in a copy of the application."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def carry_out(folder: Path, line: str, where: str) -> list[str]:
-    """Change the application in ``folder`` as the text says; returns what is to start its command."""
+    """Change the application in ``folder`` as the text says; return the argv that starts its command."""
     if found := re.fullmatch(r"the first line of (\S+)", where):
         _insert(folder / found[1], 1, line)
     elif found := re.fullmatch(r"the last line of (\S+)", where):

@@ -1,4 +1,4 @@
-"""Runs ``python -m diagnostics`` as a user does, in a folder with the application."""
+"""Run ``python -m diagnostics`` as a user does, in a folder with the application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness import environment
 
 
 class Answer(NamedTuple):
-    """What a run came to."""
+    """The result of a run."""
 
     code: int
     out: str
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The answer of ``--json``."""
+        """The parsed output of ``--json``."""
         return json.loads(self.out)
 
     @property
@@ -49,7 +49,7 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write the application ``name``.py into the folder; returns the name."""
+    """Write the application ``name``.py into the folder; return the name."""
 
     def put(name: str, text: str) -> str:
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
@@ -60,7 +60,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Run it in the folder; afterwards nothing that it started is left."""
+    """Run it in the folder, and end every process that it started."""
     mark = f"diagnostics-test-{os.getpid()}-{tmp_path.name}"
 
     def begin(*args: object, **options: Any) -> Answer:

@@ -1,8 +1,9 @@
-"""Tells whether a program is concurrent without asking ``diagnostics``: a server where requests meet.
+"""Measure whether a program is concurrent, without ``diagnostics``: run a server that counts waiting
+requests.
 
-It answers a request once as many as are expected are there, or after a while without more of them. So a
-program that is concurrent has all of its requests there at once, however slow the machine is, and one that
-is serial never has more than one.
+The server responds to a request once as many as expected are waiting, or after a time without further ones.
+So all requests of a concurrent program wait at once, however slow the machine is, and those of a serial
+program never more than one.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import signal
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import trustme
 from harness import environment
 
-# What programs begin with, and what makes them serial: at its fourth line.
+# The beginning of the programs; what makes them serial is at their fourth line.
 PATCH = "from gevent import monkey; monkey.patch_all()\n"
 INJECT = """\
 import grequests
@@ -35,8 +37,18 @@ _PATIENCE = 60.0
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
 
 
+class Answer(Protocol):
+    """The result of ``run``, as far as it is used here; the fixture is in ``conftest``."""
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def json(self) -> Any: ...
+
+
 class Meeting:
-    """``url`` and ``ca`` of the server; ``most``: requests that were there at once."""
+    """A measurement: ``url`` and ``ca`` of the server; ``most``: the most requests that waited at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -72,7 +84,7 @@ class Meeting:
         await asyncio.gather(*serving, return_exceptions=True)
 
     def of(self, requests: int, argv: Sequence[object], cwd: Path, port: int = 0, **env: str) -> int:
-        """Run a program that makes ``requests``; returns how many of them were there at once.
+        """Run a program that makes ``requests``; return how many of them waited at once.
 
         A program that is a server makes them when as many visitors come to its ``port``.
         """
@@ -113,7 +125,7 @@ class Meeting:
     def _visit(self, port: int) -> None:
         while not self.over.wait(0.02):
             with (
-                contextlib.suppress(OSError, http.client.HTTPException),  # not there yet, or ended by us
+                contextlib.suppress(OSError, http.client.HTTPException),  # not listening yet, or ended
                 contextlib.closing(
                     http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
                 ) as connection,
@@ -140,7 +152,7 @@ class Meeting:
 
 @pytest.fixture
 def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
-    """A server where requests meet."""
+    """Run a server that counts waiting requests."""
     made = Meeting(tmp_path_factory.mktemp("meeting"))
     made.open()
     try:
@@ -150,18 +162,21 @@ def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
 
 
 @pytest.fixture
-def said(run, meeting, tmp_path):
-    """Measure a program that makes three requests, then ask the diagnostics about it.
+def said(run: Callable[..., Answer], meeting: Meeting, tmp_path: Path) -> Callable[..., Answer]:
+    """Measure a program that makes three requests, then diagnose it.
 
-    ``most``: the requests that must have been there at once.
+    ``most``: the requests that must have waited at once.
     """
 
-    def ask(argv, most, *options, port=0, verdict=""):
+    def ask(
+        argv: Sequence[object], most: int | None, *options: object, port: int = 0, verdict: str = ""
+    ) -> Answer:
         if most is not None:
             assert meeting.of(3, argv, tmp_path, port, PORT=str(port)) == most
         env = {"URL": meeting.url, "REQUESTS": "3", "PORT": str(port)}
         answer = run("--json", *options, "--", *argv, env=env)
-        verdict = verdict or {3: "concurrent", 1: "serialized", 0: "error"}[most]
+        meant: dict[int | None, str] = {3: "concurrent", 1: "serialized", 0: "error"}
+        verdict = verdict or meant[most]
         code = {"concurrent": 0, "serialized": 1, "error": 3}[verdict]
         assert (answer.code, answer.json["verdict"]) == (code, verdict), answer
         return answer

@@ -31,7 +31,7 @@ def test_styles_are_concurrent(run, style):
     assert answer.json["concurrency"] == pytest.approx(10 * 0.2 / answer.json["wall_s"], rel=0.1)
 
 
-def test_check_is_the_default_and_the_style_the_downloaders(run):
+def test_check_and_the_downloader_style_are_the_defaults(run):
     answer = run()
     assert answer.code == 0
     assert answer.out.startswith("OK    HTTPS is concurrent: 10 × 0.2 s took")
@@ -60,7 +60,7 @@ def test_the_classic_trap_with_its_remedies(run, write):
     assert facts["ssl_imported_before_patch_by"] is None
 
 
-def test_the_answer_for_a_person(run, write):
+def test_text_output(run, write):
     answer = run("--app", write("proj", CLASSIC), "--fix", "--profile")
     assert answer.code == 1
     for text in (
@@ -89,7 +89,7 @@ def test_a_dependency_of_a_dependency_is_named(run, write):
     assert answer.cause == ("pyopenssl-unpatched-select", "deep.py:4")
 
 
-def test_who_imports_ssl_in_a_pth_or_sitecustomize(run, write, tmp_path):
+def test_importer_of_ssl_in_a_pth_or_sitecustomize_is_named(run, write, tmp_path):
     write("sitecustomize", "import os\nimport urllib3\n")
     answer = run(
         "--app",
@@ -100,7 +100,7 @@ def test_who_imports_ssl_in_a_pth_or_sitecustomize(run, write, tmp_path):
     )
     assert answer.code == 3
     assert answer.cause == ("patched-too-late", "sitecustomize.py:2")
-    # The application begins with it already, which is too late here.
+    # The application begins with this import already, which is too late here.
     [remedy] = answer.json["remedies"]
     assert (remedy["code"], remedy["where"]) == (
         "patch-before-everything",
@@ -143,7 +143,7 @@ def test_wsgi_and_asgi_applications_are_only_imported(run, write, application):
     assert run("--app", "proj:app", "--json").json["verdict"] == "concurrent"
 
 
-def test_some_errors_are_an_error(run, write):
+def test_some_errors_give_the_verdict_error(run, write):
     text = """
         from gevent import monkey; monkey.patch_all()
         import itertools
@@ -169,7 +169,7 @@ def test_expect(run, write, expected, code):
     assert run("--app", write("proj", CLASSIC), "--expect", expected).code == code
 
 
-def test_expect_of_what_is_concurrent(run):
+def test_expect_of_a_concurrent_program(run):
     assert run("--style", "requests", "--expect", "concurrent").code == 0
     assert run("--style", "requests", "--expect", "serialized").code == 1
 
@@ -198,8 +198,8 @@ def test_a_tls_context_for_each_request_is_no_serialization(run, write):
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_nothing_is_called_serial_while_both_cores_are_busy(run, write, times):
-    """Five times is slow: what one in many would show."""
+def test_busy_cores_give_no_serial_verdict(run, write, times):
+    """Five runs are slow: they would show an error of one in many."""
     import subprocess
     import sys
 
@@ -213,7 +213,7 @@ def test_nothing_is_called_serial_while_both_cores_are_busy(run, write, times):
     assert verdicts == ["concurrent"] * times
 
 
-def test_what_never_comes_back_is_told_in_seconds_that_were_measured(run, write):
+def test_hanging_fetch_is_reported_with_measured_seconds(run, write):
     text = """
         from time import sleep
         from gevent import monkey; monkey.patch_all()
@@ -229,13 +229,13 @@ def test_what_never_comes_back_is_told_in_seconds_that_were_measured(run, write)
     assert 1 < float(held) <= float(whole)
 
 
-def test_errors_that_come_at_once_are_no_concurrency(run, write):
+def test_immediate_errors_are_no_concurrency(run, write):
     text = "from gevent import monkey; monkey.patch_all()\ndef fetch(url): raise OSError('no')\n"
     answer = run("--app", write("proj", text) + ":fetch", "--json")
     assert (answer.code, answer.json["verdict"], answer.json["concurrency"]) == (3, "error", 0)
 
 
-def test_a_limit_of_its_own_is_told_and_no_failure(run, write):
+def test_own_limit_is_reported_and_is_no_failure(run, write):
     text = """
         from gevent import monkey; monkey.patch_all()
         import requests

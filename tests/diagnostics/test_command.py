@@ -13,7 +13,7 @@ CLASSIC = """
 """
 
 
-def test_at_its_end_with_the_session_that_it_used(run, write):
+def test_probed_at_the_end_with_its_session(run, write):
     text = """
         from gevent import monkey; monkey.patch_all()
         import requests
@@ -28,7 +28,7 @@ def test_at_its_end_with_the_session_that_it_used(run, write):
     assert answer.cause == ("pool-of-one", "app.py:7")
 
 
-def test_at_a_connection_of_a_greenlet_with_its_session(run, write):
+def test_probed_at_a_greenlets_connection_with_its_session(run, write):
     text = """
         from gevent import monkey; monkey.patch_all()
         import gevent
@@ -45,37 +45,37 @@ def test_at_a_connection_of_a_greenlet_with_its_session(run, write):
     assert answer.cause == ("pool-of-one", "app.py:8")
 
 
-def test_after_a_time(run, write):
+def test_probed_after_a_time(run, write):
     text = "from gevent import monkey; monkey.patch_all()\nimport requests, time\ntime.sleep(1000)\n"
     answer = run("--json", "--after", "1s", "--", sys.executable, write("app", text) + ".py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
-def test_after_a_time_in_a_process_that_blocks(run, write):
+def test_probed_after_a_time_in_a_blocking_process(run, write):
     text = CLASSIC + "\n    import time\n    time.sleep(1000)\n"
     answer = run("--json", "--after", "1s", "--", sys.executable, write("app", text) + ".py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
 
 
-def test_at_its_end_with_the_remedies(run, write):
+def test_probed_at_the_end_with_remedies(run, write):
     answer = run("--json", "--fix", "--", sys.executable, write("app", CLASSIC) + ".py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
     codes = [each["code"] for each in answer.json["remedies"]]
     assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"]
 
 
-def test_in_the_worker_of_a_server_that_forks(run, write):
+def test_probed_in_the_worker_of_a_forking_server(run, write):
     write(
         "wsgi", "import requests\n\ndef app(environ, start):\n    start('200 OK', [])\n    return [b'']\n"
     )
     argv = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-w", "2", "-b", "127.0.0.1:0", "wsgi:app"]
     answer = run("--json", "--after", "1s", "--", *argv)
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
-    # The arbiter patches nothing; it is the worker that was asked.
+    # The arbiter patches nothing; the worker was probed.
     assert answer.json["facts"]["patched"]["socket"] is True
 
 
-def test_its_other_connections_do_not_weigh_on_the_probe(run, write):
+def test_other_connections_do_not_affect_the_probe(run, write):
     text = (
         CLASSIC
         + """
@@ -91,7 +91,7 @@ def test_its_other_connections_do_not_weigh_on_the_probe(run, write):
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
 
 
-def test_its_own_sitecustomize_still_runs(run, write, tmp_path):
+def test_own_sitecustomize_still_runs(run, write, tmp_path):
     write("sitecustomize", "import builtins\nbuiltins.SEEN = 1\n")
     text = "from gevent import monkey; monkey.patch_all()\nimport requests\nassert SEEN\n"
     answer = run(
@@ -100,7 +100,7 @@ def test_its_own_sitecustomize_still_runs(run, write, tmp_path):
     assert answer.code == 0, answer
 
 
-def test_one_that_breaks_off(run, write):
+def test_command_that_fails(run, write):
     answer = run(
         "--", sys.executable, write("app", "raise ValueError('https://h/?token=s3cret is wrong')\n") + ".py"
     )
@@ -109,12 +109,12 @@ def test_one_that_breaks_off(run, write):
     assert "s3cret" not in answer.line
 
 
-def test_one_that_is_not_python(run):
+def test_command_that_is_not_python(run):
     answer = run("--after", "200ms", "--", "sleep", "1000")
     assert (answer.code, "no Python that heeds PYTHONPATH" in answer.line) == (4, True)
 
 
-def test_one_that_does_not_exist(run):
+def test_command_that_does_not_exist(run):
     answer = run("--", "there-is-no-such-command")
     assert (answer.code, answer.line) == (
         2,

@@ -33,7 +33,7 @@ threading.Thread(target=time.sleep, args=(1,)).start()
 
 @pytest.fixture(params=["3.12", "3.13"])
 def python(request):
-    """An interpreter with the packages of the trap."""
+    """Return an interpreter with the packages of the trap."""
     found = environments.find(request.param)
     if found is None:
         pytest.skip(f"no interpreter {request.param}")
@@ -46,7 +46,7 @@ def python(request):
     ["import injected\n", "import injected, sys\nsys.exit(0)\n", DAEMON],
     ids=["returns", "exits", "daemon"],
 )
-def test_a_command_is_probed_when_it_ends(run, write, python, argv, text):
+def test_command_is_probed_when_it_ends(run, write, python, argv, text):
     write("injected", INJECTED)
     write("app", text)
     answer = run("--json", "--", python, *argv)
@@ -54,7 +54,7 @@ def test_a_command_is_probed_when_it_ends(run, write, python, argv, text):
     assert answer.cause == ("pyopenssl-unpatched-select", "injected.py:4")
 
 
-def test_an_exception_is_told(run, write, python):
+def test_exception_of_a_command_is_reported(run, write, python):
     write("injected", INJECTED)
     write("app", "import injected\n1 / 0\n")
     answer = run("--", python, "app.py")

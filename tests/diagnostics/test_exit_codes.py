@@ -1,4 +1,4 @@
-"""What goes wrong with the examination itself ends with a code of its own, never with that of a verdict."""
+"""An error of the examination itself has an exit code of its own, never that of a verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness import environment
 PATCHED = "from gevent import monkey; monkey.patch_all()\nimport requests\n"
 
 
-def test_modules_of_the_project_have_the_names_of_ours(run, write):
+def test_project_modules_named_like_ours(run, write):
     for name in ("downloader", "httptools", "trustme", "click", "rich", "msgspec"):
         write(name, f"raise SystemError('{name} of the project')\n")
     write("app", PATCHED)
@@ -34,7 +34,7 @@ def test_check_in_a_project_with_such_a_module(write, tmp_path, name):
     assert done.stdout == "concurrent\n", done
 
 
-def test_a_module_on_pythonpath_hides_one_of_ours(run, write, tmp_path):
+def test_pythonpath_module_named_like_ours(run, write, tmp_path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "click.py").write_text("raise SystemError('of the project')\n")
@@ -43,7 +43,7 @@ def test_a_module_on_pythonpath_hides_one_of_ours(run, write, tmp_path):
     assert "elsewhere/click.py:1" in answer.line
 
 
-def test_the_answer_cannot_be_written(tmp_path):
+def test_output_cannot_be_written(tmp_path):
     for options in (["--json"], []):
         argv = [sys.executable, "-m", "diagnostics", "--style", "requests", *options]
         with open("/dev/full", "w") as full:
@@ -55,7 +55,7 @@ def test_the_answer_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--json"], []])
-def test_nobody_reads_the_answer(tmp_path, options):
+def test_output_pipe_is_closed(tmp_path, options):
     reading, writing = os.pipe()
     os.close(reading)
     argv = [sys.executable, "-m", "diagnostics", "--style", "requests", *options]
@@ -66,7 +66,7 @@ def test_nobody_reads_the_answer(tmp_path, options):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_too_few_descriptors_for_ourselves(run):
+def test_too_few_descriptors_for_the_examination(run):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
 
@@ -83,7 +83,7 @@ def test_an_import_that_fails_points_to_the_applications_line(run, write):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_what_was_started(write, tmp_path, number):
+def test_signal_ends_started_processes(write, tmp_path, number):
     argv = [sys.executable, "-m", "diagnostics", "--after", "50s", "--", sys.executable, "app.py"]
     os.mkfifo(tmp_path / "begun")
     write(

@@ -1,4 +1,4 @@
-"""Bad input: one clear line, the documented code, no traceback, nothing left running."""
+"""Bad input: one clear line, the documented exit code, no traceback, no process left running."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_bad_input(run, write, args, code, says):
     assert answer.out == ""
 
 
-def test_an_url_that_nobody_answers(run):
+def test_unreachable_url(run):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
+        taken.bind(("127.0.0.1", 0))  # bound, but does not listen
         port = taken.getsockname()[1]
         answer = run("--style", "requests", "--url", f"https://user:pass@localhost:{port}/?token=s3cret")
     assert answer.code == 4

@@ -20,7 +20,7 @@ LATE = "import requests\nfrom gevent import monkey; monkey.patch_all()\n"
 
 
 def fresh(tmp_path, text):
-    """Run ``text`` as a script of its own; what it prints, as JSON."""
+    """Run ``text`` as a script of its own; return its output, parsed as JSON."""
     (tmp_path / "app.py").write_text(textwrap.dedent(text))
     argv = [sys.executable, "-W", "ignore", "app.py"]
     done = subprocess.run(
@@ -48,7 +48,7 @@ print(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))
         ("import gevent, requests", ["not-patched"]),
         ("from gevent import monkey; monkey.patch_all(ssl=False)\nimport requests", ["ssl-unpatched"]),
         (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", ["context-before-patching"]),
-        # Healthy: a server's context, the class under another name, a client of asyncio that has its own.
+        # Healthy: a server's context, the class under another name, an asyncio client with its own context.
         (f"import ssl\nC = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)\n{PATCHED}", []),
         (f"import ssl\nC = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n{PATCHED}", []),
         (f"from ssl import SSLContext\n{PATCHED}", []),
@@ -97,7 +97,7 @@ def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
 
 
 def gunicorn(tmp_path, conf):
-    """Run it with the hook of the documentation; its exit code and what it said."""
+    """Run gunicorn with the hook of the documentation; return its exit code and output."""
     text = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
     hook = textwrap.dedent(re.search(r"    def post_worker_init.*?(?=\n\S)", text, re.DOTALL)[0])
     (tmp_path / "conf.py").write_text(
@@ -111,7 +111,7 @@ def gunicorn(tmp_path, conf):
     return done.returncode, done.stderr
 
 
-# A worker that is found healthy ends the server, so that the test does.
+# A worker that is found healthy ends the server, so that the test ends.
 ENDS = """
 inspected = post_worker_init
 
@@ -122,13 +122,13 @@ def post_worker_init(worker):
 """
 
 
-def test_the_documented_hook_stops_gunicorn_where_it_would_be_serial(tmp_path):
+def test_documented_hook_stops_a_serial_gunicorn(tmp_path):
     code, said = gunicorn(tmp_path, "import requests")
     assert (code, "HTTPS would be serialized here" in said, "conf.py:1" in said) == (3, True, True), said
     assert said.count("Booting worker") == 1
 
 
-def test_the_documented_hook_lets_gunicorn_serve_where_all_is_well(tmp_path):
+def test_documented_hook_lets_a_concurrent_gunicorn_serve(tmp_path):
     code, said = gunicorn(tmp_path, "import ssl")
     assert (code, "HTTPS would" in said) == (0, False), said
 

@@ -1,4 +1,4 @@
-"""The line that a cause names is the one whose change cures it, as who started it sees the file."""
+"""The line that a cause names is the one whose change cures it, with the path as the user sees it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_the_import_that_counts_of_several_that_bring_ssl(run, write):
     assert answer.json["facts"]["ssl_imported_before_patch_by"] == "harmless.py:1"
 
 
-def test_without_the_named_line_it_is_cured(run, write):
+def test_removing_the_named_line_cures_it(run, write):
     write("harmful", "import json\n")
     app = write("proj", f"import ssl\nimport harmful\n{PATCH}import requests\n")
     assert run("--app", app, "--json").json["verdict"] == "concurrent"
 
 
-def test_in_a_server_that_has_imported_ssl_itself(run, write):
+def test_cause_in_a_server_that_imports_ssl_itself(run, write):
     text = "import requests\n\ndef app(environ, start):\n    start('200 OK', [])\n    return [b'']\n"
     write("wsgi", text)
     write("conf", "import json\nimport requests\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n")
@@ -37,7 +37,7 @@ def test_in_a_server_that_has_imported_ssl_itself(run, write):
     assert (remedy["code"], remedy["where"]) == ("patch-all-first", "the first line of conf.py")
 
 
-def test_in_an_application_that_is_installed(run, tmp_path):
+def test_cause_in_an_installed_application(run, tmp_path):
     (tmp_path / "site-packages" / "shop").mkdir(parents=True)
     (tmp_path / "site-packages" / "shop" / "__init__.py").write_text("import json\nimport requests\n")
     text = "from shop import requests\n\ndef app(environ, start):\n    pass\n"
@@ -63,7 +63,8 @@ def test_patching_inside_a_function_counts(run, write):
 
 @pytest.fixture
 def environment_with_pth(tmp_path):
-    """The interpreter of an environment that has what ours has, and the folder of its ``.pth`` files."""
+    """Return the interpreter of an environment that has what ours has, and the folder of its ``.pth``
+    files."""
     argv = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"]
     subprocess.run(argv, check=True, timeout=60)
     [folder] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
@@ -86,7 +87,7 @@ def test_a_pth_file_by_its_line_and_an_earlier_one_as_the_remedy(run, write, env
     assert run("--json", *target).json["verdict"] == "concurrent"
 
 
-def test_what_holds_the_hub_is_seen_where_a_pth_file_has_patched(run, write, environment_with_pth):
+def test_hub_holder_is_found_when_a_pth_file_patches(run, write, environment_with_pth):
     python, folder = environment_with_pth
     (folder / "00-gevent.pth").write_text("import gevent.monkey; gevent.monkey.patch_all()\n")
     text = """
@@ -122,7 +123,7 @@ def test_paths_are_as_the_user_started_the_command(run, write, how):
     assert where["patch-select"] == "the last line of app.py"
 
 
-def test_a_package_begins_in_its_init(run, write, tmp_path):
+def test_package_import_is_located_in_its_init(run, write, tmp_path):
     (tmp_path / "proj").mkdir()
     (tmp_path / "proj" / "__init__.py").write_text('"""A project."""\n\nimport requests\n')
     (tmp_path / "proj" / "wsgi.py").write_text(PATCH)
@@ -132,7 +133,7 @@ def test_a_package_begins_in_its_init(run, write, tmp_path):
     assert remedy["where"] == "in front of proj/__init__.py:3"
 
 
-def test_an_init_that_does_nothing_is_not_where_it_begins(run, write, tmp_path):
+def test_empty_init_is_not_named(run, write, tmp_path):
     (tmp_path / "proj").mkdir()
     (tmp_path / "proj" / "__init__.py").write_text('"""A project."""\n')
     (tmp_path / "proj" / "wsgi.py").write_text(f"import requests\n{PATCH}")

@@ -1,4 +1,4 @@
-"""``-- COMMAND`` of several processes: the one that uses gevent is probed, once it has set itself up."""
+"""``-- COMMAND`` of several processes: the one that uses gevent is probed, once it is set up."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_gunicorn_whose_arbiter_fetches_in_hooks(run, write):
 
 
 def test_gunicorn_whose_patched_arbiter_fetches_in_a_greenlet(run, write):
-    # What makes it serial comes into the worker only.
+    # Only the worker imports what makes it serial.
     write("wsgi", INJECTED + WSGI)
     write("plain", FETCH)
     conf = """
@@ -92,7 +92,7 @@ def test_gunicorn_that_has_no_workers_within_after(run, write):
     assert answer.json["facts"]["patched"]["socket"] is True
 
 
-def test_gunicorn_whose_worker_begins_late_and_patches_after_a_while(run, write):
+def test_gunicorn_whose_worker_starts_late_and_patches_later(run, write):
     write("wsgi", WSGI)
     late = "def on_starting(server): time.sleep(7)\ndef post_fork(server, worker): time.sleep(2)\n"
     write("conf", f"import time\n{late}")
@@ -127,8 +127,8 @@ def test_gunicorn_as_a_daemon_is_probed_and_ended(run, write):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop its privileges")
-def test_gunicorn_whose_workers_are_another_user(run, write):
-    # All is imported as root: the folders of the test and of Python may be closed to others.
+def test_gunicorn_workers_of_another_user(run, write):
+    # Import everything as root: the folders of the test and of Python may be closed to others.
     write("plain", "import requests\n\ntry: requests.get('https://localhost:9/')\nexcept OSError: pass\n")
     keep = "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
     write("keep", keep)
@@ -152,7 +152,7 @@ def test_a_command_that_never_loads_gevent(run, write):
 
 
 def test_a_command_that_never_loads_gevent_and_stays(write, tmp_path, monkeypatch):
-    """In this process, so that it need not be waited for as long as the command waits."""
+    """Run in this process, so that the test need not wait as long as the command does."""
     write("plain", FETCH)
     write("app", "import plain, time\nplain.fetch()\ntime.sleep(1000)\n")
     monkeypatch.chdir(tmp_path)
@@ -220,8 +220,8 @@ def test_a_helper_without_gevent_is_not_probed(run, write, fetches):
     assert answer.json["remedies"][0]["code"] == "patch-all-first"
 
 
-def test_a_helper_that_is_no_python_is_left_alone(run, write):
-    # gevent's Popen forks in Python: until it becomes something else the child looks like a worker.
+def test_non_python_helper_is_not_probed(run, write):
+    # gevent's Popen forks in Python: until its exec the child looks like a worker.
     text = PATCHED + "import gevent, requests, subprocess\nsubprocess.Popen(['sleep', '1000'])\n"
     write("app", text + "gevent.sleep(1000)\n")
     answer = run("--json", "--after", "1s", "--", sys.executable, "app.py")
@@ -316,7 +316,7 @@ def test_a_daemon_that_ends_at_once_is_probed(run, write, leave, work):
     assert answer.cause == ("pyopenssl-unpatched-select", "patched.py:4"), answer
 
 
-def test_a_process_that_was_started_elsewhere_is_told_as_seen_from_here(run, write, tmp_path):
+def test_paths_of_a_process_started_elsewhere_are_relative_to_here(run, write, tmp_path):
     write("work", INJECTED)
     start = f"subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}], cwd='/')"
     write("app", f"import subprocess, sys\n{start}\n")
@@ -324,14 +324,14 @@ def test_a_process_that_was_started_elsewhere_is_told_as_seen_from_here(run, wri
     assert answer.cause == ("pyopenssl-unpatched-select", "work.py:4"), answer
 
 
-def test_what_a_probed_command_has_started_is_ended(run, write):
+def test_processes_started_by_a_probed_command_are_ended(run, write):
     start = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
     write("app", PATCHED + f"import gevent, subprocess\n{start}\ngevent.sleep(1000)\n")
     answer = run("--after", "1s", "--", sys.executable, "app.py")
     assert answer.code == 0, answer
 
 
-def test_what_an_application_has_started_is_ended(run, write):
+def test_processes_started_by_an_application_are_ended(run, write):
     start = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
     write("proj", PATCHED + f"import subprocess\n{start}\n")
     assert run("--app", "proj").code == 0

@@ -54,7 +54,7 @@ import patches
 
 @pytest.fixture(params=["2.7", "3.7"])
 def old(request):
-    """The interpreter of an environment with gevent 1.4."""
+    """Return the interpreter of an environment with gevent 1.4."""
     found = environments.find(request.param)
     if found is None:
         pytest.skip(f"no interpreter {request.param}")
@@ -67,7 +67,7 @@ def old(request):
     [["worker.py"], ["daemon.py"], ["helped.py"], ["-m", "gevent.monkey", "fetches.py"]],
     ids=["worker", "daemon", "helped", "monkey"],
 )
-def test_a_command_of_2019(run, write, old, command):
+def test_command_with_packages_of_2019(run, write, old, command):
     for name, text in [
         ("plain", PLAIN),
         ("fetches", FETCHES),
@@ -83,7 +83,7 @@ def test_a_command_of_2019(run, write, old, command):
 
 
 @pytest.mark.slow
-def test_a_command_of_2019_without_gevent(run, write, old):
+def test_command_with_packages_of_2019_without_gevent(run, write, old):
     write("plain", PLAIN)
     write("fetches", FETCHES)
     answer = run("--", old, "fetches.py")

@@ -1,6 +1,6 @@
-"""Programs as people write them, with what is installed: a zipapp, pytest, a server of gevent's.
+"""Typical programs with what is installed: a zipapp, pytest, a gevent server.
 
-What is expected is measured first, without the diagnostics: see ``meeting``.
+The expected result is measured first, without the diagnostics: see ``meeting``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from watching import free_port
 
 __all__ = ["meeting", "said"]
 
-SLOW = pytest.mark.slow  # one of each kind is enough every time
+SLOW = pytest.mark.slow  # one of each kind runs every time
 FETCH = """\
 import os
 
@@ -32,7 +32,7 @@ def work():
 
 
 @pytest.mark.parametrize("begins", [pytest.param(PATCH, marks=SLOW), INJECT], ids=["healthy", "serial"])
-def test_a_zipapp(said, tmp_path, begins):
+def test_zipapp(said, tmp_path, begins):
     source = tmp_path / "source"
     (source / "proj").mkdir(parents=True)
     (source / "__main__.py").write_text("import proj.set_up\nfrom proj.work import work\n\nwork()\n")
@@ -88,15 +88,15 @@ WSGIServer(("127.0.0.1", int(os.environ["PORT"])), app).serve_forever()
 
 
 @pytest.mark.parametrize("begins", [pytest.param(PATCH, marks=SLOW), ""], ids=["healthy", "serial"])
-def test_a_server_of_gevents(said, write, begins):
+def test_gevent_server(said, write, begins):
     write("app", begins + WSGI)
     answer = said([sys.executable, "app.py"], 3 if begins else 1, "--after", "1s", port=free_port())
     if not begins:
         assert answer.cause == ("not-patched", "app.py:3")
 
 
-def test_a_program_that_ends_since_its_context_is_of_before_patching(said, write):
-    # A client that is made while the program begins (boto3's) fails before there is a connection.
+def test_program_failing_with_a_context_from_before_patching(said, write):
+    # A client that is created while the program starts (boto3's) fails before there is a connection.
     made = "from urllib3.util.ssl_ import create_urllib3_context\n\ncreate_urllib3_context()\n"
     write("app", "import urllib3\n" + PATCH + made)
     answer = said([sys.executable, "app.py"], 0)

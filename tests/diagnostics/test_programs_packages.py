@@ -1,8 +1,8 @@
-"""Programs of celery, locust, flask, boto3, httpx, geventhttpclient and pytest, as people write them.
+"""Typical programs of celery, locust, flask, boto3, httpx, geventhttpclient and pytest.
 
-What is expected is measured first, without the diagnostics: see ``meeting``. The packages are in a virtual
-environment of their own, which ``diagnostics.environments`` keeps; ``PROGRAMS_PYTHON`` names another
-interpreter for it.
+The expected result is measured first, without the diagnostics: see ``meeting``. The packages are in a
+virtual environment of their own, which ``diagnostics.environments`` keeps; ``PROGRAMS_PYTHON`` names
+another interpreter for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ gevent.joinall([gevent.spawn(fetch) for _ in range(REQUESTS)], raise_error=True)
 
 @pytest.fixture(scope="module")
 def python():
-    """An interpreter that has ``PACKAGES``."""
+    """Return an interpreter that has ``PACKAGES``."""
     return prepare(os.environ.get("PROGRAMS_PYTHON", sys.executable), PACKAGES, lambda text: None)
 
 
@@ -95,7 +95,8 @@ def test_celery_whose_pool_is_in_its_configuration_and_which_patches(said, write
 
 
 def test_celery_whose_pool_is_in_its_configuration(said, write, python):
-    # celery patches for the option only, and no task is ever run: the worker keeps the thread for itself.
+    # celery patches only when it sees the option, and no task is ever run: the worker does not yield its
+    # thread.
     write("tasks", TASKS + CONFIGURED)
     answer = said([python, *CELERY], None, "--after", "3s", verdict="error")
     assert answer.cause == ("not-patched", "tasks.py:5")
@@ -368,7 +369,7 @@ def fetch():
 
 @pytest.fixture
 def checked(run, meeting, write, tmp_path, python):
-    """Measure the application ``proj``, then ask the diagnostics about it."""
+    """Measure the application ``proj``, then diagnose it."""
 
     def ask(text, most):
         write("proj", text)

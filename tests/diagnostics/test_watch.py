@@ -1,4 +1,4 @@
-"""What holds a hub is found and told, in whichever process; what does not is not."""
+"""What holds a hub is found and reported, in whichever process; what does not is not reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from watching import PATCHED, Starter, Writer, free_port, get, program, until, watch
 
 from diagnostics.agent.https_agent.holds import Hold
-from diagnostics.held import Held, News, Seen, headline, table
+from diagnostics.hold_report import Held, News, Seen, headline, table
 
 __all__ = ["program", "watch"]
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 """
 )
 
-# What opens the file of a report makes a file `begun`, and goes on a tenth of a second later.
+# Opening the file of a report creates the file `begun`, and continues a tenth of a second later.
 SLOW_REPORT = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,7 +61,7 @@ OPEN(open64)
 @pytest.mark.parametrize(
     ("call", "doing"), [("block()", "waiting"), ("compute()", "computing")], ids=["sleep", "cpu"]
 )
-def test_what_holds_the_hub_is_named(watch: Starter, program: Writer, call: str, doing: str) -> None:
+def test_hub_holder_is_named(watch: Starter, program: Writer, call: str, doing: str) -> None:
     job = watch(
         *program(
             PATCHED
@@ -93,7 +93,7 @@ def test_the_same_place_is_counted_not_repeated_and_a_line_comes_once_a_second(
 def run():
     for _ in range(15):
         block(0.2)
-        gevent.sleep(0.02)
+        gevent.sleep(0.2)  # long enough to be seen on a busy machine: else two blocks are one
 
 gevent.spawn(run).join()
 """
@@ -106,7 +106,7 @@ gevent.spawn(run).join()
     assert len(re.findall(r" waiting +app\.py", job.err)) == 1, job.err
 
 
-def test_one_that_never_lets_go_is_told_before_it_ends(watch: Starter, program: Writer) -> None:
+def test_endless_hold_is_reported_before_it_ends(watch: Starter, program: Writer) -> None:
     job = watch(*program(PATCHED + "\ngevent.spawn(block, 1000).join()\n"))
     until(lambda: "so far (waiting) at app.py" in job.err, job)
     job.kill(signal.SIGTERM)
@@ -115,17 +115,18 @@ def test_one_that_never_lets_go_is_told_before_it_ends(watch: Starter, program: 
     assert "a hub was held once" in job.err
 
 
-def test_code_that_has_the_interpreter_locked_is_seen(watch: Starter, program: Writer) -> None:
+def test_code_holding_the_interpreter_lock_is_reported(watch: Starter, program: Writer) -> None:
     source = "\ndef locked():\n    return sum(range(30_000_000))\n\ngevent.spawn(locked).join()\n"
     job = watch(*program(PATCHED + source))
     assert job.wait() == 0
     assert re.search(r"computing +app\.py:\d+ in locked: return sum", job.err), job.err
 
 
-def test_one_who_locks_the_interpreter_while_the_report_is_written_is_seen(
+def test_interpreter_lock_held_during_a_report_is_reported(
     watch: Starter, program: Writer, tmp_path: Path
 ) -> None:
-    """Writing gives the interpreter's lock away; here the first step of it takes until somebody has it."""
+    """Writing releases the interpreter's lock; here the first step of it takes until another thread has the
+    lock."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -146,8 +147,9 @@ gevent.spawn(locked).join()
     assert re.search(r"computing +app\.py:\d+ in locked: return sum", job.err), job.err
 
 
-def test_a_crowd_that_is_ready_at_once_is_nobodys_fault(watch: Starter, program: Writer) -> None:
-    """The loop runs all of them before its next timer: the stamp is old, but nobody had the hub long."""
+def test_many_ready_greenlets_are_no_hold(watch: Starter, program: Writer) -> None:
+    """The event loop runs all of them before its next timer: the stamp is old, but no greenlet held the hub
+    long."""
     source = """
 from gevent.socket import wait_read
 pipes = [os.pipe() for _ in range(40)]
@@ -193,7 +195,7 @@ def test_the_workers_of_gunicorn_are_watched(watch: Starter, program: Writer) ->
     assert "2 gevent processes" in job.err
 
 
-def test_a_fork_of_a_process_whose_hub_runs_is_watched_anew(watch: Starter, program: Writer) -> None:
+def test_fork_of_a_process_with_a_running_hub_is_watched(watch: Starter, program: Writer) -> None:
     source = """
 gevent.sleep(0.2)
 child = os.fork()
@@ -218,7 +220,7 @@ def held(count: int = 1, seconds: float = 0.3, name: str = "block", **more: obje
     return Held(spots, 3, count, seconds, seconds, seconds, 0.0, **more)  # type: ignore[arg-type]
 
 
-def test_a_line_says_what_is_new_and_only_that() -> None:
+def test_each_line_has_only_new_information() -> None:
     news = News()
     assert news.line({"1": Seen(1, [held()], [])}, False).startswith(
         "pid 1: hub held 0.30 s (waiting) at /now"
@@ -231,7 +233,7 @@ def test_a_line_says_what_is_new_and_only_that() -> None:
     assert line.endswith("(and at 1 other place)")
 
 
-def test_one_that_lasts_is_told_each_time_it_has_doubled() -> None:
+def test_lasting_hold_is_reported_each_time_it_doubles() -> None:
     news = News()
     told = [
         bool(news.line({"1": Seen(1, [], [held(1, seconds)])}, False)) for seconds in (0.5, 1, 1.5, 2, 3, 4)
@@ -239,7 +241,7 @@ def test_one_that_lasts_is_told_each_time_it_has_doubled() -> None:
     assert told == [False, True, False, True, False, True]
 
 
-def test_the_processes_are_added_up() -> None:
+def test_processes_are_summed() -> None:
     seen = [Seen(1, [held(2, 0.6)], []), Seen(2, [held()], [held()]), Seen(3, [], [], "OSError()")]
     assert headline(seen, True, 0.1) == (
         "a hub was held 4 times longer than 100 ms, 1.20 s in all; 3 gevent processes; "
@@ -248,7 +250,7 @@ def test_the_processes_are_added_up() -> None:
     assert table(seen, False).row_count == 1
 
 
-def test_a_hold_is_where_most_samples_agree() -> None:
+def test_hold_place_is_where_most_samples_agree() -> None:
     def outer() -> None: ...
     def inner() -> None: ...
     def other() -> None: ...

@@ -1,4 +1,4 @@
-"""A command under ``watch`` has the signals, the end and the streams that it would have alone."""
+"""A command under ``watch`` has the signals, the exit status and the streams that it would have alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from watching import PATCHED, WATCH, Starter, Writer, program, until, watch
 
 __all__ = ["program", "watch"]
 
-# Says each signal that it gets, on a line of its own, until it is told to end.
+# Prints each signal that it gets, on a line of its own, until it is told to end.
 LISTENER = """
 import os, signal, sys
 names = "INT TERM HUP USR1 USR2 WINCH QUIT".split()
@@ -37,14 +37,14 @@ while True:
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])
-def test_the_exit_code_stays(watch: Starter, program: Writer, code: int) -> None:
+def test_exit_code_is_passed_on(watch: Starter, program: Writer, code: int) -> None:
     job = watch(*program(f"raise SystemExit({code})"))
     assert job.wait() == code
     assert job.err == "watch: no gevent process was seen: Python ran, but no hub of gevent in it\n"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGKILL", "SIGHUP", "SIGABRT", "SIGUSR1"])
-def test_death_by_signal_stays(watch: Starter, program: Writer, name: str) -> None:
+def test_death_by_signal_is_passed_on(watch: Starter, program: Writer, name: str) -> None:
     job = watch(
         *program(
             f"import os, signal; signal.signal({int(getattr(signal, name))}, signal.SIG_DFL)\n"
@@ -59,7 +59,7 @@ def test_death_by_signal_stays(watch: Starter, program: Writer, name: str) -> No
 
 @pytest.mark.parametrize("group", [False, True], ids=["to-us", "to-the-group"])
 def test_a_signal_arrives_once(watch: Starter, program: Writer, group: bool) -> None:
-    """Whether the caller sends it to the one process that it knows or to all of the group."""
+    """The signal arrives once, whether it is sent to the one known process or to the whole group."""
     job = watch(*program(LISTENER))
     until(lambda: job.out == "ready\n", job)
     said = "ready\n"
@@ -94,14 +94,14 @@ class Terminal:
             self.seen += os.read(self._ours, 1000)
 
     def end(self) -> int:
-        with contextlib.suppress(OSError):  # how a terminal says that nobody has it open
+        with contextlib.suppress(OSError):  # how a terminal reports that no process has it open
             while more := os.read(self._ours, 1000):
                 self.seen += more
         os.close(self._ours)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def test_the_terminal_is_the_commands(tmp_path: Path, program: Writer) -> None:
+def test_terminal_belongs_to_the_command(tmp_path: Path, program: Writer) -> None:
     """Ctrl-C, a new window size, Ctrl-backslash and what is typed."""
     words = [str(word) for word in (*WATCH, *program("print(input())\n" + LISTENER))]
     terminal = Terminal(words, tmp_path)
@@ -113,11 +113,11 @@ def test_the_terminal_is_the_commands(tmp_path: Path, program: Writer) -> None:
     terminal.wait_for(b"SIGWINCH")
     terminal.type(b"\x1c")
     assert terminal.end() == 5
-    assert terminal.seen.count(b"typed") == 2  # the terminal's echo and the answer
+    assert terminal.seen.count(b"typed") == 2  # the terminal's echo and the response
     assert re.findall(rb"SIG[A-Z]+", terminal.seen) == [b"SIGINT", b"SIGWINCH", b"SIGQUIT"]
 
 
-def test_a_shell_stops_and_continues_it(tmp_path: Path, program: Writer) -> None:
+def test_shell_can_stop_and_continue_it(tmp_path: Path, program: Writer) -> None:
     source = LISTENER.replace("WINCH QUIT", "WINCH QUIT CONT")
     words = shlex.join(str(word) for word in (*WATCH, *program(source)))
     terminal = Terminal(["sh", "-mc", f"{words}; echo stopped $?; fg; echo ended $?"], tmp_path)
@@ -131,7 +131,7 @@ def test_a_shell_stops_and_continues_it(tmp_path: Path, program: Writer) -> None
     assert terminal.seen.count(b"stopped") == terminal.seen.count(b"SIGQUIT") == 1
 
 
-def test_nothing_is_left_when_we_are_killed(watch: Starter, program: Writer) -> None:
+def test_killed_watcher_leaves_no_process(watch: Starter, program: Writer) -> None:
     job = watch(*program(LISTENER))
     until(lambda: job.out == "ready\n", job)
     job.kill()
@@ -139,7 +139,7 @@ def test_nothing_is_left_when_we_are_killed(watch: Starter, program: Writer) -> 
     job.alone(10)
 
 
-def test_the_streams_and_descriptors_are_the_commands(tmp_path: Path, program: Writer) -> None:
+def test_streams_and_descriptors_belong_to_the_command(tmp_path: Path, program: Writer) -> None:
     source = """
 import os, sys
 sys.stdout.write(sys.stdin.read().upper())
@@ -162,7 +162,7 @@ os.write(int(sys.argv[1]), b"through")
     os.close(read)
 
 
-def test_a_stderr_that_nobody_reads_stops_nothing(tmp_path: Path, program: Writer) -> None:
+def test_unread_stderr_does_not_block(tmp_path: Path, program: Writer) -> None:
     read, write = os.pipe()
     os.close(read)
     source = PATCHED + "\ngevent.spawn(block, 1.5).join()\nsys.exit(3)\n"
@@ -172,7 +172,7 @@ def test_a_stderr_that_nobody_reads_stops_nothing(tmp_path: Path, program: Write
     os.close(write)
 
 
-def test_nothing_is_imported_that_the_command_did_not(watch: Starter, program: Writer) -> None:
+def test_watching_imports_nothing_further(watch: Starter, program: Writer) -> None:
     source = """
 import sys
 print([name for name in ("ssl", "socket", "threading", "gevent", "select") if name in sys.modules])
@@ -187,7 +187,7 @@ print([name for name in ("ssl", "socket", "threading", "gevent", "select") if na
     [([sys.executable, "-I", "app.py"], 4), (["sh", "-c", "exit 4"], 4)],
     ids=["-I", "sh"],
 )
-def test_a_command_that_we_cannot_see_into_runs_as_ever(
+def test_command_that_cannot_be_watched_runs_unchanged(
     watch: Starter, program: Writer, command: list[object], code: int
 ) -> None:
     program("import sys; sys.exit(4)")

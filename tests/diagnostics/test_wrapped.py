@@ -1,4 +1,4 @@
-"""What the agent puts in front of a function looks and behaves like the function."""
+"""A wrapper that the agent puts in place of a function looks and behaves like the function."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from diagnostics import environments
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.launch import AGENT
 
-# Of every function and method of every module: what an application can ask of it. The modules are the ones
-# that are there with the agent and without it, so that a wrapper is covered wherever it is put.
+# Every function and method of every module, with all that an application can inspect. The modules are those
+# that exist with the agent and without it, so that a wrapper is covered wherever it is put.
 LOOK = """
 import importlib, inspect, json, os, re, sys, types
 
@@ -37,7 +37,7 @@ def told(function):
             found.append(str(inspect.signature(plain)))
         except ValueError:
             pass
-    # Objects are told by their addresses, which differ.
+    # A repr can contain the address of an object, which differs.
     return [re.sub("0x[0-9a-f]+", "", each) for each in found]
 
 def functions(owner, depth=0):
@@ -75,14 +75,16 @@ SLOW = pytest.mark.slow  # between the oldest Python and this one
 def spec(tmp_path):
     (tmp_path / "outbox").mkdir(exist_ok=True)
     path = tmp_path / "spec.json"
-    # No judge waits for an answer: this is not the process that would be probed.
+    # No process waits for a result: this is not the process that would be probed.
     told = {"mode": "check", "outbox": str(tmp_path / "outbox"), "remedies": [], "chosen": ["another"]}
     path.write_text(json.dumps(told))
     return {VARIABLE: str(path), "PYTHONPATH": str(AGENT)}
 
 
 def interpreter(version):
-    """One of that version which has gevent, of those that the scenarios made; "" is this one."""
+    """Return an interpreter of that version with gevent, from those made for the scenarios; "" is this
+    one.
+    """
     if not version:
         return sys.executable
     complete = environments.cache_folder().glob(f"{version}-*/complete")
@@ -95,7 +97,7 @@ def interpreter(version):
 @pytest.mark.parametrize(
     "version", ["", "2.7", *(pytest.param(v, marks=SLOW) for v in ("3.7", "3.10", "3.13"))]
 )
-def test_every_function_is_as_without_the_agent(tmp_path, version):
+def test_wrapped_functions_look_unchanged(tmp_path, version):
     python = interpreter(version)
     script = tmp_path / "look.py"
     script.write_text(LOOK.format(modules=MODULES))
@@ -127,7 +129,7 @@ def test_gevent_monkey_takes_its_options(run, write):
     assert answer.json["facts"]["patched_by"] == ["python -m gevent.monkey patch_all(select=False)"]
 
 
-def test_what_is_called_wrongly_says_so_in_the_functions_own_name(tmp_path):
+def test_call_errors_name_the_wrapped_function(tmp_path):
     text = "from gevent import monkey\ntry: monkey.patch_select(1, x=3)\nexcept TypeError as e: print(e)"
     said = []
     for more in ({}, spec(tmp_path)):

@@ -1,4 +1,6 @@
-"""What the tests of ``python -m diagnostics watch`` share: the command line, the programs that it runs."""
+"""Shared by the tests of ``python -m diagnostics watch``: the command line, and the programs that it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import Job
@@ -27,7 +30,7 @@ def block(seconds=0.4):
     real(seconds)
 
 def compute(seconds=0.4):
-    # Of CPU: on a busy machine it takes as long as it takes.
+    # CPU time: on a busy machine the elapsed time is longer.
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -36,11 +39,12 @@ def compute(seconds=0.4):
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Starter]:
-    """``watch("--max-block", "50ms", "--", ...)`` in a folder of its own, as a ``Job``."""
+    """Return a function: ``watch("--max-block", "50ms", "--", ...)`` runs in a folder of its own, as a
+    ``Job``."""
     with contextlib.ExitStack() as made:
 
-        def begin(*args: object, **options: object) -> Job:
-            job = Job(*WATCH, *args, cwd=tmp_path, **options)  # type: ignore[arg-type]
+        def begin(*args: object, **options: Any) -> Job:
+            job = Job(*WATCH, *args, cwd=tmp_path, **options)
             made.callback(job.close)
             return job
 
@@ -49,7 +53,7 @@ def watch(tmp_path: Path) -> Iterator[Starter]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Writer:
-    """``program(source)``: what runs it, as the command's words."""
+    """Return a function: ``program(source)`` gives the argv that runs it."""
 
     def write(source: str, name: str = "app.py") -> list[object]:
         (tmp_path / name).write_text(source)
@@ -59,7 +63,7 @@ def program(tmp_path: Path) -> Writer:
 
 
 def until(holds: Callable[[], object], job: Job, within: float = 60.0) -> None:
-    """Wait until ``holds()``: it can only be asked."""
+    """Wait until ``holds()``, by polling."""
     give_up = time.monotonic() + within
     while not holds():
         assert time.monotonic() < give_up, f"it never came to it: {job.out!r} {job.err!r}"
@@ -73,7 +77,7 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> bytes:
-    """The body of ``path``; asks until the server is there."""
+    """Return the body of ``path``; retry until the server is up."""
     give_up = time.monotonic() + 60
     while True:
         try:

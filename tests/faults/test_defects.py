@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import AFTER_IMPORT
 
-# The list's second page cannot be made, by a defect.
+# A defect makes the second page of the list fail.
 FEEDER_DEFECT = (
     AFTER_IMPORT
     + """
@@ -28,10 +28,10 @@ FEEDER_DEFECT = (
 )
 
 
-def test_a_defect_of_the_feeder_is_no_broken_source(
+def test_feeder_defect_is_not_reported_as_a_broken_source(
     dev_server: Callable[..., Any], run_downloader: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """A source that broke leaves what is listed to be fetched; after a defect nothing is begun."""
+    """After a source broke, what is listed is still fetched; after a defect no further file is begun."""
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(FEEDER_DEFECT))
     server = dev_server(files=2000, delay="0.5s")
     argv = (server.url, "-o", tmp_path / "dest", "--workers", 1, "--connections", 1, "--pipeline", "off")

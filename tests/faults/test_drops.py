@@ -1,4 +1,4 @@
-"""A server that drops connections at random and closes them after so many answers: exact all the same."""
+"""A server that drops connections at random and limits requests per connection: the result is exact."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FILES = int(os.environ.get("DROPS", "15000"))
     ("lane", "tls"),
     slow_but([("auto", False), ("auto", True), ("requests", True)], ("auto", "requests"), (False, True)),
 )
-def test_everything_in_spite_of_drops(
+def test_all_files_are_stored_despite_drops(
     lane: str, tls: bool, start: Callable[..., Job], tmp_path: Path
 ) -> None:
-    """``DROPS=1000000`` makes it a million. The requests lane without TLS, which adds nothing, is slow."""
+    """``DROPS=1000000`` makes it a million. The requests client without TLS adds nothing and is slow."""
     files = FILES if lane == "auto" else FILES // 10
     truth = Truth(files, 100, 1000)
     server: DevServer
@@ -34,6 +34,6 @@ def test_everything_in_spite_of_drops(
         assert report["stored"] == files
         drops = server.stats()["drops"]
     assert drops > 0
-    # Each drop has cost at most one attempt: whoever was behind it has not paid.
+    # Each drop has cost at most one attempt: requests behind the dropped one are not charged.
     assert report["retries"] <= drops
     check(tmp_path / "dest", truth)

@@ -1,4 +1,4 @@
-"""What the host does: disks that are full, gone, read-only; descriptors that are few; damaged journals."""
+"""Faults of the host: disks that are full, gone, read-only; few descriptors; damaged journals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server() -> Iterator[DevServer]:
 
 @pytest.fixture
 def stored(server: DevServer, run_downloader: Run, tmp_path: Path) -> Path:
-    """A destination with everything in it."""
+    """Return a destination with everything stored."""
     dest = tmp_path / "dest"
     assert run_downloader(server.url, "-o", dest).returncode == 0
     check(dest, TRUTH)
@@ -45,7 +45,7 @@ def stored(server: DevServer, run_downloader: Run, tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def done_and_undone(do: list[str], undo: list[str]) -> Iterator[None]:
-    """``do``, as root, and ``undo`` at the end; skips the test where it is not permitted."""
+    """Run ``do`` as root, and ``undo`` at the end; skip the test where it is not permitted."""
     tried = subprocess.run(do, capture_output=True, text=True, check=False) if shutil.which(do[0]) else None
     if tried is None or tried.returncode:
         pytest.skip(f"{' '.join(do)}: {tried.stderr.strip() if tried else 'no such command'}")
@@ -62,7 +62,7 @@ def tmpfs(path: Path, size: str) -> contextlib.AbstractContextManager[None]:
 
 
 def one_line(text: str, word: str) -> str:
-    """The only line of ``text`` that has ``word`` in it."""
+    """Return the only line of ``text`` that has ``word`` in it."""
     lines = [line for line in text.splitlines() if word in line]
     assert len(lines) == 1, text
     return lines[0]
@@ -70,7 +70,7 @@ def one_line(text: str, word: str) -> str:
 
 @pytest.mark.parametrize("room", [900_000, 2_000_000, 2_600_000])
 def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
-    """It is full before the first file, in the midst of them, or when the journal is next to grow."""
+    """The disk is full before the first file, among the files, or when the journal must grow."""
     truth = Truth(600, 2000, 9000)
     server = dev_server(files=truth.files, size="2000-9000", page=100)
     mount = tmp_path / "disk"
@@ -139,7 +139,7 @@ def test_destination_removed_while_running(dev_server: Serve, start: Start, tmp_
     while dest.exists():
         shutil.rmtree(dest, ignore_errors=True)
     assert job.wait(30) == 4, job.out + job.err
-    # Of a file without a name in a directory that is gone, ext4 says EPERM.
+    # For a file without a name in a directory that is gone, ext4 reports EPERM.
     assert re.search("was removed|cannot store .*: Operation not permitted", job.err)
     assert "Traceback" not in job.err
     job.alone()
@@ -156,7 +156,7 @@ def test_destination_removed_while_running(dev_server: Serve, start: Start, tmp_
 def test_the_current_directory_was_removed(
     how: str, preflight: str, server: DevServer, tmp_path: Path
 ) -> None:
-    """With an absolute -o nothing needs one."""
+    """With an absolute -o no current directory is needed."""
     script = tmp_path / "downloader"
     script.write_text("import sys\nfrom downloader.__main__ import main\nsys.exit(main())\n")
     gone, dest, report = (tmp_path / name for name in ("gone", "dest", "report.json"))
@@ -177,7 +177,8 @@ def test_the_current_directory_was_removed(
 
 
 def test_few_descriptors(dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
-    """It makes do with what there is, or says what there is too little of; the same command resumes."""
+    """The run continues with the descriptors that it has, or reports which limit is too low; the same
+    command resumes."""
     truth = Truth(2000)
     server = dev_server(files=truth.files, delay="0-50ms")
     argv = (server.url, "-o", tmp_path / "dest", "--workers", 1, "--connections", 200)
@@ -222,7 +223,7 @@ def test_damaged_journal(
     before = server.stats()["gets"]
     last = run_downloader(server.url, "-o", stored, "--restart", "--json")
     assert last.returncode == 0, last.stderr
-    # Files that no journal vouches for are fetched again and compared, never trusted.
+    # Files that are in no journal are fetched again and compared.
     assert json.loads(last.stdout)["skipped"] == TRUTH.files == server.stats()["gets"] - before
     check(stored, TRUTH)
 
@@ -240,7 +241,7 @@ def test_journal_of_another_source(dev_server: Serve, run_downloader: Run, store
     assert "another source" in one_line(done.stderr, "error")
     check(stored, TRUTH)
     done = run_downloader(other.url, "-o", stored, "--restart")
-    # The first ten are there, from another server, with other bytes: what was there before is replaced.
+    # The first ten exist, from another server, with other bytes: they are replaced.
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -265,7 +266,7 @@ def test_restart_begins_anew(server: DevServer, run_downloader: Run, stored: Pat
     check(stored, TRUTH)
 
 
-def test_what_was_there_before_is_never_trusted(
+def test_files_outside_the_journal_are_compared_and_replaced(
     server: DevServer, run_downloader: Run, tmp_path: Path
 ) -> None:
     dest = tmp_path / "dest"
@@ -303,7 +304,7 @@ def test_retry_failed(server: DevServer, run_downloader: Run, tmp_path: Path) ->
 def test_retry_failed_of_a_job_that_was_not_read_to_its_end(
     dev_server: Serve, start: Start, run_downloader: Run, tmp_path: Path
 ) -> None:
-    """Exit 0 would say that all is there."""
+    """Exit 0 would mean that everything is stored."""
     truth = Truth(3000)
     server = dev_server(files=truth.files, delay="0-20ms", page=50)
     argv = (server.url, "-o", tmp_path / "dest", "--workers", 1)
@@ -318,10 +319,10 @@ def test_retry_failed_of_a_job_that_was_not_read_to_its_end(
     check(tmp_path / "dest", truth)
 
 
-def test_what_changed_between_two_runs_is_fetched_again(
+def test_file_damaged_between_runs_is_fetched_again(
     start: Start, run_downloader: Run, tmp_path: Path
 ) -> None:
-    """Its name is taken by nobody else: the ledger said that it was this item's."""
+    """No other item has its name: the ledger recorded that the file was this item's."""
     dest = tmp_path / "dest"
     with Server(files={"a": ok(b"right"), "b": [HANG]}) as origin:
         argv = (origin.url, "-o", dest, "--workers", 1)
@@ -338,7 +339,7 @@ def test_what_changed_between_two_runs_is_fetched_again(
     assert (dest / "a").read_bytes() == b"right"
 
 
-def test_limit_and_then_the_rest(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
+def test_limit_then_the_remaining_files(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     before = server.stats()["gets"]
     for _ in range(2):
@@ -371,10 +372,10 @@ def damage_one(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", slow_but([("byte",), ("deleted",), ("symlink",)], KINDS))
-def test_verify_names_what_is_damaged_and_the_same_command_repairs_it(
+def test_verify_names_damaged_files_and_the_same_command_repairs_them(
     kind: str, server: DevServer, run_downloader: Run, stored: Path
 ) -> None:
-    """Those of another size, which are found before a byte is read, are slow."""
+    """The cases with another size, which are found before a byte is read, are slow."""
     name = TRUTH.name(123)
     right = run_downloader("verify", stored)
     assert (right.returncode, right.stdout) == (
@@ -406,7 +407,7 @@ def test_status_and_verify_without_a_journal(run_downloader: Run, tmp_path: Path
 
 
 def test_verify_after_a_kill(dev_server: Serve, start: Start, run_downloader: Run, tmp_path: Path) -> None:
-    """What it finds damaged stays damaged, whatever the ledgers of the killed run say of it."""
+    """What verify finds damaged stays damaged, whatever the ledgers of the killed run say of it."""
     truth = Truth(1000)
     server = dev_server(files=truth.files, delay="0-20ms", page=100)
     argv = (server.url, "-o", tmp_path / "dest", "--workers", 2)

@@ -1,4 +1,4 @@
-"""What the environment slips in, and what goes out: headers, credentials, proxies, cookies."""
+"""Influences of the environment, and what is sent: headers, credentials, proxies, cookies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def netrc(tmp_path: Path, mode: int = 0o600) -> Path:
     return path
 
 
-def test_nothing_of_the_environment_is_used_unless_asked_for(tmp_path: Path) -> None:
+def test_environment_is_ignored_unless_requested(tmp_path: Path) -> None:
     netrc(tmp_path)
     certificates = Certificates(tmp_path)
     other = tmp_path / "other"
@@ -78,7 +78,7 @@ def test_proxy_env_uses_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
-def test_a_proxy_that_is_named_is_used_whatever_the_environment_says(name: str, tmp_path: Path) -> None:
+def test_proxy_option_overrides_the_environment(name: str, tmp_path: Path) -> None:
     with Server(default=ok(b"by proxy")) as proxy, Server(default=ok(BODY)) as direct:
         options = (*QUICK, "--proxy", proxy.url)
         source = f"{direct.url}/a\nhttp://files.example/b\n"
@@ -87,7 +87,7 @@ def test_a_proxy_that_is_named_is_used_whatever_the_environment_says(name: str, 
         assert direct.connections == 0
 
 
-def test_a_proxy_that_refuses(tmp_path: Path) -> None:
+def test_proxy_refusal(tmp_path: Path) -> None:
     with Server() as closed:
         dead = closed.url
     result = download("-", tmp_path / "d", *QUICK, "--proxy", dead, stdin="http://files.example/a")
@@ -159,7 +159,7 @@ def test_cookies_stay_with_their_origin(tmp_path: Path) -> None:
         assert [request.header("Cookie") for request in other.requests] == [None, None]
 
 
-def test_cookies_without_end_are_not_kept_without_end(tmp_path: Path) -> None:
+def test_number_of_kept_cookies_is_bounded(tmp_path: Path) -> None:
     def answer(request: Request) -> list[bytes]:
         return ok(BODY, f"Set-Cookie: c{request.target[1:]}=1")  # type: ignore[return-value]
 
@@ -171,7 +171,7 @@ def test_cookies_without_end_are_not_kept_without_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/x", "http://localhost:{port}/x"])
-def test_from_private_to_private_is_followed(location: str, tmp_path: Path) -> None:
+def test_redirect_from_private_to_private_is_followed(location: str, tmp_path: Path) -> None:
     with Server({"/x": ok(BODY)}) as server:
         server.routes["/a"] = redirect(location.format(port=server.port))
         assert download("-", tmp_path / "d", *QUICK, stdin=server.url + "/a").files == {"a": BODY}
@@ -181,7 +181,7 @@ PUBLIC = """
 import _socket
 real = _socket.getaddrinfo
 def getaddrinfo(host, *rest):
-    # A public name whose server is, in truth, here: what is connected to is another matter.
+    # A public name whose server is local: the connection goes to another address.
     if host in ("public.example", b"public.example"):
         if len(rest) > 4 and rest[4]:
             raise _socket.gaierror(-2, "not numeric")
@@ -198,7 +198,7 @@ _socket.socket = socket
 """
 
 
-def test_from_public_to_private_is_refused(tmp_path: Path) -> None:
+def test_redirect_from_public_to_private_is_refused(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(PUBLIC)
     from servers.command import ROOT

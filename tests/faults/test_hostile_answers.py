@@ -1,6 +1,6 @@
-"""Answers that are wrong, slow, cut or endless: each file ends as it must, and nothing else suffers.
+"""Responses that are wrong, slow, cut or endless: each file ends as it must, and no other is affected.
 
-One server, one run: all the files at once, as in life; then one test for each.
+One server, one run with all files at once; then one test for each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from servers import CLOSE, Answer, Certificates, Forever, Pause, Result, Server, download, ok
 from servers.rows import CASES, CHUNKED, HOPS, head
 
-# A handshake takes its time on a machine that is busy.
+# A handshake is slow on a busy machine.
 QUICK_TLS = ("--deadline", "6s", "--read-timeout", "2500ms", "--retries", "1", "--backoff", "50ms")
 QUICK = ("--deadline", "3s", "--read-timeout", "1200ms", "--retries", "1", "--backoff", "50ms")
 
@@ -28,7 +28,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture(scope="module", params=["auto", "requests", "auto-tls", "requests-tls"])
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    """Each file on a host of its own: none keeps the wire lane from the others."""
+    """Each file is on a host of its own: none makes another lose the pipelined client."""
     place = tmp_path_factory.mktemp("answers")
     answers = {name: case.answer for name, case in CASES.items()}
     lane, _, tls = request.param.partition("-")
@@ -44,7 +44,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_ends_as_it_must(ran: Ran, name: str) -> None:
+def test_each_response_ends_with_the_expected_result(ran: Ran, name: str) -> None:
     case = CASES[name]
     if isinstance(case.ends, bytes):
         assert name not in ran.result.failures
@@ -55,12 +55,12 @@ def test_each_ends_as_it_must(ran: Ran, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_none_is_asked_for_more_often_than_it_must(ran: Ran, name: str) -> None:
+def test_request_counts_are_as_expected(ran: Ran, name: str) -> None:
     seen, most = len(ran.server.seen(f"/get/{name}")), CASES[name].requests
     if ran.lane == "requests":
         assert seen == most
     else:
-        # What the wire lane hands over is asked for once more, in each attempt.
+        # What the pipelined client hands over is requested once more, in each attempt.
         assert most <= seen <= 2 * most
 
 
@@ -77,22 +77,22 @@ def test_the_report_adds_up(ran: Ran) -> None:
     assert report["worker_deaths"] == 0
 
 
-def test_nothing_else_stands_in_the_destination(ran: Ran) -> None:
+def test_destination_has_no_other_files(ran: Ran) -> None:
     assert set(ran.result.files) == {name for name, case in CASES.items() if isinstance(case.ends, bytes)}
 
 
 def test_memory_is_bounded(ran: Ran) -> None:
-    # About 45 MB with nothing hostile.
+    # About 45 MB without hostile responses.
     assert ran.result.report["peak_rss_mb"]["worker"] < 120
 
 
-def test_nothing_is_said_but_what_the_report_says(ran: Ran) -> None:
+def test_output_has_no_traceback(ran: Ran) -> None:
     assert "Traceback" not in ran.result.stderr
 
 
 @pytest.mark.parametrize("code", [204, 304])
-def test_what_comes_after_an_answer_without_body_is_nobodys(code: int, tmp_path: Path) -> None:
-    """Not the next file's: with one connection the next request would meet it."""
+def test_bytes_after_a_response_without_body_are_not_stored(code: int, tmp_path: Path) -> None:
+    """It is not taken for the next file: with one connection the next request would read it."""
     said = b"HTTP/1.1 %d No\r\n\r\n" % code
     with Server(files={"a": [said, Pause(0.3), *ok(b"wrong")], "b": ok(b"right")}) as server:
         options = (*QUICK, "--workers", "1", "--connections", "1")
@@ -109,7 +109,7 @@ def gzipped(body: bytes) -> bytes:
 
 
 def bomb() -> bytes:
-    """A few hundred kB that inflate to ZEROS bytes."""
+    """Return a few hundred kB that inflate to ZEROS bytes."""
     packer = zlib.compressobj(9, wbits=31)
     parts = [packer.compress(bytes(1_000_000)) for _ in range(ZEROS // 1_000_000)]
     return b"".join([*parts, packer.flush()])
@@ -119,7 +119,7 @@ GZIP = "Content-Encoding: gzip"
 
 
 def bare(body: bytes) -> bytes:
-    """Deflate without zlib's header and checksum, as some servers send it."""
+    """Return deflate without zlib's header and checksum, as some servers send it."""
     packer = zlib.compressobj(wbits=-15)
     return packer.compress(body) + packer.flush()
 
@@ -174,7 +174,7 @@ def test_compressed_and_max_size(tmp_path: Path) -> None:
     assert result.report["peak_rss_mb"]["worker"] < 120
 
 
-def test_what_was_not_asked_for_is_not_decoded(tmp_path: Path) -> None:
+def test_unrequested_content_coding_is_not_decoded(tmp_path: Path) -> None:
     packed = gzipped(b"hello")
     with Server(files={"a": ok(packed, GZIP)}) as server:
         result = download(server.url, tmp_path / "d", *QUICK)

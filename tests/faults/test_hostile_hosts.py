@@ -1,4 +1,5 @@
-"""Hosts that fail, are slow, say nothing or want to be left alone: they are, and others do not suffer."""
+"""Hosts that fail, are slow, do not respond or ask for a pause: they are left alone, and others are not
+delayed."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, 
 
 QUICK = ("--deadline", "2s", "--read-timeout", "500ms", "--connect-timeout", "1s")
 QUICK += ("--retries", "1", "--backoff", "50ms")
-# Where nobody is slow on purpose, a busy machine is not to count as one that is.
+# Where no server is slow on purpose, a busy machine must not count as one.
 PATIENT = (*QUICK, "--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
-STALL = 8.0  # seconds for which a busy machine may do something else
+STALL = 8.0  # seconds for which a busy machine may be occupied otherwise
 BODY = b"hello"
 
 
@@ -25,7 +26,7 @@ def urls(server: Server, count: int, prefix: str = "f") -> list[str]:
 
 
 def spread(requests: list[Request]) -> float:
-    """The longest time in which nothing came, in seconds."""
+    """Return the longest time without a request, in seconds."""
     times = sorted(request.at for request in requests)
     return max((b - a for a, b in pairwise(times)), default=0.0)
 
@@ -52,7 +53,7 @@ def test_retry_after_stops_all_workers(
         if refusals or server.connections < 7:
             return [Pause(0.01), *ok(BODY)]
         refusals.append(request.at)
-        # A date has whole seconds: it is between one and two from now.
+        # A date has whole seconds: it is between one and two seconds from now.
         wait = formatdate(time() + 2.2, usegmt=True) if asked == "date" else asked
         return status(code, f"Retry-After: {wait}" if wait else "X: nothing said")
 
@@ -64,26 +65,26 @@ def test_retry_after_stops_all_workers(
     assert (result.exit, result.report["stored"]) == (0, 900)
     assert len(requests) == 900 + result.report["retries"]
     assert 1 <= len(refusals) == result.report["retries"] <= 2  # two threads may refuse at once
-    # One silence in which none of the eight connections of two workers was used.
+    # One pause in which none of the eight connections of two workers was used.
     assert least <= spread(requests) <= most + STALL
     began = refusals[0] + 0.5
     assert not [request for request in requests if began < request.at < refusals[0] + least]
 
 
-def test_an_outage_makes_no_storm(tmp_path: Path) -> None:
+def test_outage_causes_no_retry_storm(tmp_path: Path) -> None:
     with Server(default=status(503)) as down, Server(default=ok(BODY)) as well:
         options = (*PATIENT, "--workers", "2", "--connections", "16")
         listed = [url for pair in zip(urls(down, 500), urls(well, 500, "g"), strict=True) for url in pair]
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
         assert Counter(result.codes.values()) == {"http-503": 500}
         assert len(result.files) == 500
-        # What was in flight when it was noticed, then one at a time: retries are not the load.
+        # The requests in flight at the first failure, then one at a time: retries are not the load.
         assert down.count() <= 2 * 16 + 2 * 8
         assert result.report["retries"] <= 0.2 * result.report["requests"]
 
 
-def test_a_host_that_comes_back_is_not_overrun(tmp_path: Path) -> None:
-    """After a 503 one request at a time, then two, four, …"""
+def test_recovering_host_gets_requests_gradually(tmp_path: Path) -> None:
+    """After a 503: one request at a time, then two, four, …"""
     with Server(default=[Pause(0.05), *ok(BODY)]) as server:
         server.routes["/f0"] = Nth([Pause(0.1), *status(503, "Retry-After: 1")], ok(BODY))
         options = (*PATIENT, "--workers", "1", "--connections", "16")
@@ -91,20 +92,20 @@ def test_a_host_that_comes_back_is_not_overrun(tmp_path: Path) -> None:
         refusal = server.seen("/f0")[0].at
         resumed = sorted(r.at for r in server.requests if r.at > refusal + 0.8)
     assert (result.exit, len(result.files)) == (0, 200)
-    # Each answer takes 50 ms: one in the first of them, at most 1 + 2 in the second, and so on.
+    # Each response takes 50 ms: one request in the first 50 ms, at most 1 + 2 in the second, and so on.
     began = resumed[0]
     assert len(resumed) > 100
     assert sum(at < began + 0.045 for at in resumed) == 1
     assert sum(at < began + 0.090 for at in resumed) <= 3
 
 
-def test_dead_and_mute_hosts_do_not_hold_up_others(tmp_path: Path) -> None:
+def test_dead_and_silent_hosts_do_not_delay_others(tmp_path: Path) -> None:
     with ExitStack() as stack:
         mute = stack.enter_context(Server(default=[HANG]))
         drip = stack.enter_context(Server(default=[b"HTTP/1.1 200 OK\r\n", Forever(b"X: y\r\n", 0.1)]))
         good = stack.enter_context(Server(default=ok(BODY)))
         with Server() as closed:
-            refused = closed.url  # nobody listens there any more
+            refused = closed.url  # the port is closed now
         listed = [f"{refused}/r{n}" for n in range(50)]
         listed += [
             url for pair in zip(urls(mute, 12, "m"), urls(drip, 12, "d"), strict=True) for url in pair
@@ -116,7 +117,7 @@ def test_dead_and_mute_hosts_do_not_hold_up_others(tmp_path: Path) -> None:
         slow = [request.at for request in (*mute.requests, *drip.requests)]
     assert Counter(result.codes.values()) == {"connect": 50, "read-timeout": 12, "timeout": 12}
     assert len(result.files) == 300
-    # When the last good file was asked for, most of the slow ones still waited for their turn.
+    # When the last good file was requested, most of the slow ones were still waiting.
     assert sum(at < last_good for at in slow) <= 12
 
 
@@ -142,8 +143,8 @@ _socket.getaddrinfo = getaddrinfo
 """
 
 
-def test_names_that_never_resolve_do_not_stop_others(tmp_path: Path) -> None:
-    """The system's look-up is replaced in the processes under test: 30 names hang, one is not there."""
+def test_unresolvable_names_do_not_delay_others(tmp_path: Path) -> None:
+    """The system's lookup is replaced in the processes under test: 30 names hang, one does not exist."""
     log = tmp_path / "look-ups"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SLOW_NAMES.format(log=str(log)))
@@ -164,14 +165,14 @@ def test_names_that_never_resolve_do_not_stop_others(tmp_path: Path) -> None:
     assert Counter(result.codes.values()) == {"dns": 140}
     assert len(result.files) == 200
     looked_up = Counter(line.split()[0] for line in log.read_text().splitlines() if line.endswith(" 0"))
-    assert "127.0.0.1" not in looked_up  # no thread is asked for the address of an address
-    # One look-up of a name at a time, and what was found is remembered.
+    assert "127.0.0.1" not in looked_up  # a numeric address is not looked up in a thread
+    # One lookup of a name at a time, and the result is cached.
     assert all(looked_up[f"h{n}.here.example"] == 1 for n in range(5))
     assert all(looked_up[f"n{n}.stuck.example"] <= 2 for n in range(30))
     assert looked_up["a.missing.example"] <= 8
 
 
-def test_connections_are_used_again(tmp_path: Path) -> None:
+def test_connections_are_reused(tmp_path: Path) -> None:
     names = {f"f{n}": ok(BODY) for n in range(400)}
     with Server(files=names) as server:
         result = download(server.url, tmp_path / "d", *PATIENT, "--workers", "2", "--connections", "4")
@@ -180,7 +181,7 @@ def test_connections_are_used_again(tmp_path: Path) -> None:
         assert server.connections <= 2 * 4 + 1
 
 
-def test_never_more_connections_than_allowed_over_all_hosts(tmp_path: Path) -> None:
+def test_connection_limit_holds_over_all_hosts(tmp_path: Path) -> None:
     with Server(default=ok(BODY), host="0.0.0.0") as server:
         listed = [f"http://127.0.0.{n % 40 + 1}:{server.port}/f{n}" for n in range(600)]
         options = (*PATIENT, "--workers", "1", "--connections", "4")
@@ -190,7 +191,7 @@ def test_never_more_connections_than_allowed_over_all_hosts(tmp_path: Path) -> N
         assert len({request.host for request in server.requests}) == 40
 
 
-def test_rate_is_kept_over_all_workers(tmp_path: Path) -> None:
+def test_rate_holds_over_all_workers(tmp_path: Path) -> None:
     with Server(default=ok(BODY)) as server:
         options = (*PATIENT, "--workers", "2", "--connections", "16", "--rate", "50")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 130)))
@@ -208,13 +209,13 @@ def test_rate_counts_redirects(tmp_path: Path) -> None:
         options = (*PATIENT, "--workers", "1", "--connections", "16", "--rate", "50")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
         times = sorted(request.at for request in server.requests)
-    # Those that the wire lane leaves to requests are asked for once more.
+    # What the pipelined client leaves to requests is requested once more.
     assert (result.exit, len(result.files)) == (0, 40)
     assert len(times) >= 80
     assert max(sum(at <= each < at + 1 for each in times) for at in times) <= 55
 
 
-def test_per_host(tmp_path: Path) -> None:
+def test_per_host_limit_over_all_workers(tmp_path: Path) -> None:
     with Server(default=[Pause(0.01), *ok(BODY)]) as server:
         options = (*PATIENT, "--workers", "1", "--connections", "16", "--per-host", "3")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 60)))

@@ -1,5 +1,6 @@
-"""Listings that lie, break off, run in circles: the run says what and where, and is never silently
-short."""
+"""Listings that are wrong, cut or circular: the run reports what and where, and never omits names
+silently.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ QUICK += ("--workers", "1")
 
 
 def pages(**by_marker: Answer) -> dict[str, Answer]:
-    """Routes: the first page under ``first``, the others under their markers."""
+    """Return routes: the first page under ``first``, the others under their markers."""
     return {
         "/list" if marker == "first" else f"/list?next-marker={marker}": page
         for marker, page in by_marker.items()
@@ -80,7 +81,7 @@ BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
 }
 
 
-# Slow, since what is no listing is found out at one place: tests/unit/test_core_listing.py has them all.
+# Slow, since every check of a listing is in one place: tests/unit/test_core_listing.py has all cases.
 NO_LISTING = ("HTML", "a list", "marker a number")
 
 
@@ -95,14 +96,14 @@ def test_a_broken_listing_ends_the_run_and_is_named(what: str, tmp_path: Path) -
     reason = result.report["stopped_by"]
     assert text in reason
     assert "\n" not in reason
-    # What was listed before is fetched all the same, and is right.
+    # What was listed before is still fetched, and is right.
     assert set(result.files) <= {"a", "b"}
     assert all(body.decode() == name for name, body in result.files.items())
     report = result.report
     assert report["listed"] == report["stored"] + report["skipped"]
 
 
-def test_a_failing_page_is_asked_for_again_and_so_is_the_next_run(tmp_path: Path) -> None:
+def test_failing_page_is_retried_in_this_run_and_the_next(tmp_path: Path) -> None:
     routes = pages(
         first=listing(["a"], "p2"),
         p2=Nth(status(500), status(500), status(503, "Retry-After: 0"), listing(["b"])),
@@ -163,18 +164,18 @@ def test_a_page_of_a_list_path_with_a_query_is_named_without_its_secrets(tmp_pat
     assert "SESAME" not in result.stderr + json.dumps(result.report)
 
 
-def test_a_listing_without_names_at_all(tmp_path: Path) -> None:
+def test_listing_without_names(tmp_path: Path) -> None:
     with Server({"/list": listing([])}) as server:
         result = run(server, tmp_path)
     assert (result.exit, result.report["listed"], result.files) == (0, 0, {})
 
 
-def test_a_name_twice(tmp_path: Path) -> None:
+def test_name_listed_twice(tmp_path: Path) -> None:
     same, other = ok(b"same"), Nth(ok(b"one"), ok(b"two"))
     routes = pages(first=listing(["a", "a", "b"], "p2"), p2=listing(["a", "b", "c"]))
     with Server({"/get/a": same, "/get/b": other, "/get/c": ok(b"c"), **routes}) as server:
         result = run(server, tmp_path)
-    # The same bytes again are there already; other bytes under one name are never one over the other.
+    # The same bytes are stored already; other bytes never replace a file of the same name.
     assert result.exit == 1
     assert result.codes == {"b": "name-taken"}
     assert result.files["a"] == b"same"
@@ -183,8 +184,8 @@ def test_a_name_twice(tmp_path: Path) -> None:
     assert (report["listed"], report["stored"], report["skipped"], report["failed"]) == (6, 3, 2, 1)
 
 
-def test_a_page_that_changed_between_two_runs_is_handed_out_again(tmp_path: Path) -> None:
-    """The first run ended within the page: where it was is told by its names, not by their number."""
+def test_page_changed_between_runs_is_listed_again(tmp_path: Path) -> None:
+    """The first run ended within the page: its position is found by the names, not by their number."""
     before, after = list("abcdef"), ["new", *"abcdef"]
     routes: dict[str, Answer] = {"/list": Nth(listing(before), listing(after))}
     with Server(routes, default=ok(b"-")) as server:
@@ -195,7 +196,7 @@ def test_a_page_that_changed_between_two_runs_is_handed_out_again(tmp_path: Path
 
 
 def test_a_listing_is_read_no_faster_than_its_files_are_fetched(tmp_path: Path) -> None:
-    """Or its names would fill the memory: a page is asked for when its files soon are."""
+    """A page is requested only when its files soon will be: otherwise its names would fill the memory."""
     pages, names = 30, 60
     ahead: list[int] = []
 
@@ -207,7 +208,7 @@ def test_a_listing_is_read_no_faster_than_its_files_are_fetched(tmp_path: Path) 
     with Server({"/list": page}, default=[Pause(0.001), *ok(b"-")]) as server:
         result = run(server, tmp_path, "--connections", "1", "--pipeline", "off")
     assert (result.exit, result.report["stored"]) == (0, pages * names)
-    # Five pages for the connection, and what the feeder and the supervisor have in reserve.
+    # Five pages for the connection, and the reserve of the feeder and the supervisor.
     assert len(ahead) == pages
     assert max(ahead) <= 16
 
@@ -224,8 +225,8 @@ def test_names_with_lone_surrogates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["flat", "mirror"])
-def test_names_without_measure(layout: str, tmp_path: Path) -> None:
-    """More than fits into a message between processes; the next run knows them again."""
+def test_very_long_names(layout: str, tmp_path: Path) -> None:
+    """The names do not fit into one message between processes; the next run recognizes them."""
     long = ["n" * 70_000_000, "a/" * 2_000_000, "é" * 5_000]
     routes: dict[str, Answer] = {"/list": listing(["a", *long, "b"]), "/get/b": Nth(status(404), ok(b"b"))}
     with Server(routes, default=ok(b"-")) as server:
@@ -253,7 +254,7 @@ def one_after_another(body: bytes) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-# Slow: the first is the second without its announcement, and another attempt is another attempt.
+# Slow: the first case is the second without its announcement, and another attempt changes nothing.
 ALIKE = ("closed behind each", "failed once", "to the end of the connection")
 SHAPES: dict[str, Callable[[bytes], Answer]] = {
     "closed behind each": lambda body: [*ok(body), CLOSE],
@@ -272,7 +273,7 @@ SHAPES: dict[str, Callable[[bytes], Answer]] = {
 
 
 @pytest.mark.parametrize("shape", slow_but([(each,) for each in SHAPES if each not in ALIKE], SHAPES))
-def test_a_listing_is_the_same_however_it_is_sent(shape: str, tmp_path: Path) -> None:
+def test_transfer_framing_does_not_change_a_listing(shape: str, tmp_path: Path) -> None:
     names = [[f"f{page}-{index}" for index in range(20)] for page in range(6)]
     bodies = [page_of(each, str(page + 1) if page < 5 else "") for page, each in enumerate(names)]
     routes = {

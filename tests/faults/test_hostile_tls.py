@@ -1,4 +1,4 @@
-"""TLS that must not be accepted, TLS that is cut, and redirects between origins."""
+"""TLS that must be refused, TLS that is cut, and redirects between origins."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"
 
 
 class Case(NamedTuple):
-    """``ends``: the code all ``FILES`` files of the host end with, or None: stored. ``most``: connections
-    that the server may see at most."""
+    """A host. ``ends``: the code with which all ``FILES`` files of the host fail, or None: stored.
+    ``most``: the most connections that the server may see."""
 
     ends: str | None
     most: int
@@ -44,7 +44,7 @@ class Case(NamedTuple):
     answer: Answer = tuple(ok(BODY))
 
 
-# Refused for good: nobody connects again after the first answers. Two workers, four connections each.
+# Permanently refused: no connection follows the first responses. Two workers, four connections each.
 ONCE = 2 * 4
 CASES = {
     "good": Case(None, ONCE),
@@ -59,7 +59,7 @@ CASES = {
     "cut-body": Case("reset", 2 * FILES, answer=[SHORT, CUT]),
     "cut-before-answer": Case("reset", 2 * FILES, answer=[CUT]),
     "no-length-polite": Case(None, FILES, answer=[NO_LENGTH, CLOSE]),
-    # Without close_notify nobody knows whether that was all of it.
+    # Without close_notify a complete response cannot be told from a truncated one.
     "no-length-cut": Case("reset", 2 * FILES, answer=[NO_LENGTH, CUT]),
 }
 
@@ -90,7 +90,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_files_of_a_host_end_alike(ran: Ran, name: str) -> None:
+def test_all_files_of_a_host_end_with_the_same_code(ran: Ran, name: str) -> None:
     codes = {ran.result.codes.get(f"{name}.{n}") for n in range(FILES)}
     assert codes == {CASES[name].ends}
     bodies = {ran.result.files.get(f"{name}.{n}") for n in range(FILES)}
@@ -98,12 +98,13 @@ def test_all_files_of_a_host_end_alike(ran: Ran, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_storm(ran: Ran, name: str) -> None:
-    # And what the wire lane tries before it leaves an origin alone: three each, and those in flight.
+def test_hosts_with_bad_tls_see_few_connections(ran: Ran, name: str) -> None:
+    # And the attempts of the pipelined client before it leaves an origin alone: three each, and those in
+    # flight.
     assert 0 < ran.servers[name].connections <= CASES[name].most + 2 * (3 + 4)
 
 
-def test_insecure(tmp_path: Path) -> None:
+def test_insecure_accepts_any_certificate(tmp_path: Path) -> None:
     context = Certificates(tmp_path).context(Tls.UNKNOWN_CA)
     with Server(files={"a": ok(BODY)}, tls=context) as server:
         refused = download(server.url, tmp_path / "d", *QUICK)
@@ -123,7 +124,7 @@ def test_insecure(tmp_path: Path) -> None:
         (Tls.UNKNOWN_CA, "; if you trust this server, name its CA with --cacert FILE.pem"),
     ],
 )
-def test_the_advice_is_of_use(kind: Tls, advice: str, tmp_path: Path) -> None:
+def test_advice_in_the_error_works(kind: Tls, advice: str, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with Server(files={"a": ok(BODY)}, tls=certificates.context(kind)) as server:
         options = ("--cacert", str(certificates.ca))
@@ -137,7 +138,7 @@ def test_the_advice_is_of_use(kind: Tls, advice: str, tmp_path: Path) -> None:
 SECRETS = ("Authorization", "X-Api-Key", "Cookie")
 
 
-def test_secrets_stay_with_the_origin_they_were_given_for(tmp_path: Path) -> None:
+def test_secrets_are_sent_only_to_their_origin(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with ExitStack() as stack:
         tls = stack.enter_context(Server(tls=certificates.context()))
@@ -189,7 +190,7 @@ def test_credentials_of_a_url_survive_a_redirect_within_its_origin(tmp_path: Pat
         assert {request.header("Authorization") for request in server.requests} == {"Basic bWU6cHc="}
 
 
-def test_a_dead_target_of_redirects_is_not_the_fault_of_who_redirects(tmp_path: Path) -> None:
+def test_failing_redirect_target_does_not_affect_the_redirecting_host(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with ExitStack() as stack:
         expired = stack.enter_context(Server(tls=certificates.context(Tls.EXPIRED)))
@@ -214,15 +215,15 @@ def test_a_dead_target_of_redirects_is_not_the_fault_of_who_redirects(tmp_path: 
         assert expired.connections <= 4
 
 
-def test_an_answer_too_many_within_a_record_is_nobodys(tmp_path: Path) -> None:
-    """Decrypted together with the first, it waits where no poll sees it."""
+def test_surplus_response_within_a_tls_record_is_not_stored(tmp_path: Path) -> None:
+    """It is decrypted together with the first, and waits where poll does not report it."""
 
     def answer(letter: bytes) -> bytes:
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
         return head % (8192 - len(head % 8000)) + letter * (8192 - len(head % 8000))
 
     first, second = answer(b"a"), answer(b"x")
-    assert len(first + second) == 1 << 14  # a TLS record, and twice what http.client reads at once
+    assert len(first + second) == 1 << 14  # one TLS record, and twice what http.client reads at once
     certificates = Certificates(tmp_path)
     files = {"a": [first + second], "b": ok(b"b")}
     with Server(files=files, tls=certificates.context()) as server:

@@ -20,13 +20,13 @@ OPTIONAL = (
 OPTIONAL += " ipywidgets IPython uvloop wsaccel zstandard truststore diagnostics downloader"
 NAMES = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OPTIONAL.split()}
 
-# What pip makes of the entry points.
+# The scripts that pip makes of the entry points.
 SCRIPT = "import sys\nfrom {package}.__main__ import main\nsys.exit(main())\n"
 
 
 class Trap:
-    """A server whose files are Python modules that write down that they ran, and the commands of a user
-    who stands in the directory with these files."""
+    """A server whose files are Python modules that record being run, and the commands of a user in the
+    directory that has these files."""
 
     def __init__(self, folder: Path, names: set[str]) -> None:
         self.marker = folder / "ran"
@@ -40,14 +40,15 @@ class Trap:
             (self.scripts / package).write_text(SCRIPT.format(package=package))
 
     def put(self) -> None:
-        """Have the files in the directory, as an earlier run left them."""
+        """Put the files into the directory, as an earlier run would have left them."""
         for name, body in self.bodies.items():
             (self.dest / name).write_bytes(body)
 
     def run(self, *argv: object, code: int = 0, path: str | None = None) -> tuple[str, str]:
-        """Run a command in the directory; nothing of that may have run. Returns what it said.
+        """Run a command in the directory and check that none of its files ran. Return the output.
 
-        ``path`` is PYTHONPATH where it must not be our own tree."""
+        ``path`` is PYTHONPATH where it must not be our own tree.
+        """
         env = environment()
         done = subprocess.run(
             list(map(str, argv)),
@@ -63,12 +64,12 @@ class Trap:
         return done.stdout, done.stderr
 
     def script(self, name: str, *args: object) -> list[object]:
-        """The command as it is installed."""
+        """Return the command as it is installed."""
         return [sys.executable, self.scripts / name, *args]
 
 
 def loaded_for_m(tmp_path: Path) -> set[str]:
-    """What ``python -m`` has imported before it comes to the module it is told to run."""
+    """Return what ``python -m`` imports before the module that it is told to run."""
     (tmp_path / "probe.py").write_text("import sys\nprint(*sys.modules)\n")
     argv = [sys.executable, "-m", "probe"]
     done = subprocess.run(argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
@@ -77,20 +78,21 @@ def loaded_for_m(tmp_path: Path) -> set[str]:
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Trap:
-    """All names that can be imported."""
+    """Return a trap with all names that can be imported."""
     return Trap(tmp_path, NAMES)
 
 
 @pytest.fixture
 def trap_for_m(tmp_path: Path) -> Trap:
-    """All names but those that Python itself imports before us (and us, whom it takes from there)."""
+    """Return a trap with all names but those that Python itself imports before our code (and our package's
+    name)."""
     first = {"downloader", "diagnostics", "sitecustomize", "usercustomize", "nt", "_winapi", "winreg"}
     return Trap(tmp_path, NAMES - loaded_for_m(tmp_path) - first)
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server with the files of the test's trap."""
+    """Run a server with the files of the test's trap."""
     name = "trap" if "trap" in request.fixturenames else "trap_for_m"
     bodies = request.getfixturevalue(name).bodies
     with Server(files={name: ok(body) for name, body in bodies.items()}) as running:
@@ -98,9 +100,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("preflight", ["auto", "probe"])
-def test_download_into_the_current_directory_again_and_again(
-    trap: Trap, server: Server, preflight: str
-) -> None:
+def test_repeated_download_into_the_current_directory(trap: Trap, server: Server, preflight: str) -> None:
     argv = trap.script("downloader", server.url, "-o", ".", "--preflight", preflight)
     trap.run(*argv)
     assert {path.name for path in trap.dest.iterdir()} > set(trap.bodies)
@@ -128,13 +128,13 @@ def test_download_where_pythonpath_names_the_current_directory(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is there from 3.11 on")
-def test_download_with_python_p_m(trap: Trap, server: Server) -> None:
+def test_download_with_python_capital_p_and_m(trap: Trap, server: Server) -> None:
     trap.put()
     said = trap.run(sys.executable, "-P", "-m", "downloader", server.url, "-o", ".")[1]
     assert "python -m" not in said
 
 
-def test_the_demo_where_files_of_a_server_are(trap: Trap) -> None:
+def test_demo_in_a_directory_of_server_files(trap: Trap) -> None:
     trap.put()
     out, _ = trap.run(*trap.script("downloader", "demo", "--files", 50, "-o", "../demo"))
     assert "50 of 50 right" in out
@@ -144,12 +144,12 @@ def test_the_demo_where_files_of_a_server_are(trap: Trap) -> None:
     ("path", "preflight"),
     [
         ("", "probe"),
-        pytest.param(":/nowhere", "auto", marks=pytest.mark.slow),  # as the first, with something behind
+        pytest.param(":/nowhere", "auto", marks=pytest.mark.slow),  # as the first, with a suffix
         ("{dest}", "probe"),
         ("../dest:/nowhere", "auto"),
     ],
 )
-def test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination(
+def test_program_with_the_destination_as_current_directory_calls_download(
     trap: Trap, server: Server, tmp_path: Path, path: str, preflight: str
 ) -> None:
     trap.put()
@@ -168,43 +168,43 @@ def test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination(
 
 
 @pytest.mark.parametrize("style", ["downloader", "requests"])
-def test_the_diagnostics_where_files_of_a_server_are(trap: Trap, style: str) -> None:
+def test_diagnostics_in_a_directory_of_server_files(trap: Trap, style: str) -> None:
     trap.put()
     trap.run(*trap.script("diagnostics", "--style", style))
 
 
-def test_the_diagnostics_with_python_m(trap_for_m: Trap) -> None:
+def test_diagnostics_with_python_m(trap_for_m: Trap) -> None:
     trap_for_m.put()
     trap_for_m.run(sys.executable, "-m", "diagnostics", "--style", "grequests")
     trap_for_m.run(sys.executable, "-m", "diagnostics", "scenarios", "--only", "stage_04", "--offline")
 
 
-def test_a_server_that_is_serial_is_told_from_a_process_where_its_files_are(trap: Trap) -> None:
+def test_serial_server_is_distinguished_from_a_serial_process_in_a_directory_of_server_files(
+    trap: Trap,
+) -> None:
     """The control is a process of its own."""
     trap.put()
     url = "https://127.0.0.1:1/"
     trap.run(*trap.script("diagnostics", "--style", "requests", "--url", url), code=4)
 
 
-def test_an_interpreter_is_examined_where_files_of_a_server_are(trap: Trap) -> None:
+def test_interpreter_is_examined_in_a_directory_of_server_files(trap: Trap) -> None:
     trap.put()
     trap.run(*trap.script("diagnostics", "scenarios", "--list", "--python", sys.executable))
     trap.run(*trap.script("diagnostics", "scenarios", "--only", "nothing_of_the_name"), code=2)
 
 
 @pytest.mark.parametrize("dest", ["../elsewhere", "."])
-def test_a_source_checkout_is_the_current_directory(trap_for_m: Trap, server: Server, dest: str) -> None:
-    """As it is after `git clone`, and with files of a server in it."""
+def test_source_checkout_as_current_directory(trap_for_m: Trap, server: Server, dest: str) -> None:
+    """The state after `git clone`, with files of a server added."""
     trap_for_m.put()
     copy_packages(trap_for_m.dest)
     argv = command(server.url, "-o", dest, "--preflight", "probe", "--json")
     assert '"downloader":"copy"' in trap_for_m.run(*argv, path="")[0]
 
 
-def test_the_directory_of_pip_install_target_is_the_current_directory(
-    trap_for_m: Trap, server: Server, tmp_path: Path
-) -> None:
-    """There our requirements are beside us, as msgspec here."""
+def test_pip_install_target_as_current_directory(trap_for_m: Trap, server: Server, tmp_path: Path) -> None:
+    """There our requirements are beside our package, here as msgspec."""
     folder = trap_for_m.dest
     copy_packages(folder)
     (folder / "mass_downloader-1.0.dist-info").mkdir()
@@ -215,7 +215,7 @@ def test_the_directory_of_pip_install_target_is_the_current_directory(
 
 
 def copy_packages(folder: Path) -> None:
-    """Put our packages there; what runs from there says so as its version."""
+    """Copy our packages there; a copy that runs reports a version of its own."""
     for package in ("downloader", "diagnostics"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "downloader" / "_version.py").write_text('VERSION = "copy"\n')

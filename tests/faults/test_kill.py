@@ -1,9 +1,9 @@
 """The kill campaign: signals at random instants, through the real command line and the real server.
 
-After each the checker decides, and the server's own count says how much was fetched twice. Every other
-server is a faulty one: it cuts and resets one answer in a hundred. A run's seed is in its name;
-``CHAOS=500`` makes 500 of them, ``CHAOS_SEED`` moves them (also ``python benchmarks/chaos.py 500``).
-Of the 40 that there are without it, those beyond one for each victim are slow.
+After each run the checker decides, and the server's own count shows how much was fetched twice. Every other
+server is faulty: it cuts and resets one response in a hundred. A run's seed is in its name; ``CHAOS=500``
+makes 500 runs, ``CHAOS_SEED`` changes the seeds (also ``python benchmarks/chaos.py 500``). Of the 40 runs
+without it, those beyond one for each victim are slow.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ASKED_FOR = "CHAOS" in os.environ
 FIRST = int(os.environ.get("CHAOS_SEED", "0"))
 TRUTH = Truth(800, 100, 5000)
 WORKERS = 2
-PROMPT = 20.0  # seconds in which the children of a dead supervisor are gone, also on a busy machine
-# How many files a connection may have asked for and not stored, by depth: see `lanes.pipeline`.
+PROMPT = 20.0  # seconds in which the children of a dead supervisor exit, also on a busy machine
+# The most files that a connection may have requested and not stored, by depth: see `lanes.pipeline`.
 HELD = {"off": 2, "4": 256, "auto": 512}
 VICTIMS = (
     *("supervisor", "supervisor", "worker", "feeder", "SIGTERM", "SIGINT", "stopped", "several"),
@@ -41,7 +41,8 @@ FAULTY = ("--retries", 50, "--backoff", "10ms")
 
 
 def seeds(runs: int, quick: int) -> list[object]:
-    """``runs`` seeds; those after the first ``quick`` are slow, unless that many were asked for."""
+    """Return ``runs`` seeds as parameters; those after the first ``quick`` are slow, unless that many were
+    requested."""
     slow = () if ASKED_FOR else pytest.mark.slow
     every = range(FIRST, FIRST + runs)
     return [pytest.param(seed, marks=slow if seed - FIRST >= quick else ()) for seed in every]
@@ -69,7 +70,7 @@ def until(job: Job, server: DevServer, gets: int) -> None:
 
 
 def at_random(rng: random.Random, job: Job, server: DevServer, before: int) -> str:
-    """Wait for a random instant: a time, or a count of requests; it says which."""
+    """Wait for a random instant, a time or a count of requests; return a description of it."""
     if rng.random() < 0.4:
         instant = rng.uniform(0, 1.4)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -81,7 +82,7 @@ def at_random(rng: random.Random, job: Job, server: DevServer, before: int) -> s
 
 
 def say(text: str) -> None:
-    """Shown for a test that failed, and with -rP."""
+    """Print a line that is shown for a failed test, and with -rP."""
     sys.stdout.write(f"{text}\n")
 
 
@@ -91,7 +92,7 @@ def send(pid: int, number: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(RUNS, len(VICTIMS)))
-def test_campaign(
+def test_kill_campaign(
     seed: int, server: DevServer, faulty: DevServer, start: Callable[..., Job], tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
@@ -135,7 +136,7 @@ def test_campaign(
         say(f"at the kill: {checked}, {len(known)} batches in ledgers, {again} files in flight")
     elif victim in ("SIGTERM", "SIGINT"):
         job.kill(signal.Signals[victim])
-        # Before Python runs, a signal ends it as it ends any program; while it imports `site`, with 1.
+        # Before Python runs, a signal ends it like any program; while it imports `site`, with 1.
         expected = {130, 0, -signal.Signals[victim]}
         assert job.wait() in expected | ({1} if "init_import_site" in job.err else set()), job.err
         job.alone(PROMPT)
@@ -161,11 +162,11 @@ def test_campaign(
     check(dest, TRUTH, beside=())
     fetched = server.stats()["gets"] - before
     say(f"fetched again: {fetched - TRUTH.files}, allowed: {again}")
-    # What a faulty server has cut off was asked for again, too, and all that was behind it.
+    # What a faulty server cut off was requested again, too, and everything behind it.
     assert fetched >= TRUTH.files
     assert fetched <= TRUTH.files + again or seed % 2
 
-    # Once more: a finished job fetches nothing.
+    # Run again: a finished job fetches nothing.
     if seed % 10 == 0:
         idle = start(*argv)
         assert idle.wait() == 0
@@ -173,7 +174,7 @@ def test_campaign(
 
 
 class Changing:
-    """Files whose bodies differ for each request; ``sent`` has all that was sent for each name."""
+    """Files whose bodies differ for each request; ``sent`` has everything that was sent for each name."""
 
     def __init__(self, files: int) -> None:
         self.sent: dict[str, set[bytes]] = {f"f{number:03}": set() for number in range(files)}
@@ -189,7 +190,7 @@ class Changing:
 
     @property
     def gets(self) -> int:
-        """How many requests there were."""
+        """Return the number of requests."""
         with self._lock:
             return sum(map(len, self.sent.values()))
 
@@ -198,10 +199,10 @@ class Changing:
 
 
 @pytest.mark.parametrize("seed", seeds(max(RUNS, 4) // (1 if RUNS > 100 else 4), 3))
-def test_campaign_against_a_server_that_never_sends_the_same(
+def test_kill_campaign_against_a_server_that_never_sends_the_same(
     seed: int, start: Callable[..., Job], tmp_path: Path
 ) -> None:
-    """Each file is one that was sent for its name, and no name is taken for ever."""
+    """Each file is one that was sent for its name, and no name stays taken."""
     rng, dest, changing = random.Random(seed), tmp_path / "dest", Changing(300)
     connections, depth = rng.choice((2, 8)), rng.choice(("off", "4"))
     lane = rng.choice(("auto", "auto", "requests"))
@@ -223,7 +224,8 @@ def test_campaign_against_a_server_that_never_sends_the_same(
             say(f"seed {seed}: {len(victims)} killed at {count} requests, {lane} lane; exit {status}")
             assert status in (0, -signal.SIGKILL), job.err
             job.alone(PROMPT)
-            # A supervisor's death leaves ledgers that say what was in flight; a worker's are used up.
+            # A supervisor's death leaves ledgers that record what was in flight; a worker's are read and
+            # removed.
             again += in_flight(dest) if status else allowed * len(victims)
         last = start(*argv)
         assert last.wait() == 0, last.err
@@ -236,8 +238,8 @@ def test_campaign_against_a_server_that_never_sends_the_same(
     assert changing.gets <= 300 + again
 
 
-def test_kills_in_a_row(server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:
-    """Supervisor after supervisor is killed; each goes on where the last one was."""
+def test_consecutive_kills(server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:
+    """Each run continues where the supervisor before it was killed."""
     rng = random.Random(FIRST)
     dest = tmp_path / "dest"
     argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", 8, "--json")
@@ -257,10 +259,10 @@ def test_kills_in_a_row(server: DevServer, start: Callable[..., Job], tmp_path: 
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "worker"])
-def test_kill_in_the_midst_of_large_files(
+def test_kill_during_large_files(
     victim: str, dev_server: Callable[..., DevServer], start: Callable[..., Job], tmp_path: Path
 ) -> None:
-    """Half a file has no name; there is no instant at which one could be seen."""
+    """A partial file has no name; there is no instant at which it is visible."""
     truth = Truth(8, 20_000_000, 30_000_000)
     server = dev_server(files=truth.files, size="20000000-30000000")
     dest = tmp_path / "dest"
@@ -281,7 +283,7 @@ def test_kill_in_the_midst_of_large_files(
     assert server.stats()["gets"] <= truth.files + 4
 
 
-def test_kill_while_failed_files_are_tried_again(
+def test_kill_during_retries_of_failed_files(
     server: DevServer, start: Callable[..., Job], tmp_path: Path
 ) -> None:
     """What a retry stored before it was killed is not fetched again, either."""

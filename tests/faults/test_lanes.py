@@ -1,4 +1,4 @@
-"""The two lanes against each other, and what only the wire lane does: connections kept by itself."""
+"""Compare the pipelined client with the requests client, and test what only the pipelined client does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def files(count: int) -> dict[str, Answer]:
     return {f"file {n}.bin": ok(b"x%d" % n) for n in range(count)}
 
 
-def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
+def test_both_clients_send_the_same_request(tmp_path: Path) -> None:
     """Request line and headers, in their order and spelling, credentials included."""
     auth = tmp_path / "auth"
     auth.write_text("user:päss\n")
@@ -74,7 +74,7 @@ def test_a_server_cannot_tell_the_lanes_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_what_a_proxy_has_changed_is_stored(lane: str, tmp_path: Path) -> None:
+def test_status_203_is_stored(lane: str, tmp_path: Path) -> None:
     """203, Non-Authoritative Information: a success."""
     changed: dict[str, Answer] = {f"/get/f{n}": status(203, body=b"x%d" % n) for n in (1, 2)}
     changed["/list"] = status(203, body=b'{"FileNames": ["f1", "f2"]}')
@@ -85,8 +85,8 @@ def test_what_a_proxy_has_changed_is_stored(lane: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_the_last_bytes_of_a_large_body_are_not_waited_for(tls: bool, tmp_path: Path) -> None:
-    """What makes room for much at once must not have us wait for as much."""
+def test_end_of_a_large_body_is_read_at_once(tls: bool, tmp_path: Path) -> None:
+    """A setting that makes room for many bytes at once must not make the client wait for as many."""
     body = bytes(range(256)) * 4096
     (whole,) = ok(body)
     assert isinstance(whole, bytes)
@@ -101,7 +101,7 @@ def test_the_last_bytes_of_a_large_body_are_not_waited_for(tls: bool, tmp_path: 
 
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("end", ["closes", "says so and closes"])
-def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str, tmp_path: Path) -> None:
+def test_server_closing_each_connection_costs_no_attempt(end: str, lane: str, tmp_path: Path) -> None:
     headers = ("Connection: close",) if end == "says so and closes" else ()
     answers: dict[str, Answer] = {f"f{n}": [*ok(b"x%d" % n, *headers), CLOSE_WITH] for n in range(100)}
     with Server(files=answers) as server:
@@ -109,12 +109,12 @@ def test_a_server_that_ends_each_connection_costs_no_attempt(end: str, lane: str
     assert result.files == {f"f{n}": b"x%d" % n for n in range(100)}
     if lane == "auto":
         assert result.report["attempts_by_error"] == {}
-        # Each of the four connections may have asked once more before it was known.
+        # Each of the four connections may have sent one more request before it was known.
         assert 100 <= result.report["lanes"]["wire"] <= 108
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_an_answer_that_nobody_asked_for_is_nobodys_file(lane: str, tmp_path: Path) -> None:
+def test_unsolicited_response_is_not_stored(lane: str, tmp_path: Path) -> None:
     wrong = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nWRONG"
     answers: dict[str, Answer] = {
         "a": [b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nright a" + wrong],
@@ -128,7 +128,7 @@ def test_an_answer_that_nobody_asked_for_is_nobodys_file(lane: str, tmp_path: Pa
     assert result.files == {name: b"right " + name.encode() for name in "abcd"}
 
 
-def test_what_is_not_a_plain_answer_is_handed_over_unharmed(tmp_path: Path) -> None:
+def test_other_responses_are_handed_to_the_requests_client(tmp_path: Path) -> None:
     packed = gzip.compress(b"packed", mtime=0)
     answers: dict[str, Answer] = {
         "plain": ok(b"plain"),
@@ -140,7 +140,7 @@ def test_what_is_not_a_plain_answer_is_handed_over_unharmed(tmp_path: Path) -> N
         "busy": Nth(status(503, "Retry-After: 0"), ok(b"busy")),
         "gone": status(410),
     }
-    # A host for each, so that none keeps the lane from the others.
+    # One host each, so that no response makes another's origin lose the pipelined client.
     with Server({"/target": ok(b"moved")}, files=answers, host="0.0.0.0") as server:
         port = server.url.rpartition(":")[2]
         urls = [f"http://127.0.2.{n}:{port}/get/{name}" for n, name in enumerate(answers, 1)]
@@ -154,11 +154,13 @@ def test_what_is_not_a_plain_answer_is_handed_over_unharmed(tmp_path: Path) -> N
     assert result.report["unverified"] == 1
 
 
-def test_each_answer_of_a_connection_is_judged_by_itself(tmp_path: Path) -> None:
+def test_each_response_on_a_connection_is_judged_separately(tmp_path: Path) -> None:
     odd: dict[str, Answer] = {
         "packed": ok(gzip.compress(b"packed", mtime=0), "Content-Encoding: gzip"),
         "closed": [b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\nclosed", CLOSE],
-        "cookie": ok(b"cookie", "Set-Cookie: a=1"),  # the last: with a cookie all is for the other lane
+        "cookie": ok(
+            b"cookie", "Set-Cookie: a=1"
+        ),  # must be last: the cookie disables the pipelined client
     }
     answers: dict[str, Answer] = {}
     for name, answer in odd.items():
@@ -166,7 +168,7 @@ def test_each_answer_of_a_connection_is_judged_by_itself(tmp_path: Path) -> None
     with Server(files=answers) as server:
         urls = [f"{server.url}/get/{name}" for name in answers]
         result = download("-", tmp_path / "d", *QUICK, "--connections", "1", stdin="\n".join(urls))
-        # Through the wire lane, which could not use it, and through the other.
+        # Through the pipelined client, which cannot store it, and through the requests client.
         assert {name: len(server.seen(f"/get/{name}")) >= 2 for name in odd} == dict.fromkeys(odd, True)
     assert result.exit == 0
     assert sorted(result.files) == sorted(answers)
@@ -174,13 +176,13 @@ def test_each_answer_of_a_connection_is_judged_by_itself(tmp_path: Path) -> None
     assert result.report["unverified"] == 1
 
 
-def test_an_origin_that_does_not_fit_is_left_alone(tmp_path: Path) -> None:
+def test_origin_with_repeated_handovers_uses_the_requests_client(tmp_path: Path) -> None:
     answers = {f"f{n}": redirect(f"/target/{n}") for n in range(50)}
     targets = {f"/target/{n}": ok(b"%d" % n) for n in range(50)}
     with Server(targets, files=answers) as server:
         result = download(server.url, tmp_path / "d", *QUICK, "--workers", "1", "--connections", "2")
     assert result.files == {f"f{n}": b"%d" % n for n in range(50)}
-    # Three in a row, and the one that was in flight beside them.
+    # Three in a row, and the request in flight beside them.
     assert 3 <= result.report["lanes"]["wire"] <= 4
 
 
@@ -204,8 +206,8 @@ def test_large_files_are_streamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_drip_ends_at_the_speed_that_is_asked_for(lane: str, tmp_path: Path) -> None:
-    """A body that never stops coming, and one that is slow but not too slow."""
+def test_slow_body_ends_at_the_minimum_speed(lane: str, tmp_path: Path) -> None:
+    """A body that never ends, and one that is slow but not too slow."""
     drip = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     steady = [step for _ in range(24) for step in (b"x" * 1000, Pause(0.5))]
@@ -223,8 +225,8 @@ def test_a_drip_ends_at_the_speed_that_is_asked_for(lane: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_drip_ends_at_the_deadline(lane: str, tmp_path: Path) -> None:
-    """Something always comes, so that no read ever times out."""
+def test_slow_body_ends_at_the_deadline(lane: str, tmp_path: Path) -> None:
+    """Bytes keep coming, so that no read ever times out."""
     drip = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
     answers: dict[str, Answer] = {
         "drip": [drip, Forever(b"x", 0.1)],
@@ -238,7 +240,7 @@ def test_a_drip_ends_at_the_deadline(lane: str, tmp_path: Path) -> None:
     assert result.files == {"good": b"good"}
 
 
-def test_a_tls_session_is_taken_up_again(tmp_path: Path) -> None:
+def test_tls_sessions_are_resumed(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     answers: dict[str, Answer] = {
         f"f{n}": [*ok(b"%d" % n, *(["Connection: close"] if n % 5 == 4 else [])), *([CLOSE] * (n % 5 == 4))]
@@ -249,6 +251,6 @@ def test_a_tls_session_is_taken_up_again(tmp_path: Path) -> None:
         result = download(server.url, tmp_path / "d", *QUICK, *options, "--pipeline", "off")
         connections, resumed = server.connections, server.resumed
     assert result.files == {f"f{n}": b"%d" % n for n in range(100)}
-    # One for the listing, one to make acquaintance.
+    # One for the listing, and one for the first request to the origin.
     assert connections >= 20
     assert resumed >= connections - 3

@@ -1,4 +1,4 @@
-"""A locale that is not UTF-8: names on the disk are UTF-8 all the same, and nothing ends a run."""
+"""A locale other than UTF-8: names on the disk are UTF-8 all the same, and no run ends because of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ["plain", "café", "日本", "a€"]
 
 @pytest.fixture(params=["C", "latin-1"])
 def locale(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The environment of such a locale."""
+    """Return the environment of such a locale."""
     plain = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     if request.param == "C":
         return {**plain, "LC_ALL": "C"}
@@ -35,7 +35,7 @@ def locale(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def on_disk(root: bytes) -> set[str]:
-    """The names of the files under ``root``: bytes, read as UTF-8."""
+    """Return the names of the files under ``root``: bytes, decoded as UTF-8."""
     return {
         os.path.relpath(os.path.join(folder, name), root).decode()
         for folder, _, names in os.walk(root)
@@ -52,7 +52,7 @@ def said(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("layout", ["flat", pytest.param("hashed", marks=pytest.mark.slow), "mirror"])
 def test_names_outside_the_locale_are_stored(layout: str, tmp_path: Path, locale: dict[str, str]) -> None:
-    # DEST is no text in any of the locales' encodings, nor in UTF-8.
+    # DEST is not valid text in the encodings of the locales, nor in UTF-8.
     dest = os.fsencode(tmp_path) + b"/d\xff\xc3\xa9"
     args = ("-o", os.fsdecode(dest), "--layout", layout, "--workers", "1", "--retries", "0", "--json")
     args += ("--failures", os.fsdecode(dest + b".jsonl"), "--report", os.fsdecode(dest + b".json"))
@@ -99,7 +99,7 @@ def test_a_list_with_names_outside_the_locale(tmp_path: Path, locale: dict[str, 
     assert (again.returncode, said(again)["skipped"]) == (0, len(NAMES)), again.stderr
 
 
-def test_a_name_outside_the_locale_that_is_taken(tmp_path: Path, locale: dict[str, str]) -> None:
+def test_taken_name_outside_the_locale(tmp_path: Path, locale: dict[str, str]) -> None:
     dest, source = tmp_path / "d", tmp_path / "l.txt"
     with Server({"/1/caf%C3%A9": ok(b"one"), "/2/caf%C3%A9": ok(b"two")}) as server:
         source.write_text(f"{server.url}/1/café\n{server.url}/2/café\n")

@@ -1,4 +1,6 @@
-"""The files that a run is told of: a client certificate, its encrypted key, a list, a netrc; read once."""
+"""The files named in the options (a client certificate, its encrypted key, a list, a netrc) are read
+once.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ PASSWORD = "pa55-of-the-key"
 
 
 class Client(NamedTuple):
-    """A server that asks for a client's certificate, and what gets an answer of it."""
+    """A server that requires a client certificate, and the options with which its response is received."""
 
     server: Server
     ca: Path
@@ -71,7 +73,7 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
 
 
 class Terminal:
-    """A command whose controlling terminal this is."""
+    """A command with this object as its controlling terminal."""
 
     def __init__(self, argv: list[str]) -> None:
         self.pid, self.end = pty.fork()
@@ -81,7 +83,7 @@ class Terminal:
         self.before = termios.tcgetattr(self.end)[3]
 
     def read(self, until: str = "\0") -> None:
-        """Read what it shows, up to ``until`` or to its end."""
+        """Return the terminal's output, up to ``until`` or to its end."""
         give_up = time.monotonic() + 60
         while until not in self.text:
             assert select.select([self.end], [], [], max(0, give_up - time.monotonic()))[0], self.text
@@ -101,7 +103,7 @@ class Terminal:
 
 
 def until_hidden(terminal: Terminal) -> None:
-    """The prompt is written before the echo is off, or after; nobody types as fast as that."""
+    """Wait until the echo is off. The prompt is written before or after that; no user types this fast."""
     while terminal.echoes():
         assert os.waitpid(terminal.pid, os.WNOHANG) == (0, 0), terminal.text
 
@@ -120,7 +122,7 @@ def at_terminal(argv: list[str]) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("client", FORMS, indirect=True)
-def test_the_password_of_a_key_is_asked_for_once(client: Client, tmp_path: Path) -> None:
+def test_key_password_is_asked_for_once(client: Client, tmp_path: Path) -> None:
     dest = tmp_path / "out" / "d"
     dest.parent.mkdir()
     with at_terminal(client.argv(dest, "-vv")) as terminal:
@@ -154,7 +156,7 @@ def test_a_wrong_password_is_one_error_and_nothing_is_begun(client: Client, tmp_
     assert client.server.connections == 0
 
 
-def test_who_leaves_at_the_password_has_a_terminal_that_echoes(client: Client, tmp_path: Path) -> None:
+def test_leaving_at_the_password_prompt_restores_the_echo(client: Client, tmp_path: Path) -> None:
     argv = ["sh", "-c", 'trap : INT; "$@"; echo code $?; read line', "sh", *client.argv(tmp_path / "d")]
     with at_terminal(argv) as terminal:
         terminal.read("key.pem: ")
@@ -188,7 +190,7 @@ def test_without_a_terminal_an_encrypted_key_is_refused(
     assert not (tmp_path / "d").exists()
 
 
-def test_a_key_that_is_of_another_certificate_is_refused_before_anything_is_begun(
+def test_key_of_another_certificate_is_refused_at_the_start(
     client: Client, start: Start, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.pem"
@@ -199,7 +201,7 @@ def test_a_key_that_is_of_another_certificate_is_refused_before_anything_is_begu
     assert not (tmp_path / "d").exists()
 
 
-def test_a_program_gives_the_password_itself(client: Client, tmp_path: Path) -> None:
+def test_program_passes_the_key_password(client: Client, tmp_path: Path) -> None:
     program = """
 import sys
 import downloader
@@ -228,14 +230,14 @@ for word in ("", "another-word", sys.stdin.readline().strip()):
     assert PASSWORD not in done.stdout
 
 
-# Removed while the run goes on
+# Removed during the run
 
 
 def urls(server: DevServer, count: int) -> str:
     return "".join(f"{server.url}/get/{Truth(count).name(index)}\n" for index in range(count))
 
 
-def test_a_worker_that_dies_after_its_files_were_removed_is_replaced(
+def test_dead_worker_is_replaced_after_certificate_files_were_removed(
     client: Client, dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
     truth = Truth(400)
@@ -266,7 +268,7 @@ def test_a_worker_that_dies_after_its_files_were_removed_is_replaced(
     assert bodies == {truth.name(index): truth.content(truth.name(index)) for index in range(truth.files)}
 
 
-def test_a_feeder_that_dies_after_the_list_was_removed_ends_the_run_as_stopped_early(
+def test_dead_feeder_after_list_removal_ends_the_run_as_stopped_early(
     dev_server: Serve, start: Start, tmp_path: Path
 ) -> None:
     server = dev_server(files=100_000, delay="0-20ms")

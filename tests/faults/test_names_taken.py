@@ -1,6 +1,6 @@
 """A name is taken only by another item of the job; whatever else has it, the same command finishes the job.
 
-And files of the user: replaced, kept or refused, as --existing says, and never in silence.
+Files of the user are replaced, kept or refused, as --existing says, and never silently.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str
 
 
 def other_bytes_each_time() -> Callable[[Request], Sequence[Step]]:
-    """An answer with another body for each request."""
+    """Return a response with another body for each request."""
     numbers = iter(range(10**6))
     return lambda request: ok(f"body {next(numbers)} of {request.target}".encode())
 
 
 @pytest.fixture
 def changing() -> Iterator[Server]:
-    """A server whose bodies differ for each request."""
+    """Run a server whose bodies differ for each request."""
     with Server(files={f"f{number:02}": other_bytes_each_time() for number in range(60)}) as server:
         yield server
 
@@ -49,10 +49,10 @@ def damage(path: Path) -> None:
     path.write_bytes(b"?" * 20)
 
 
-def test_a_damaged_file_is_known_to_be_the_item_s_own(
+def test_damaged_file_is_recognized_as_the_items_own(
     run_downloader: Run, start: Start, tmp_path: Path
 ) -> None:
-    """With --existing fail nothing but what the job owns is replaced."""
+    """With --existing fail only files that the job owns are replaced."""
     dest, gate = tmp_path / "d", Gate()
     with Server(files={"a": other_bytes_each_time(), "b": gate}) as server:
         argv = (server.url, "-o", dest, *ONE, "--pipeline", "off", "--existing", "fail")
@@ -74,7 +74,7 @@ def until_there(path: Path, job: Job) -> None:
 
 
 class Gate:
-    """An answer that does not come until ``open()``; ``reached()`` waits until somebody asks for it."""
+    """A response that is held until ``open()``; ``reached()`` waits until it is requested."""
 
     def __init__(self) -> None:
         self._asked, self._opened = Event(), Event()
@@ -90,9 +90,7 @@ class Gate:
         self._opened.set()
 
 
-def test_a_damaged_file_is_replaced_though_the_server_failed_in_between(
-    run_downloader: Run, tmp_path: Path
-) -> None:
+def test_damaged_file_is_replaced_after_server_failures(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={"a": ok(b"one"), "b": ok(b"two")}) as server:
         report_of(run_downloader(server.url, "-o", dest, *ONE))
@@ -109,7 +107,7 @@ def test_a_damaged_file_is_replaced_though_the_server_failed_in_between(
     agree(dest, 0)
 
 
-def test_a_damaged_file_of_a_job_that_was_interrupted(
+def test_damaged_file_of_an_interrupted_job_is_replaced(
     run_downloader: Run, start: Start, tmp_path: Path, changing: Server
 ) -> None:
     dest = tmp_path / "d"
@@ -136,14 +134,14 @@ def test_a_damaged_file_of_a_job_that_was_interrupted(
     ("number", "victim"),
     slow_but([(1, "worker"), (20, "supervisor"), (60, "worker")], (1, 20, 60), ("supervisor", "worker")),
 )
-def test_killed_between_a_file_s_name_and_its_mark(
+def test_worker_killed_between_publishing_a_file_and_recording_it(
     victim: str, number: int, run_downloader: Run, tmp_path: Path, changing: Server
 ) -> None:
-    """strace holds the process behind the system call that gives the name; there it is killed."""
+    """strace stops the process after the system call that creates the name; then it is killed."""
     killed_behind_a_name(victim, number, "auto", run_downloader, tmp_path, changing)
 
 
-def test_killed_between_a_file_s_name_and_its_mark_in_the_requests_lane(
+def test_requests_client_worker_killed_between_publishing_and_recording(
     run_downloader: Run, tmp_path: Path, changing: Server
 ) -> None:
     killed_behind_a_name("supervisor", 20, "requests", run_downloader, tmp_path, changing)
@@ -183,10 +181,12 @@ def killed_behind_a_name(
 
 
 def _held(process: subprocess.Popen[str], dest: Path, number: int) -> int:
-    """Wait until ``number`` files have their names; the worker that is held behind the last one."""
+    """Wait until ``number`` files have their names; return the worker that is stopped after the last
+    one.
+    """
     while len(list(dest.glob("f*"))) < number:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.002)  # nothing tells us
+        time.sleep(0.002)  # there is no event for this
     found = None
     while found is None:
         assert process.poll() is None, process.communicate()
@@ -200,7 +200,7 @@ def _held(process: subprocess.Popen[str], dest: Path, number: int) -> int:
 
 def _is_held(status: Path, dest: Path) -> bool:
     try:
-        # A worker has its ledger in its memory; the feeder and the supervisor have not.
+        # Only a worker has its ledger mapped; the feeder and the supervisor do not.
         return "(tracing stop)" in status.read_text() and f"{dest}/.downloader/ledger-" in (
             status.with_name("maps").read_text()
         )
@@ -208,7 +208,7 @@ def _is_held(status: Path, dest: Path) -> bool:
         return False
 
 
-def test_two_items_of_one_name_are_told_apart_in_every_run(run_downloader: Run, tmp_path: Path) -> None:
+def test_two_items_of_one_name_are_distinguished_in_every_run(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(routes={"/x/a": ok(b"first"), "/y/a": ok(b"second")}) as server:
         (tmp_path / "urls.txt").write_text(f"{server.url}/x/a\n{server.url}/y/a\n")
@@ -230,7 +230,7 @@ def mine(path: Path) -> None:
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 @pytest.mark.parametrize("kind", ["file", "symlink"])
-def test_a_file_of_mine_is_replaced_and_i_am_told(
+def test_user_file_is_replaced_and_reported(
     kind: str, lane: str, run_downloader: Run, tmp_path: Path
 ) -> None:
     dest = tmp_path / "d"
@@ -247,7 +247,7 @@ def test_a_file_of_mine_is_replaced_and_i_am_told(
         assert kind == "file" or (tmp_path / "target").read_text() == "mine\n"
 
 
-def test_a_file_of_mine_is_kept_and_not_asked_for(run_downloader: Run, tmp_path: Path) -> None:
+def test_user_file_is_kept_and_not_requested(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     mine(dest / "x")
     with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
@@ -259,14 +259,14 @@ def test_a_file_of_mine_is_kept_and_not_asked_for(run_downloader: Run, tmp_path:
     agree(dest, 0, report)
 
 
-def test_a_file_of_mine_refuses_the_download(run_downloader: Run, tmp_path: Path) -> None:
+def test_user_file_makes_the_download_fail(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     mine(dest / "x")
     with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
         report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "fail"), 1)
         assert report["failed_by_error"] == {"file-exists": 1}
         assert (dest / "x").read_text() == "mine\n"
-        # The user makes up his mind.
+        # The user changes the option.
         again = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "replace"))
         assert (again["stored"], again["replaced"]) == (1, 1)
 
@@ -279,10 +279,10 @@ def test_a_file_of_mine_refuses_the_download(run_downloader: Run, tmp_path: Path
         ("replace", "keep", "fail"),
     ),
 )
-def test_a_file_that_i_put_there_while_the_job_was_interrupted(
+def test_user_file_created_while_the_job_was_interrupted(
     source: str, existing: str, run_downloader: Run, tmp_path: Path
 ) -> None:
-    """It is no item's: the journal says so."""
+    """The journal shows that no item owns it."""
     dest = tmp_path / "d"
     with Server(files={"a": ok(b"a"), "b": ok(b"theirs")}) as server:
         where: Any = server.url
@@ -300,7 +300,7 @@ def test_a_file_that_i_put_there_while_the_job_was_interrupted(
         agree(dest, done.returncode, report)
 
 
-def test_a_download_named_like_the_list_of_urls(run_downloader: Run, tmp_path: Path) -> None:
+def test_download_named_like_the_url_list(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     dest.mkdir()
     with Server(routes={"/urls.txt": ok(b"theirs"), "/b": ok(b"b")}) as server:
@@ -313,13 +313,13 @@ def test_a_download_named_like_the_list_of_urls(run_downloader: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("option", ["--report", "--failures"])
-def test_a_download_named_like_the_report(option: str, run_downloader: Run, tmp_path: Path) -> None:
+def test_download_named_like_the_report(option: str, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={"out.json": ok(b"theirs"), "b": ok(b"b")}) as server:
         report = report_of(run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json"), 1)
         assert report["failed_by_error"] == {"reserved": 1}
         assert b"theirs" not in (dest / "out.json").read_bytes()
-        # Without the option it is a file like any other; and then no report may replace it.
+        # Without the option it is a file like any other; but then a report must not replace it.
         report_of(run_downloader(server.url, "-o", dest, *ONE))
         assert (dest / "out.json").read_bytes() == b"theirs"
         refused = run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json")
@@ -328,7 +328,7 @@ def test_a_download_named_like_the_report(option: str, run_downloader: Run, tmp_
         assert (dest / "out.json").read_bytes() == b"theirs"
 
 
-def test_the_destination_is_renamed_in_mid_run(start: Start, tmp_path: Path) -> None:
+def test_destination_renamed_during_the_run(start: Start, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     gate = Gate()
     with Server(files={"a": ok(b"a"), "b": status(404), "c": gate}) as server:
@@ -342,7 +342,7 @@ def test_the_destination_is_renamed_in_mid_run(start: Start, tmp_path: Path) -> 
     assert (tmp_path / "elsewhere" / "c").read_bytes() == b"behind the gate"
 
 
-def test_the_journal_is_removed_in_mid_run(start: Start, tmp_path: Path) -> None:
+def test_journal_removed_during_the_run(start: Start, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     gate = Gate()
     with Server(files={"a": ok(b"a"), "b": status(404), "c": gate}) as server:

@@ -1,5 +1,5 @@
-"""Every kind of misbehaviour at once, each for one request in so many, under load: nothing is lost, nothing
-wrong is stored, and what fails is what must."""
+"""Every kind of fault at once, each in one of N requests, under load: nothing is lost, nothing wrong is
+stored, and only what must fail fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ QUICK += ("--read-timeout", "1s", "--connect-timeout", "5s")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_each_kind_of_fault_for_one_in_a_hundred_and_fifty(lane: str, scheme: str, tmp_path: Path) -> None:
-    """On three hosts: with faults that the wire lane bears, with all, and with those that ask for rest."""
+    """On three hosts: with faults that the pipelined client tolerates, with all faults, and with those that
+    request a pause."""
     certificates = Certificates(tmp_path)
     hosts = [f"127.0.3.{n}" for n in range(1, 4)]
     context = certificates.context(hosts=hosts) if scheme == "https" else None
@@ -57,7 +58,7 @@ def test_each_kind_of_fault_for_one_in_a_hundred_and_fifty(lane: str, scheme: st
 
 @pytest.fixture
 def void() -> Iterator[int]:
-    """A port that answers no SYN: its backlog is full and nobody accepts."""
+    """Return a port that answers no SYN: its backlog is full and no connection is accepted."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         port = listener.getsockname()[1]
         waiting = []
@@ -75,8 +76,8 @@ def void() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])
-def test_a_syn_into_the_void(lane: str, void: int, tmp_path: Path) -> None:
-    """The files of that host fail, those of another do not wait for them."""
+def test_port_that_answers_no_syn(lane: str, void: int, tmp_path: Path) -> None:
+    """The files of that host fail, those of another host do not wait for them."""
     with Server(default=lambda request: ok(request.target.encode())) as server:
         listed = [f"http://127.0.0.1:{void}/v{n}" for n in range(20)]
         listed += [f"{server.url}/g{n}" for n in range(100)]

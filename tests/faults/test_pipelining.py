@@ -1,8 +1,9 @@
-"""What can go wrong when several requests are in flight on one connection: each against a server that
-does exactly that. Whatever it does, no body is stored under another's name and nothing is lost.
+"""Faults while several requests are in flight on one connection: each against a server that has exactly
+that fault. In every case no body is stored under another's name and nothing is lost.
 
-Where several things vary, each two of their values meet in a test that is not slow; where only the depth
-does, the shallow one is slow."""
+Where several parameters vary, each pair of their values occurs in a test that is not slow; where only the
+depth varies, the shallow one is slow.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ DEEP = [pytest.param("4", marks=pytest.mark.slow), "64"]
 
 
 def body(name: str) -> bytes:
-    """Of every name another length, too."""
+    """Return the body of ``name``; every name has another length."""
     return name.encode() * (1 + int(name.rpartition("-")[2]) % 7)
 
 
@@ -49,7 +50,7 @@ def plain(request: Request) -> Sequence[Step]:
 
 
 class Each:
-    """Answers with what ``answer(nth request of its connection, request)`` gives, or plainly."""
+    """Respond with ``answer(nth request of its connection, request)``, or with the plain file."""
 
     def __init__(self, answer: object) -> None:
         self._answer = answer
@@ -75,7 +76,7 @@ def fetch(server: Server, tmp_path: Path, depth: str, *options: str) -> Result:
 
 
 @pytest.mark.parametrize("depth", [*DEEP, "auto"])
-def test_nothing_wrong_is_stored_by_the_wire_lane_in_order(depth: str, tmp_path: Path) -> None:
+def test_pipelined_files_are_stored_under_their_own_names(depth: str, tmp_path: Path) -> None:
     with serve(lambda nth, request: None) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
@@ -106,9 +107,9 @@ def extra(name: str = "file-1") -> bytes:
         (0.0, 0.02),
     ),
 )
-def test_one_answer_too_many_is_nobodys_file(depth: str, where: int, pace: float, tmp_path: Path) -> None:
-    """Each connection gives one answer twice, at full speed and at a slow one, where what is too many
-    comes long after the last answer that was waited for."""
+def test_surplus_response_is_not_stored(depth: str, where: int, pace: float, tmp_path: Path) -> None:
+    """Each connection sends one response twice, at full speed and at a slow one, where the surplus one
+    comes long after the last expected response."""
 
     def answer(nth: int, request: Request) -> Sequence[Step]:
         steps: list[Step] = [Pause(pace)] if pace and nth < 50 else []
@@ -124,7 +125,7 @@ def test_one_answer_too_many_is_nobodys_file(depth: str, where: int, pace: float
 
 
 @pytest.mark.parametrize("depth", DEEP)
-def test_one_answer_too_few_is_asked_for_again(depth: str, tmp_path: Path) -> None:
+def test_missing_response_is_requested_again(depth: str, tmp_path: Path) -> None:
     missed = Event()
 
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
@@ -140,8 +141,8 @@ def test_one_answer_too_few_is_asked_for_again(depth: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("depth", "end"), slow_but([("4", CLOSE), ("64", RESET)], DEPTHS, (CLOSE, RESET)))
-def test_half_an_answer_and_then_the_end(depth: str, end: Step, tmp_path: Path) -> None:
-    """The first of those that are not answered has used up an attempt, the others have not."""
+def test_truncated_response_charges_only_the_first_request(depth: str, end: Step, tmp_path: Path) -> None:
+    """The first unanswered request has used up an attempt, the others have not."""
     cut: set[int] = set()
 
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
@@ -153,7 +154,7 @@ def test_half_an_answer_and_then_the_end(depth: str, end: Step, tmp_path: Path) 
     with serve(answer) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    # A server that closes on requests it has not read resets the connection, whatever it meant.
+    # A server that closes with unread requests resets the connection, whatever it intended.
     assert sum(result.report["attempts_by_error"].values()) == 3
     assert set(result.report["attempts_by_error"]) <= {"truncated", "reset"}
     assert result.report["retries"] == 3
@@ -171,7 +172,7 @@ def test_half_an_answer_and_then_the_end(depth: str, end: Step, tmp_path: Path) 
         (True, False),
     ),
 )
-def test_a_server_that_closes_after_so_many_costs_no_attempt(
+def test_closing_after_n_responses_costs_no_attempt(
     depth: str, after: int, announced: bool, tmp_path: Path
 ) -> None:
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
@@ -187,7 +188,7 @@ def test_a_server_that_closes_after_so_many_costs_no_attempt(
     assert result.report["attempts_by_error"] == {}
     assert result.report["retries"] == 0
     if after == 100 and announced:
-        # What was behind the end on the first four connections, before it was known where that is.
+        # The requests beyond the limit on the first four connections, before the limit was known.
         unknown = 4 * int(depth) if depth != "auto" else 0
         assert asked <= COUNT * 1.15 + unknown
 
@@ -195,11 +196,11 @@ def test_a_server_that_closes_after_so_many_costs_no_attempt(
 @pytest.mark.parametrize(
     ("depth", "announced"), slow_but([("4", True), ("64", False)], DEPTHS, (True, False))
 )
-def test_a_close_does_not_make_up_for_an_answer_too_many(
+def test_close_does_not_compensate_for_a_surplus_response(
     depth: str, announced: bool, tmp_path: Path
 ) -> None:
-    """It closes after so many answers, and that is known when it begins to give one twice: as many have
-    come as were asked for, and the last was not answered."""
+    """It closes after N responses, and that is known when it begins to send one twice: as many responses
+    have come as were requested, and the last request was not answered."""
     order: dict[int, int] = {}
 
     def answer(nth: int, request: Request) -> Sequence[Step]:
@@ -217,7 +218,7 @@ def test_a_close_does_not_make_up_for_an_answer_too_many(
     assert len(order) > 8
 
 
-def test_a_file_that_ends_every_connection_ends_alone(tmp_path: Path) -> None:
+def test_file_that_ends_every_connection_fails_alone(tmp_path: Path) -> None:
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
         return [RESET] if request.target.endswith("/file-300") else None
 
@@ -230,7 +231,7 @@ def test_a_file_that_ends_every_connection_ends_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", DEEP)
-def test_errors_belong_to_the_names_that_were_asked(depth: str, tmp_path: Path) -> None:
+def test_error_statuses_belong_to_the_requested_names(depth: str, tmp_path: Path) -> None:
     gone = [f"file-{n}" for n in range(0, COUNT, 13)]
 
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
@@ -247,7 +248,7 @@ def test_errors_belong_to_the_names_that_were_asked(depth: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("depth", DEEP)
-def test_interim_answers_are_not_answers(depth: str, tmp_path: Path) -> None:
+def test_interim_responses_are_skipped(depth: str, tmp_path: Path) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 
     def answer(nth: int, request: Request) -> Sequence[Step]:
@@ -260,7 +261,7 @@ def test_interim_answers_are_not_answers(depth: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", DEEP)
-def test_what_is_no_plain_answer_leaves_its_neighbours_alone(depth: str, tmp_path: Path) -> None:
+def test_handed_over_response_leaves_its_neighbours_alone(depth: str, tmp_path: Path) -> None:
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
         name = request.target.rpartition("/")[2]
         number = int(name.rpartition("-")[2])
@@ -288,7 +289,7 @@ def test_what_is_no_plain_answer_leaves_its_neighbours_alone(depth: str, tmp_pat
 
 
 @pytest.mark.parametrize("depth", [*DEEP, "auto"])
-def test_a_proxy_in_the_path_is_asked_one_at_a_time(depth: str, tmp_path: Path) -> None:
+def test_via_header_limits_depth_to_one(depth: str, tmp_path: Path) -> None:
     with serve(lambda nth, request: ok(body(request.target[5:]), "Via: 1.1 cache")) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
@@ -297,7 +298,7 @@ def test_a_proxy_in_the_path_is_asked_one_at_a_time(depth: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_http_1_0_is_asked_one_at_a_time(keep: bool, tmp_path: Path) -> None:
+def test_http_1_0_limits_depth_to_one(keep: bool, tmp_path: Path) -> None:
     def answer(nth: int, request: Request) -> Sequence[Step]:
         text = body(request.target[5:])
         kept = "Connection: keep-alive\r\n" if keep else ""
@@ -311,7 +312,7 @@ def test_http_1_0_is_asked_one_at_a_time(keep: bool, tmp_path: Path) -> None:
     assert result.report["attempts_by_error"] == {}
 
 
-def test_slow_answers_are_not_waited_for_in_a_row(tmp_path: Path) -> None:
+def test_slow_responses_are_not_pipelined(tmp_path: Path) -> None:
     with serve(lambda nth, request: [Pause(0.25), *plain(request)]) as server:
         options = ("--connections", "100", "--limit", "400")
         result = fetch(server, tmp_path, "auto", *options)
@@ -320,9 +321,10 @@ def test_slow_answers_are_not_waited_for_in_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_large_file_holds_nothing_up(depth: str, tmp_path: Path) -> None:
-    """It is sent only when all others have been stored or at least asked for. What was asked for behind it
-    is answered when it has been read: it must be stored although nothing that is kept comes after it."""
+def test_large_file_does_not_delay_small_files(depth: str, tmp_path: Path) -> None:
+    """It is sent only when all others have been stored or at least requested. Requests behind it are
+    answered when it has been read: these responses must be stored although no further response is held back
+    after them."""
     large = bytes(range(256)) * 8000
     others = Event()
     its_own: list[int] = []
@@ -347,8 +349,8 @@ def test_a_large_file_holds_nothing_up(depth: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", slow_but([(0,), (1,)], range(4)))
-def test_everything_at_random(seed: int, tmp_path: Path) -> None:
-    """Drops, extra answers, errors that pass, half answers, pauses: exact all the same."""
+def test_random_faults_store_exact_files(seed: int, tmp_path: Path) -> None:
+    """Drops, extra responses, transient errors, partial responses, pauses: the result is exact."""
     random = Random(seed)
 
     def answer(nth: int, request: Request) -> Sequence[Step] | None:
@@ -372,7 +374,7 @@ def test_everything_at_random(seed: int, tmp_path: Path) -> None:
     assert result.exit == 0
 
 
-def test_an_interrupted_run_stores_nothing_wrong_and_is_taken_up(
+def test_interrupted_run_stores_nothing_wrong_and_resumes(
     tmp_path: Path, start: Callable[..., Job]
 ) -> None:
     reached = Event()

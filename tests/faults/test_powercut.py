@@ -1,7 +1,7 @@
-"""Power cuts: an ext4 on a loop device is shut down in mid-run (FS_IOC_SHUTDOWN), at random instants.
+"""Power cuts: an ext4 on a loop device is shut down during a run (FS_IOC_SHUTDOWN), at random instants.
 
-The next run happens in what it must take for another boot: a mount namespace of its own, with another
-boot id. A cut's seed is in its name; ``POWERCUTS=50`` makes 50 of them, ``POWERCUTS_SEED`` moves them.
+The next run happens in what it must take for another boot: a mount namespace of its own, with another boot
+id. A cut's seed is in its name; ``POWERCUTS=50`` makes 50 of them, ``POWERCUTS_SEED`` changes the seeds.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from harness import ROOT, DevServer, Job, command, environment, serving
 CUTS = int(os.environ.get("POWERCUTS", "2"))
 FIRST = int(os.environ.get("POWERCUTS_SEED", "0"))
 TRUTH = Truth(4000, 100, 3000)
-# _IOR('X', 125, __u32): what is in memory is lost; with LOGFLUSH what the file system's own journal has
-# is not, so that names are there and their bytes are not.
+# _IOR('X', 125, __u32): what is in memory is lost; with LOGFLUSH the file system's own journal is written
+# first, so that names exist and their bytes do not.
 SHUTDOWN, LOGFLUSH, NOLOGFLUSH = 0x8004587D, 1, 2
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 Start = Callable[..., Job]
@@ -48,7 +48,7 @@ def say(text: str) -> None:
 
 
 def tried(*argv: str) -> None:
-    """Run a command as root, or skip the test with its reason."""
+    """Run a command as root; skip the test with the reason where that fails."""
     if shutil.which(argv[0]) is None:
         pytest.skip(f"{argv[0]}: no such command")
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -69,11 +69,12 @@ class Disk:
         self.mount()
 
     def mount(self) -> None:
-        # With a short interval for its own commits, a cut finds names without bytes and half of a run.
+        # With a short commit interval of the file system, a cut leaves names without bytes and half of a
+        # run.
         tried("mount", "-o", "loop,commit=1", str(self._image), str(self.path))
 
     def cut(self, how: int) -> None:
-        """The power goes."""
+        """Cut the power."""
         fd = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", how))
@@ -83,7 +84,7 @@ class Disk:
             os.close(fd)
 
     def comes_back(self) -> None:
-        """And is there again."""
+        """Mount the disk again."""
         self.unmount()
         self.mount()
 
@@ -101,7 +102,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def after_reboot(directory: Path, *args: object) -> subprocess.CompletedProcess[str]:
-    """The command line in another boot."""
+    """Run the command line in another boot."""
     boot = directory / "boot-id"
     boot.write_text(f"{uuid.uuid4()}\n")
     line = f"mount --bind {shlex.quote(str(boot))} {BOOT_ID} && exec {shlex.join(command(*args))}"
@@ -117,9 +118,9 @@ def after_reboot(directory: Path, *args: object) -> subprocess.CompletedProcess[
 
 
 def counted(dest: Path) -> set[str]:
-    """The files that the journal counts as stored: of batches that are done."""
+    """Return the files that the journal counts as stored: those of done batches."""
     with tempfile.TemporaryDirectory() as copy:
-        # In a copy: SQLite would mend what the next run must find as it is.
+        # In a copy: SQLite would repair what the next run must find unchanged.
         for path in (dest / HOME).glob("journal.sqlite*"):
             if not path.name.endswith("-shm"):
                 shutil.copy(path, copy)
@@ -144,7 +145,7 @@ def _counted(path: Path) -> set[str]:
 
 
 def damaged(dest: Path, names: set[str]) -> set[str]:
-    """Those of ``names`` that are not what the server sent."""
+    """Return those of ``names`` that are not what the server sent."""
     return {name for name in names if not _right(dest / name, TRUTH.content(name))}
 
 
@@ -158,8 +159,8 @@ def _right(path: Path, content: bytes) -> bool:
 def cut_in_mid_run(
     seed: int, fsync: bool, server: DevServer, disk: Disk, start: Start
 ) -> tuple[Path, bool]:
-    """A run, and the cut at a random instant; the destination as it is found afterwards, and whether the
-    run had come to its end before."""
+    """Run, and cut at a random instant; return the destination afterwards, and whether the run had ended
+    before."""
     rng = random.Random(seed)
     dest = disk.path / "dest"
     depth = rng.choice(("off", "16", "auto"))
@@ -170,7 +171,7 @@ def cut_in_mid_run(
     while server.stats()["gets"] - before < count and job.process.poll() is None:
         pass
     if not fsync:
-        # So that there is something that the kernel has written by itself.
+        # So that there is data that the kernel has written by itself.
         with contextlib.suppress(subprocess.TimeoutExpired):
             job.process.wait(rng.uniform(0, 1.5))
     how = rng.choice((LOGFLUSH, NOLOGFLUSH))
@@ -185,7 +186,7 @@ def cut_in_mid_run(
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CUTS))
-def test_nothing_that_was_counted_stored_is_lost(
+def test_files_counted_as_stored_survive_with_fsync(
     seed: int, server: DevServer, disk: Disk, start: Start, tmp_path: Path
 ) -> None:
     dest, _ = cut_in_mid_run(seed, True, server, disk, start)
@@ -202,7 +203,7 @@ def test_nothing_that_was_counted_stored_is_lost(
 def test_without_fsync_every_damaged_file_is_found(
     seed: int, server: DevServer, disk: Disk, start: Start, tmp_path: Path
 ) -> None:
-    """By the next run, or by verify; and the same command then repairs it."""
+    """The next run finds it, or verify does; the same command then repairs it."""
     dest, ended = cut_in_mid_run(seed, False, server, disk, start)
     lost = damaged(dest, counted(dest))
     say(f"seed {seed}: {len(lost)} damaged of {len(counted(dest))} counted stored")

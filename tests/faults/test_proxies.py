@@ -1,5 +1,5 @@
-"""Through a proxy, both lanes: a tunnel is a connection like any other, a forwarding proxy is asked for one
-file at a time."""
+"""Both clients through a proxy: a tunnel is a connection like any other; a forwarding proxy gets one
+request at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PASSWORD = "Basic " + b64encode(b"me:pw").decode()
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[tuple[Server, tuple[str, ...]]]:
-    """A server over TLS, at an address that no proxy here has, and the options that trust it."""
+    """Run a server over TLS, at an address that no proxy here has; yield it and the options that trust
+    it.
+    """
     certificates = Certificates(tmp_path)
     context = certificates.context(hosts=[HOST])
     with Server(files=FILES, tls=context, host=HOST) as server:
@@ -34,7 +36,7 @@ def by(proxy: str) -> tuple[str, str]:
     return "--proxy", proxy.replace("//", "//me:pw@")
 
 
-def test_a_server_behind_a_tunnel_cannot_tell_the_lanes_apart(
+def test_both_clients_send_the_same_request_through_a_tunnel(
     secure: tuple[Server, tuple[str, ...]], tmp_path: Path
 ) -> None:
     server, options = secure
@@ -49,7 +51,7 @@ def test_a_server_behind_a_tunnel_cannot_tell_the_lanes_apart(
             assert result.report["lanes"][{"auto": "wire"}.get(lane, lane)] == COUNT
             seen[lane] = {request.target: request.headers for request in server.requests}
             assert len(seen[lane]) == COUNT + 1
-            # Few tunnels, each asked for with what the proxy wants to know, which the server is not told.
+            # Few tunnels, each requested with the proxy's credentials, which the server does not get.
             assert 1 <= len(proxy.heads) <= 6
             for head in proxy.heads:
                 assert head.startswith(b"CONNECT %s HTTP/1." % server.url.removeprefix("https://").encode())
@@ -58,9 +60,7 @@ def test_a_server_behind_a_tunnel_cannot_tell_the_lanes_apart(
     assert not any(request.header("Proxy-Authorization") for request in server.requests)
 
 
-def test_a_tunnel_is_used_as_deep_as_any_connection(
-    secure: tuple[Server, tuple[str, ...]], tmp_path: Path
-) -> None:
+def test_tunnels_are_pipelined(secure: tuple[Server, tuple[str, ...]], tmp_path: Path) -> None:
     server, options = secure
     with Tunnel() as proxy:
         given = (*options, *by(proxy.url), "--pipeline", "16", "--connections", "2")
@@ -72,7 +72,7 @@ def test_a_tunnel_is_used_as_deep_as_any_connection(
 @pytest.mark.parametrize(
     "name", ["http://files.example/", "http://files.example:8080/", "http://[::1]:81/"]
 )
-def test_a_forwarding_proxy_cannot_tell_the_lanes_apart(name: str, tmp_path: Path) -> None:
+def test_both_clients_send_the_same_request_to_a_forwarding_proxy(name: str, tmp_path: Path) -> None:
     source = "".join(f"{name}f{n}?q={n}\n" for n in range(50))
     seen = {}
     with Server(default=lambda request: ok(request.target.encode())) as proxy:
@@ -91,7 +91,7 @@ def test_a_forwarding_proxy_cannot_tell_the_lanes_apart(name: str, tmp_path: Pat
     assert result.report["connections_peak"] <= 4
 
 
-def test_a_listing_by_way_of_a_proxy(tmp_path: Path) -> None:
+def test_listing_through_a_proxy(tmp_path: Path) -> None:
     names = sorted(BODIES)
     with Server(
         default=lambda request: (
@@ -117,7 +117,7 @@ def test_a_listing_by_way_of_a_proxy(tmp_path: Path) -> None:
     ],
     ids=["407", "403", "502", "nonsense", "closes"],
 )
-def test_a_proxy_that_gives_no_tunnel(answer: bytes, lane: str, tmp_path: Path) -> None:
+def test_proxy_refuses_the_tunnel(answer: bytes, lane: str, tmp_path: Path) -> None:
     with Tunnel(answer) as proxy:
         given = (*QUICK, *by(proxy.url), "--lane", lane)
         result = download("-", tmp_path / "d", *given, stdin="https://files.example/a\n")
@@ -130,7 +130,7 @@ def test_a_proxy_that_gives_no_tunnel(answer: bytes, lane: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_proxy_that_is_not_there(lane: str, tmp_path: Path) -> None:
+def test_unreachable_proxy(lane: str, tmp_path: Path) -> None:
     with Tunnel() as closed:
         dead = closed.url
     given = (*QUICK, "--proxy", dead, "--lane", lane)
@@ -147,7 +147,7 @@ def test_a_certificate_is_verified_through_a_tunnel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [2_000, 9_000])
-def test_a_tunnel_that_breaks(after: int, secure: tuple[Server, tuple[str, ...]], tmp_path: Path) -> None:
+def test_broken_tunnel(after: int, secure: tuple[Server, tuple[str, ...]], tmp_path: Path) -> None:
     server, options = secure
     source = "".join(f"{server.url}/get/f{n}\n" for n in range(COUNT))
     with Tunnel(breaks=after) as proxy:
@@ -157,8 +157,8 @@ def test_a_tunnel_that_breaks(after: int, secure: tuple[Server, tuple[str, ...]]
     assert (result.exit, result.files) == (0, BODIES), result.stderr
 
 
-def test_an_error_of_the_proxy_is_an_answer(tmp_path: Path) -> None:
-    """To a plain GET it answers in the place of the server."""
+def test_proxy_error_is_the_response(tmp_path: Path) -> None:
+    """The proxy responds to a plain GET in place of the server."""
     answers = {
         "http://files.example/a": status(407),
         "http://files.example/b": status(502),
@@ -171,8 +171,8 @@ def test_an_error_of_the_proxy_is_an_answer(tmp_path: Path) -> None:
     assert result.files == {"c": b"c"}
 
 
-def test_a_proxy_that_is_itself_spoken_to_over_tls(tmp_path: Path) -> None:
-    """To forward or for a tunnel; what is TLS within TLS goes through the requests lane."""
+def test_proxy_over_tls(tmp_path: Path) -> None:
+    """Forwarding and tunnels; TLS within TLS goes through the requests client."""
     certificates = Certificates(tmp_path)
     options = (*QUICK, "--cacert", str(certificates.ca))
     plain = "".join(f"http://files.example/f{n}\n" for n in range(20))

@@ -1,5 +1,5 @@
-"""Four secrets, every kind of failure, -vv: none of the four stands in anything that a run says or leaves,
-nor in what others see of its processes."""
+"""Four secrets, every kind of failure, -vv: no secret appears in the output or the files of a run, nor in
+what other users see of its processes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ PATIENCE += ("--retries", "1", "--backoff", "50ms", "--max-size", "1M", "--worke
 
 
 def forms(secret: str) -> list[bytes]:
-    """As it is, and as Basic credentials of `me` have it (what does not depend on what stands before)."""
+    """Return the secret as it is, and as it appears in Basic credentials of `me` (the part that does not
+    depend on what precedes it)."""
     return [secret.encode(), base64.b64encode(f"me:{secret}".encode())[4:-4]]
 
 
 def seen_of(session: int, argv: list[str], over: threading.Event, found: list[bytes]) -> None:
-    """What /proc shows of the processes of ``session`` and is not what was typed."""
+    """Collect in ``found`` what /proc shows of the processes of ``session`` beyond the command that was
+    typed."""
     typed = "\0".join(argv).encode() + b"\0"
     while not over.wait(0.05):
         for pid in members(session):
@@ -41,7 +43,7 @@ def seen_of(session: int, argv: list[str], over: threading.Event, found: list[by
 
 
 def lines(port: int, untrusted: int) -> list[str]:
-    """The files: each on a host of its own, the secret in the query, the path's user or both."""
+    """Return the URLs: each on a host of its own, the secret in the query, the path's user or both."""
     found = []
     for number, name in enumerate(CASES, 1):
         host = f"127.0.1.{number}:{port}"
@@ -58,7 +60,7 @@ def lines(port: int, untrusted: int) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["straight", "by proxy"])
-def test_no_secret_is_told(way: str, tmp_path: Path) -> None:
+def test_no_secret_is_shown(way: str, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     netrc = tmp_path / "netrc"
     netrc.write_text(f"default login me password {NETRC}\n")
@@ -67,7 +69,7 @@ def test_no_secret_is_told(way: str, tmp_path: Path) -> None:
     out.mkdir()
 
     def rows(request: Request) -> list[Step]:
-        # To a proxy the whole URL is sent; it answers in the place of the host.
+        # The whole URL is sent to a proxy; it responds in place of the host.
         name = request.target.partition("?")[0].rpartition("/")[2]
         answer = (
             HOPS.get(request.target.partition("?")[0]) or CASES[name if name in CASES else "404"].answer
@@ -116,7 +118,7 @@ SECRETS_OF_URLS = [
 
 
 def told_by(done: subprocess.CompletedProcess[str], out: Path) -> bytes:
-    """All that a run says and leaves: output, contents, and the names of files."""
+    """Return everything that a run prints and leaves: output, contents, and the names of files."""
     names = "\n".join(str(path.relative_to(out)) for path in out.rglob("*"))
     return b"\n".join([done.stdout.encode(), done.stderr.encode(), names.encode(), left_in(out)])
 
@@ -137,7 +139,7 @@ def test_urls_that_differ_in_a_secret_only_are_all_stored(layout: str, tmp_path:
         done = run(*args)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["stored"] == len(lines)
-        again = run(*args, "--restart")  # the same names: what stands there is met again
+        again = run(*args, "--restart")  # the same names: the stored files are found again
         assert (json.loads(again.stdout)["stored"], json.loads(again.stdout)["skipped"]) == (0, len(lines))
     for each in (done, again, run("status", out / "d"), run("verify", out / "d", "--json")):
         assert each.returncode == 0, each.stderr
@@ -149,9 +151,7 @@ def test_urls_that_differ_in_a_secret_only_are_all_stored(layout: str, tmp_path:
 
 
 @pytest.mark.parametrize("layout", ["flat", "mirror"])
-def test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name(
-    layout: str, tmp_path: Path
-) -> None:
+def test_secrets_in_path_or_nested_url_are_in_no_name(layout: str, tmp_path: Path) -> None:
     out, source = tmp_path / "out", tmp_path / "list.txt"
     out.mkdir()
     hidden = quote(f"https://h/f?token={URL}", safe="")
@@ -173,8 +173,8 @@ def test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name(
     assert URL.encode() not in everything, everything[max(everything.find(URL.encode()) - 200, 0) :][:400]
 
 
-def test_a_secret_in_the_url_of_a_server_is_in_no_path_of_its_mirror(tmp_path: Path) -> None:
-    # The server's own names of files are no secret: they can be read back from those on the disk.
+def test_secret_in_a_server_url_is_in_no_mirror_path(tmp_path: Path) -> None:
+    # The server's own file names are not secret: they can be recovered from those on the disk.
     with Server(default=ok(b"x")) as server:
         prefix = f"/p;jsessionid={URL}"
         server.routes[f"{prefix}/list"] = listing(["a;sid=1", "b"])
@@ -191,8 +191,8 @@ def test_a_secret_in_the_url_of_a_server_is_in_no_path_of_its_mirror(tmp_path: P
 
 
 @pytest.mark.parametrize("layout", ["flat", "mirror"])
-def test_a_job_goes_on_under_the_names_that_it_began_with(layout: str, tmp_path: Path) -> None:
-    """Also where names would be others now: the key was lost, or an earlier version chose them."""
+def test_resumed_job_keeps_its_names(layout: str, tmp_path: Path) -> None:
+    """Also where names would be different now: the key was lost, or an earlier version chose them."""
     out, source = tmp_path / "out", tmp_path / "list.txt"
 
     def rows(request: Request) -> list[Step]:
@@ -216,8 +216,8 @@ def test_a_job_goes_on_under_the_names_that_it_began_with(layout: str, tmp_path:
     assert (checked.returncode, checked.stdout) == (0, "3 of 3 files agree with the journal\n")
 
 
-def test_a_program_that_calls_download_shows_nothing(tmp_path: Path) -> None:
-    """``download()`` starts a fresh process; what it is to do does not travel on its command line."""
+def test_program_calling_download_shows_no_secret(tmp_path: Path) -> None:
+    """``download()`` starts a fresh process; its task does not travel on the command line."""
     program = (
         "import sys, downloader\n"
         "header = (('X-Api-Key', sys.stdin.readline().strip()),)\n"

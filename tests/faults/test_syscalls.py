@@ -1,5 +1,5 @@
-"""System calls that fail: at the nth (strace), in mid-file, for want of inodes or memory; a clock that
-jumps, a sync that says no. Whatever it is, the next run goes on and all comes out right."""
+"""System calls that fail: at the nth call (strace), within a file, for lack of inodes or memory; a clock
+that jumps, a sync that fails. In every case the next run continues and the result is right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server() -> Iterator[DevServer]:
 
 @pytest.fixture(scope="module")
 def strace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """``strace`` that injects, or a skip that says why not."""
+    """Return the argv of an ``strace`` that can inject faults; skip with the reason where there is none."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (apt-get install strace)")
     log = tmp_path_factory.mktemp("strace") / "log"
@@ -43,7 +43,7 @@ def strace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return found
 
 
-# Call, error, the least and the most of which it is drawn; `+`: from then on each.
+# Call, error, and the range from which its number is drawn; `+`: from then on every call.
 INJECTED = [
     ("write", "ENOSPC", 20, 200, "+"),
     ("write", "EIO", 20, 200, ""),
@@ -75,7 +75,7 @@ def test_the_nth_call_fails(
     run_downloader: Run,
     tmp_path: Path,
 ) -> None:
-    """In every process of the run, at its own nth call; the number is drawn anew each time, and said."""
+    """In every process of the run, at its own nth call; the number is drawn anew each time, and printed."""
     number = random.randrange(least, most)
     dest = tmp_path / "dest"
     argv = [server.url, "-o", dest, "--workers", 2, "--connections", 8, "--read-timeout", "5s"]
@@ -84,7 +84,7 @@ def test_the_nth_call_fails(
     try:
         code = job.wait(90)
         print(f"{inject}: exit code {code}; {job.err.strip()[-300:]}")  # noqa: T201
-        # 2 and 3: it could not begin. Whatever the code is, it is an end that was meant.
+        # 2 and 3: it could not begin. Every code is one that is documented.
         assert code in (0, 1, 2, 3, 4), job.out + job.err
         if code == 0:
             check(dest, TRUTH)
@@ -101,7 +101,8 @@ def test_the_nth_call_fails(
 def test_a_sync_that_fails_is_final(
     strace: list[str], server: DevServer, run_downloader: Run, tmp_path: Path
 ) -> None:
-    """The kernel says it once; what it could not write looks as if it were there, and is written again."""
+    """The kernel reports it once; afterwards unwritten data looks as if it were stored, so it is written
+    again."""
     dest = tmp_path / "dest"
     argv = [server.url, "-o", dest, "--workers", 1, "--connections", 4, "--fsync"]
     inject = ["-e", "trace=syncfs", "-e", "inject=syncfs:error=EIO:when=3"]
@@ -121,13 +122,13 @@ def test_a_sync_that_fails_is_final(
     assert last.returncode == 0, last.stdout + last.stderr
     check(dest, TRUTH)
     kept = sum((dest / name).stat().st_ino == inode for name, inode in before.items())
-    # Only what had been synced has stayed as it was.
+    # Only what had been synced is unchanged.
     assert kept == done
     assert not journal_of(dest)[1]
 
 
 def journal_of(dest: Path) -> tuple[int, bool]:
-    """How many files it counts as stored, and whether it says that a sync has failed."""
+    """Return how many files the journal counts as stored, and whether it records a failed sync."""
     database = sqlite3.connect(dest / HOME / "journal.sqlite")
     try:
         stored = database.execute("SELECT coalesce(sum(stored), 0) FROM batch WHERE done = 1").fetchone()[0]
@@ -139,7 +140,7 @@ def journal_of(dest: Path) -> tuple[int, bool]:
 
 
 def test_the_order_is_publish_sync_journal(strace: list[str], server: DevServer, tmp_path: Path) -> None:
-    """As the kernel sees it: no row of a batch is written while a file of it is not synced."""
+    """As the kernel sees it: no row of a batch is written before every file of it is synced."""
     log = tmp_path / "calls"
     argv = [server.url, "-o", tmp_path / "dest", "--workers", 1, "--fsync"]
     tool = [*strace[:-1], str(log), "-e", "trace=linkat,syncfs,fdatasync"]
@@ -151,7 +152,7 @@ def test_the_order_is_publish_sync_journal(strace: list[str], server: DevServer,
     calls = [line.split("(")[0].split()[-1] for line in log.read_text().splitlines() if "(" in line]
     first, last = calls.index("linkat"), len(calls) - 1 - calls[::-1].index("linkat")
     assert calls.count("linkat") == TRUTH.files
-    # One for the start, at least one for what was stored, and what was stored last is covered, too.
+    # One for the start, at least one for what was stored; the last stored files are covered, too.
     assert "syncfs" in calls[last:]
     assert 2 <= calls.count("syncfs") <= 2 + TRUTH.files // 10
     assert "syncfs" in calls[:first]
@@ -213,10 +214,10 @@ def test_short_writes(server: DevServer, run_downloader: Run, tmp_path: Path) ->
     check(tmp_path / "dest", TRUTH)
 
 
-def test_a_worker_without_memory(
+def test_worker_out_of_memory(
     dev_server: Callable[..., DevServer], start: Start, run_downloader: Run, tmp_path: Path
 ) -> None:
-    """RLIMIT_AS, set while it runs: the run says so and ends, or another worker takes over."""
+    """RLIMIT_AS, set during the run: the run reports it and ends, or another worker takes over."""
     truth = Truth(3000, 20_000, 60_000)
     server = dev_server(files=truth.files, size="20000-60000", delay="0-20ms", page=200)
     argv = (server.url, "-o", tmp_path / "dest", "--workers", 1, "--read-timeout", "5s")
@@ -238,18 +239,20 @@ def test_a_worker_without_memory(
 # A clock that jumps
 
 REALTIME = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime", "clock_gettime"}
-# Where the time of day is asked for, and why: the date in a Retry-After.
+# Where the time of day is read, and why: the date in a Retry-After.
 MAY_ASK = {
     "downloader/storage/destination.py": {
         "now"
-    },  # since when a job is complete: for a person, nothing depends on it
+    },  # when a job became complete: shown to the user, nothing depends on it
     "downloader/http/requests_client.py": {"time"},
     "downloader/http/pipelined/parser.py": {"time"},
+    # When a file was fetched: a record, nothing depends on it.
+    "downloader/http/pipelined/recording_parser.py": {"time"},
 }
 
 
-def test_the_time_of_day_is_asked_for_where_it_may_jump() -> None:
-    """All else that waits or measures goes by the monotonic clock."""
+def test_time_of_day_is_read_only_where_a_jump_is_harmless() -> None:
+    """All other waits and measurements use the monotonic clock."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "downloader").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -266,8 +269,9 @@ def test_the_time_of_day_is_asked_for_where_it_may_jump() -> None:
 
 
 @pytest.mark.parametrize("jump", ["+10d", "-10d"])
-def test_a_clock_that_jumps(jump: str, dev_server: Callable[..., DevServer], tmp_path: Path) -> None:
-    """In mid-run, by ten days: no deadline ends, no backoff takes ten days, no child counts as stuck."""
+def test_clock_jumps(jump: str, dev_server: Callable[..., DevServer], tmp_path: Path) -> None:
+    """By ten days, during the run: no deadline expires, no backoff takes ten days, no child counts as
+    stuck."""
     library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
     if library is None:
         pytest.skip("libfaketime is not installed (apt-get install libfaketime)")

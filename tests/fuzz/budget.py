@@ -1,4 +1,4 @@
-"""How long is fuzzed: a bounded number of examples as part of the tests, or ``FUZZ_SECONDS`` in all
+"""Set how long to fuzz: a bounded number of examples as part of the tests, or ``FUZZ_SECONDS`` in all
 (``make fuzz``), which the targets share, in rounds of new examples."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ __all__ = ["SECONDS", "bounded", "rounds"]
 
 TARGETS = 9
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0")) / TARGETS
-"""For each target; 0 where it is part of the tests."""
+"""Seconds for each target; 0 where it is part of the tests."""
 _EXAMPLES = 1000  # in a round
 
 
 def bounded(examples: int) -> settings:
-    """Settings for a target that is given ``examples`` as part of the tests."""
+    """Return settings for a target that gets ``examples`` as part of the tests."""
     return settings(
         max_examples=_EXAMPLES if SECONDS else examples,
         stateful_step_count=60,
@@ -29,7 +29,7 @@ def bounded(examples: int) -> settings:
 
 
 def rounds(target: Callable[[], None]) -> None:
-    """Run ``target`` once, then again and again while there is time left."""
+    """Run ``target`` once, then again while there is time left."""
     until = monotonic() + SECONDS
     target()
     while monotonic() < until:

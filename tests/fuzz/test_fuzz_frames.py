@@ -1,4 +1,4 @@
-"""Bytes that are no frames, and frames that are no messages: refused, whatever is in them."""
+"""Bytes that are no frames, and frames that are no messages: refused, whatever they contain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MESSAGES = (
 )
 KINDS = tuple(get_args(FromChild))
 
-# Harm: where (a part of the length), what is put there, and how much of the old it takes the place of.
+# Damage: where (a fraction of the length), which bytes are inserted, and how many old ones they replace.
 HARM = st.lists(
     st.tuples(st.floats(0, 1), st.binary(max_size=6), st.integers(0, 12)), max_size=4
 )  # fmt: skip
@@ -53,7 +53,7 @@ CUTS = st.lists(st.floats(0, 1), max_size=8)
 
 
 def reference(stream: bytes) -> tuple[list[bytes], bool]:
-    """The frames at the start of ``stream``, and whether what follows can never be one."""
+    """Return the frames at the start of ``stream``, and whether the rest can never be one."""
     frames = []
     while len(stream) >= 4:
         size = int.from_bytes(stream[:4], "big")
@@ -78,12 +78,12 @@ def any_bytes(payloads: list[bytes], harm: list[tuple[float, bytes, int]], cuts:
         except FrameError:
             broken = True
     assert broken == breaks
-    # With a stream that breaks, those frames are lost that came in one piece with the break.
+    # When a stream breaks, the frames that arrived in one piece with the break are lost.
     assert found == expected[: len(found)]
     assert breaks or found == expected
 
 
-def test_any_bytes() -> None:
+def test_any_bytes_as_frames() -> None:
     rounds(any_bytes)
 
 
@@ -92,8 +92,9 @@ def test_any_bytes() -> None:
 def any_messages(
     messages: list[FromChild], harm: list[tuple[float, bytes, int]], cuts: list[float]
 ) -> None:
-    """The supervisor's end of a link, over a real socketpair: it says what it understood, and whether the
-    link is of use; it never raises, and what it gave up it never takes up again."""
+    """Check the supervisor's end of a link, over a real socketpair: it returns the messages that it
+    understood, and whether the link is usable; it never raises, and never resumes a link that it gave up.
+    """
     whole = b"".join(pack(msgspec.msgpack.encode(message)) for message in messages)
     stream = harmed(whole, harm)
     ours, theirs = socket.socketpair()
@@ -115,12 +116,12 @@ def any_messages(
         theirs.close()
 
 
-def test_any_messages() -> None:
+def test_any_bytes_as_messages() -> None:
     rounds(any_messages)
 
 
-def test_a_text_that_is_no_text() -> None:
-    """Found by fuzzing: msgspec raises UnicodeDecodeError for it, which is no DecodeError of its own."""
+def test_invalid_utf8_text_is_refused() -> None:
+    """Found by fuzzing: msgspec raises UnicodeDecodeError for it, which is not its own DecodeError."""
     ours, theirs = socket.socketpair()
     link = Link(ours)
     theirs.sendall(pack(msgspec.msgpack.encode(Log("warning", "text")).replace(b"text", b"te\xfft")))

@@ -1,8 +1,8 @@
-"""Damaged journals: what is wrong with one is said, or all that it says is still true.
+"""Damaged journals: either the damage is reported, or everything read is still true.
 
-The journal is a real one, with what a run leaves: batches that are done, some with failures, and open
-ones with marks. It is torn, cut, overwritten or has bits turned round, with its write-ahead log and
-without; then everything is read from it that a resumed run, ``status`` and ``verify`` read.
+The journal is a real one, with what a run leaves: done batches, some with failures, and open ones with item
+states. It is torn, cut, overwritten or has bits flipped, with its write-ahead log and without; then
+everything is read that a resumed run, ``status`` and ``verify`` read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def names(seq: int) -> list[str]:
 
 
 def write(home: Path) -> None:
-    """Of three batches one is done, one is done but for two files, and one is open."""
+    """Write a journal of three batches: one is done, one is done but for two files, and one is open."""
     journal = Journal(home)
     journal.begin(JOB)
     for seq in range(BATCHES):
@@ -58,7 +58,7 @@ def write(home: Path) -> None:
 
 @dataclass(frozen=True)
 class Said:
-    """All that a journal says."""
+    """Everything that a journal says."""
 
     job: JobSpec | None
     ended: bool
@@ -72,17 +72,17 @@ class Said:
 
 
 def rows(found: Iterator[BatchRow]) -> Iterator[BatchRow]:
-    """A damaged tree may have no end, and must not be read for ever."""
+    """Return rows up to a limit: a damaged tree may be endless."""
     for number, row in enumerate(found):
         assert number < 10 * BATCHES, "rows without end"
         yield row
 
 
 def read(home: Path, *, read_only: bool) -> Said:
-    """Raises JournalError."""
+    """Read everything. Raise JournalError for a damaged journal."""
     journal = Journal(home, read_only=read_only)
     try:
-        job = journal.job()  # as every run begins
+        job = journal.job()  # as at the start of every run
         batches = {
             row.seq: (
                 row.count, decode_names(row.names), row.origin, row.done, tuple(published(row.marks)),
@@ -111,7 +111,7 @@ def made() -> Iterator[Path]:
 
 
 def original() -> tuple[dict[str, bytes], Said]:
-    """The files of a whole journal, as a run leaves it that was killed, and what it says."""
+    """Return the files of a journal of a run that was killed, and what it says."""
     with made() as home:
         write(home)
         said = read(home, read_only=False)
@@ -133,7 +133,8 @@ DAMAGE = st.one_of(
 
 
 def damaged(content: bytes, how: str, where: int, what: int) -> bytes:
-    """One bit or byte changed, the end lost, a stretch lost, or one page in the place of another."""
+    """Draw a damaged journal: one bit or byte changed, the end lost, a stretch lost, or one page replaced
+    by another."""
     if how == "bit":
         return content[:where] + bytes([content[where] ^ 1 << what]) + content[where + 1 :]
     if how == "byte":
@@ -147,9 +148,9 @@ def damaged(content: bytes, how: str, where: int, what: int) -> bytes:
 
 
 def check(said: Said) -> None:
-    """Nothing is said that is not so; what was not written down any more is no lie."""
+    """Check that nothing false is said; lost records are permitted."""
     if said.job is None:
-        # An empty journal: a new job, which trusts nothing.
+        # An empty journal is a new job, which records nothing as stored.
         assert not said.batches
         return
     assert said.job == TRUE.job
@@ -193,7 +194,7 @@ def any_damage(damages: list[tuple[str, int, int]], read_only: bool) -> None:
     fuzz(damages, read_only)
 
 
-def test_any_damage() -> None:
+def test_any_damage_is_reported_or_harmless() -> None:
     rounds(any_damage)
 
 
@@ -208,17 +209,17 @@ def change(home: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE batch SET done = 1 WHERE seq = 2",  # never fetched, and nobody would know
+        "UPDATE batch SET done = 1 WHERE seq = 2",  # never fetched, and not noticed
         "UPDATE listing SET cursor = x'00' WHERE seq = 23",
         "UPDATE batch SET count = count - 1 WHERE seq = 5",
         "UPDATE published SET marks = x'00' WHERE seq = 2",
-        "UPDATE batch SET failed = 0 WHERE seq = 1",  # what failed is never tried again
+        "UPDATE batch SET failed = 0 WHERE seq = 1",  # a failed file is never retried
         "UPDATE failure SET idx = 3 WHERE idx = 38",
         "UPDATE failure SET code = 'http-4x4'",
         "DELETE FROM batch WHERE seq = 7",
         "DELETE FROM failure WHERE seq = 1",
         "DELETE FROM job",
-        "DELETE FROM job WHERE key = 'running'",  # after a power cut, what was not synced would be believed
+        "DELETE FROM job WHERE key = 'running'",  # after a power cut, unsynced files would count as stored
         "DELETE FROM batch WHERE seq = 23",
         "DELETE FROM batch",
         "DELETE FROM listing WHERE seq = 4",
@@ -228,14 +229,14 @@ def change(home: Path, statement: str) -> None:
         "UPDATE batch SET stored = stored + 1 WHERE seq = 3",
     ],
 )
-def test_what_was_never_written_is_not_believed(statement: str, tmp_path: Path) -> None:
-    """Found by fuzzing: as a bit that has turned round, or a page that is lost, may leave it."""
+def test_records_never_written_are_refused(statement: str, tmp_path: Path) -> None:
+    """Found by fuzzing: the state that a flipped bit or a lost page may leave."""
     (tmp_path / "journal.sqlite").write_bytes(WHOLE["journal.sqlite"])
     change(tmp_path, statement)
     with pytest.raises(JournalError, match="--restart"):
         read(tmp_path, read_only=False)
 
 
-def test_what_was_written_is_believed(tmp_path: Path) -> None:
+def test_records_written_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(WHOLE["journal.sqlite"])
     assert read(tmp_path, read_only=False) == read(tmp_path, read_only=True) == TRUE

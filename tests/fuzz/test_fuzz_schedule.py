@@ -1,8 +1,8 @@
-"""Leases and schedules together, as supervisor and workers use them, with the world against them: workers
-die at any instant, hosts fail, rest and are condemned, files kill whoever takes them.
+"""Leases and schedules together, as supervisor and workers use them, in a simulated environment: workers
+die at any instant, hosts fail, are paused and are condemned, files kill their workers.
 
-Whatever happens: a batch is in one place, an item in flight at one worker at a time and never again once
-it is published; limits hold, suspects are alone; and when the world calms down, all comes to its end.
+The invariants: a batch is in one place, an item in flight at one worker at a time and never again once it
+is published; limits hold, suspects are alone; and once the faults stop, everything completes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Key = tuple[int, int]  # batch, index
 
 @dataclass(eq=False)
 class Job:
-    """One item at a worker."""
+    """An item at a worker."""
 
     key: Key
     host: Host
@@ -45,7 +45,7 @@ class Job:
 
 @dataclass
 class Worker:
-    """A schedule, what is in flight in it, and the batches it holds."""
+    """A schedule, what is in flight in it, and the batches that the worker holds."""
 
     schedule: Scheduler[Job]
     flying: list[Job] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Worker:
 
 
 class World(RuleBasedStateMachine):
-    """See the module."""
+    """The simulation; see the module."""
 
     @initialize(most=st.integers(1, 6), per_host=st.integers(1, 6), interval=st.sampled_from([0.0, 0.2]))
     def begin(self, most: int, per_host: int, interval: float) -> None:
@@ -82,7 +82,7 @@ class World(RuleBasedStateMachine):
         schedule: Scheduler[Job] = Scheduler(self.most, self.per_host)
         schedule.interval = self.interval
         self.workers[self.number] = Worker(schedule)
-        self.book.hired(self.number)
+        self.book.add_worker(self.number)
         self.number += 1
 
     @precondition(lambda self: self.workers)
@@ -135,7 +135,7 @@ class World(RuleBasedStateMachine):
             if job is None:
                 return
             if worker.schedule.verdict(job.host, self.now):
-                # Failed without a request; here that is to be tried again later.
+                # Failed without a request; here that is retried later.
                 worker.schedule.release(job.host)
                 worker.schedule.add_later(job, self.now + 1)
                 continue
@@ -168,7 +168,7 @@ class World(RuleBasedStateMachine):
         else:
             marks.set(index, UNTOUCHED)
             if how == "given back":
-                schedule.again(job)
+                schedule.requeue(job)
             else:
                 if how == "host fails":
                     schedule.failed(job.host, self.now, self.now)
@@ -207,7 +207,7 @@ class World(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
-    # what holds
+    # the invariants
 
     @invariant()
     def a_batch_is_in_one_place(self) -> None:
@@ -228,7 +228,7 @@ class World(RuleBasedStateMachine):
             assert worker.schedule.unstarted == sum(worker.left.values()) - len(worker.flying)
 
     def teardown(self) -> None:
-        """The world is kind from now on: one worker is enough to bring all to its end."""
+        """Stop the faults: one worker then completes everything."""
         if not hasattr(self, "book"):
             return
         if not self.workers:
@@ -252,5 +252,5 @@ class World(RuleBasedStateMachine):
         assert not self.published & self.poison
 
 
-def test_the_world() -> None:
+def test_random_events_keep_the_invariants() -> None:
     rounds(lambda: run_state_machine_as_test(World, settings=bounded(15)))

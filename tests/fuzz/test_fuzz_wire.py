@@ -1,4 +1,4 @@
-"""What is fuzzed in a patched process: each file ``wire_*.py`` is run by pytest in one."""
+"""Run the fuzz targets that need a patched process: pytest runs each file ``wire_*.py`` in one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.timeout(600 + 10 * SECONDS)  # it computes for half a minute: minutes, on a busy machine
+@pytest.mark.timeout(600 + 10 * SECONDS)  # half a minute of CPU: minutes, on a busy machine
 @pytest.mark.parametrize("name", ["reader", "pipeline"])
 def test_fuzz(name: str) -> None:
     options = ["-q", "--no-header", "-p", "no:cacheprovider", "-o", f"timeout={300 + 2 * SECONDS}"]

@@ -1,5 +1,5 @@
-"""The wire lane against a server whose every connection misbehaves as drawn, over real sockets: no file
-under another's name, each ends exactly once, nothing hangs, nothing raises but what is typed."""
+"""The pipelined client against a server whose connections misbehave as drawn, over real sockets: no file is
+stored under another's name, each ends exactly once, nothing hangs, and only typed errors are raised."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from downloader.config.config import Config
+from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
 from downloader.core.scheduler import Host
 from downloader.errors import FetchError
@@ -38,7 +39,7 @@ COUNT = 40
 ATTEMPTS = 60
 LONGEST = 20.0  # seconds until an example counts as hung
 NONE: frozenset[int] = frozenset()
-LARGE = 100_000  # times what an ordinary file begins with
+LARGE = 100_000  # a large file repeats an ordinary file's content this often
 IDLE = 0.01  # seconds without a request after which the server closes
 
 
@@ -47,7 +48,8 @@ def name(index: int) -> str:
 
 
 def body(index: int, large: bool = False) -> bytes:
-    """Of every file another length, too; ``large``: it is not kept whole, and nothing is to wait for it."""
+    """Return the body of a file; every file has another length. ``large``: it is not kept whole, and
+    nothing may wait for it."""
     return (b"<%d>" % index) * (LARGE if large else 1 + index * index % 97)
 
 
@@ -60,8 +62,8 @@ def in_chunks(content: bytes) -> bytes:
     return head + b"2\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (content[:2], len(content) - 2, content[2:])
 
 
-# What a connection does in answer to one request. Those of SURPLUS make one answer too many, those of
-# MISSING one too few: both on one connection and nobody could tell.
+# What a connection does in response to one request. SURPLUS steps send one response too many, MISSING steps
+# one too few: both on one connection would be indistinguishable.
 FAIR = (
     "right",
     "right",
@@ -83,14 +85,16 @@ MISSING = ("nothing",)
 
 
 def steps(*kinds: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
-    """Some that are right, then one of ``kinds``, and so on: so that there is something to be shifted."""
+    """Draw some correct steps, then one of ``kinds``, and so on: so that there are responses to be
+    shifted.
+    """
     groups = st.tuples(st.integers(0, 6), st.sampled_from(sum(kinds, ())))
     return st.lists(groups, max_size=4).map(
         lambda drawn: [step for count, odd in drawn for step in (*["right"] * count, odd)]
     )
 
 
-# Surplus three times, since so few of the drawn are.
+# Surplus three times, since few of the drawn steps are.
 CONNECTION = st.tuples(
     steps(FAIR, ENDS, SURPLUS, SURPLUS, SURPLUS) | steps(FAIR, ENDS, MISSING),
     st.sampled_from([0, 0, 1, 7, 100]),  # bytes at a time; 0: all at once
@@ -99,8 +103,8 @@ CONNECTION = st.tuples(
 
 @dataclass
 class Script:
-    """What the server does, a connection after the other; ``asked``: how often each file; ``begun``: with
-    how many requests each connection began; ``large``: the files that are."""
+    """The server's behaviour, one connection after the other. ``asked``: requests per file; ``begun``: the
+    number of requests with which each connection began; ``large``: the large files."""
 
     connections: list[tuple[list[str], int]]
     asked: Counter[int] = field(default_factory=Counter)
@@ -108,11 +112,11 @@ class Script:
     opened: int = 0
     patience: float = IDLE
     large: frozenset[int] = NONE
-    gate: Event | None = None  # the second connection responses once it is set
+    gate: Event | None = None  # the second connection responds once it is set
 
     def __call__(self, sock: Any, _: object) -> None:
         number, self.opened = self.opened, self.opened + 1
-        # When all are used up the rest goes well: every example has an end.
+        # When all are used up the server behaves well: every example ends.
         drawn, size = self.connections[number] if number < len(self.connections) else ([], 0)
         todo = iter(drawn)
         late, before, begins = b"", 0, True
@@ -127,8 +131,9 @@ class Script:
                 if self.gate and number == 1:
                     assert self.gate.wait(LONGEST)
                 reply, ends = carry_out(step, body(index, index in self.large))
-                # One answer too many comes with the one before, or at depth 1 nobody could tell; and
-                # what is behind it without a pause, or at no depth: a connection does not rest for ever.
+                # A surplus response comes with the one before it, or at depth 1 it could not be detected.
+                # What follows comes without a pause, or no depth could detect it: a connection does not
+                # rest for ever.
                 if late or step in SURPLUS:
                     late += reply
                     if is_last or ends:
@@ -139,7 +144,7 @@ class Script:
                         sock.sendall(piece)
                         gevent.sleep(0)
                 if ends:
-                    if ends == "linger":  # as nginx does it: to close with something unread is to reset
+                    if ends == "linger":  # as nginx does: closing with unread data resets the connection
                         sock.shutdown(socket.SHUT_WR)
                         while sock.recv(65536):
                             pass
@@ -153,7 +158,7 @@ class Script:
 
 
 def requests(sock: Any, patience: float) -> Iterator[tuple[int, bool]]:
-    """The files that are asked for, and whether each is the last of those that have arrived."""
+    """Yield the requested files, and whether each is the last of those that have arrived."""
     data = b""
     while True:
         sock.settimeout(patience)
@@ -170,7 +175,7 @@ def requests(sock: Any, patience: float) -> Iterator[tuple[int, bool]]:
 
 
 def carry_out(step: str, content: bytes) -> tuple[bytes, str]:
-    """What is sent, and how the connection ends with it ("": it does not)."""
+    """Return the bytes sent, and how the connection ends with them ("": it does not)."""
     right = answer(content)
     return {
         "right": (right, ""),
@@ -204,7 +209,7 @@ def cut(data: bytes, size: int) -> Iterator[bytes]:
 
 
 class Owner:
-    """A worker reduced to what the lane asks of it: jobs, slots, and what became of each job."""
+    """A worker reduced to what the pipelined client needs: jobs, slots, and the result of each job."""
 
     def __init__(self, jobs: list[FetchTask], most: int) -> None:
         self.queue = deque(jobs)
@@ -235,7 +240,7 @@ class Owner:
 
     def attempt_failed(self, job: FetchTask, error: FetchError, began: float) -> None:
         job.attempts += 1
-        self.attempts.append(f"{job.name}: {error.code}")
+        self.attempts.append(f"{job.item.name}: {error.code}")
         if job.attempts < ATTEMPTS and error.code != "http-404":
             self.requeue([job])
         else:
@@ -274,26 +279,26 @@ def serving(script: Script) -> Iterator[str]:
 def run(
     script: Script, depth: int, connections: int, place: Path, make: type[Owner] = Owner
 ) -> tuple[Owner, dict[str, bytes]]:
-    """Fetch all there is; what became of it."""
+    """Fetch everything; return the results."""
     output, ledger = place / "d", place / "ledger"
     output.mkdir()
     with serving(script) as url:
         config = Config(
             source=url, output=str(output), connections=connections, pipeline=depth, read_timeout=5.0
         )
-        session, sink = HttpSession(config), open_sink(config, 0)
+        session, sink = HttpSession(config), open_sink(config, Rules())
         slot = Ledger(ledger, 1).open(0, COUNT)
-        batch = ActiveBatch(Lease(0, COUNT, b""), slot)
+        batch = ActiveBatch(Lease(0, COUNT, b""), slot, sink)
         origin = session.origin(url)
         host = Host(origin.key, connections, connections)
         jobs = [
             FetchTask(
-                batch, n, Item(each), each, -1, "", b"/get/" + each.encode(), origin, host, False, origin
+                batch, n, Item(each), False, "", b"/get/" + each.encode(), origin, host, False, origin
             )
             for n, each in enumerate(map(name, range(COUNT)))
         ]
         owner = make(jobs, connections)
-        owner.lane = lane = PipelinedClient(config, session, sink, owner)
+        owner.lane = lane = PipelinedClient(config, session, owner, recording=False)
         sweeper = gevent.spawn(lane.sweep)
         try:
             owner.dispatch()
@@ -318,7 +323,7 @@ def run(
 
 
 def settle(owner: Owner, batch: ActiveBatch, jobs: list[FetchTask]) -> None:
-    """Each job has come to one end."""
+    """Check that each job has ended exactly once."""
     assert owner.defect is None, repr(owner.defect)
     stored = [index for index, state in enumerate(batch.states) if state >= 2]
     others = [job.index for job in owner.handed] + [job.index for job, _ in owner.failures]
@@ -328,9 +333,9 @@ def settle(owner: Owner, batch: ActiveBatch, jobs: list[FetchTask]) -> None:
 
 
 @bounded(20)
-# Its kernel keeps the last answer until we acknowledge.
+# Its kernel keeps the last response until we acknowledge.
 @example([(["right", "right", "twice"], 0)], 2, 1, NONE)
-# Two close after nine; then one answer too many makes nine of eight, and it closes.
+# Two close after nine; then a surplus response makes nine of eight, and it closes.
 @example(
     [(["right", "and-rubbish"], 0), ([], 0), ([], 0), (["right", "twice", *["right"] * 5, "last"], 0)],
     64, 1, NONE,
@@ -360,7 +365,7 @@ def any_server(
     handed, failed = {job.index for job in owner.handed}, {job.index for job, _ in owner.failures}
     assert set(files) == {name(n) for n in range(COUNT)} - {name(n) for n in handed | failed}
     assert not owner.failures or drawn & {"404", "404-half", "and-404"}
-    # What another's answer was taken for may be handed over; the requests lane asks for it.
+    # A job that got another's response may be handed over; the requests client then fetches it.
     assert all(script.asked[n] for n in range(COUNT) if n not in handed)
     event(f"{script.opened} connections")
 
@@ -369,9 +374,9 @@ def test_any_server() -> None:
     rounds(any_server)
 
 
-def test_a_further_connection_begins_with_many() -> None:
-    """Once those that were asked for together have come in step; and no more than the server answers, which
-    is known when two have closed with requests unanswered."""
+def test_further_connections_begin_with_many_requests() -> None:
+    """Once the requests sent together have been answered in step; and with no more than the server answers,
+    which is known when two connections have closed with requests unanswered."""
     script = Script([([*["right"] * 9, "last-lingers"], 0)] * 4, patience=LONGEST)
     with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
         _, files = run(script, 4, 1, Path(place))
@@ -380,9 +385,10 @@ def test_a_further_connection_begins_with_many() -> None:
     assert script.opened == 5
 
 
-def test_who_shows_where_the_limit_is_has_not_failed() -> None:
-    """Each connection is cut off after two responses. The first leaves 3 unanswered; the second, which has
-    been answered once, asks for 2, 3 and more, since nobody can know yet that two are all it responses."""
+def test_item_that_reveals_the_connection_limit_has_not_failed() -> None:
+    """Each connection is cut off after two responses. The first leaves 3 requests unanswered; the second,
+    which has been answered once, sends 2, 3 and more, since it cannot be known yet that two are the limit.
+    """
     gate = Event()
 
     class OneLess(Owner):
@@ -402,9 +408,9 @@ def test_who_shows_where_the_limit_is_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize(("stored", "depth"), [(4000, DEEPEST), (0, STEP)])
-def test_an_answer_is_charged_with_storing_it(stored: int, depth: int) -> None:
-    """To store one takes a millisecond: eight times as many answers in the same time are no gain as long as
-    they are not stored."""
+def test_depth_measurement_includes_storing(stored: int, depth: int) -> None:
+    """Storing one takes a millisecond: eight times as many responses in the same time are no gain as long
+    as they are not stored."""
     so_far, now = StorageCost(), 1000.0
     url = "http://127.0.0.1:1"
     origin = HttpSession(Config(source=url, output="d")).origin(url)

@@ -1,13 +1,13 @@
-"""The parser driver of the wire lane, fed with answers that are right, wrong, cut anywhere and changed
-anywhere. What is taken for a file must be one according to a parser of our own, which is strict; where
-the bytes were cut must not matter; nothing raises, and nothing grows without end."""
+"""The parser of the pipelined client, fed with responses that are right, wrong, cut anywhere and changed
+anywhere. Whatever it accepts as a file must be one according to a strict parser of our own; where the bytes
+were cut must not matter; nothing raises, and nothing grows without limit."""
 
 from __future__ import annotations
 
 import re
 import tracemalloc
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from budget import bounded, rounds
@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from downloader.errors import DestinationError, FetchError
 from downloader.http.pipelined.parser import MAX_HEAD, NeedsRequestsClient, ResponseParser
+from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.null import NullWriter
 
 JOBS = 6
-MOST = 300_000  # more than a body may have that is kept whole
+MOST = 300_000  # more than the largest body that is kept whole
 
 
 class Kept(NullWriter):
@@ -36,20 +37,21 @@ class Kept(NullWriter):
 
 
 class Connection:
-    """What a parser asks of its connection."""
+    """The methods of a connection that a parser calls."""
 
     def __init__(self, max_size: int = 0) -> None:
         self.max_size = max_size
 
-    def large(self, job: Any, length: int) -> Kept:
-        return Kept()
+    def large(self, job: object, length: int) -> CheckedWriter:
+        # The parser only writes to it or aborts it: sizes and checksums are for others to check.
+        return cast(CheckedWriter, Kept())
 
     def proxied(self) -> None:
         pass
 
 
 class End(NamedTuple):
-    """What came of one job, comparable: "file" with its bytes, or the kind of failure."""
+    """The result of one job, comparable: "file" with its bytes, or the kind of failure."""
 
     kind: str
     body: bytes = b""
@@ -65,7 +67,7 @@ def end(body: Any) -> End:
 
 
 def drive(pieces: list[bytes], max_size: int = 0) -> list[End]:
-    """As a pipeline does it: fed while something is awaited and nothing is wrong."""
+    """Feed the parser as a pipeline does: while a response is expected and nothing is wrong."""
     parser = ResponseParser(Connection(max_size), {})
     jobs: list[Any] = list(range(JOBS))
     parser.outstanding.extend(jobs)
@@ -89,20 +91,21 @@ def drive(pieces: list[bytes], max_size: int = 0) -> list[End]:
 # A parser of our own
 
 LINE = rb"[^\r\n\0]*"
-# What the server says in words is to be ignored, whatever it is (RFC 9112 §4).
+# The reason phrase is to be ignored, whatever it is (RFC 9112 §4).
 STATUS = re.compile(rb"HTTP/(1\.[01]) ([0-9]{3})(?: [^\r\n]*)?\r\n")
 FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*(" + LINE + rb")\r\n")
 CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;" + LINE + rb")?\r\n")
 
 
 def reference(stream: bytes) -> list[bytes | None]:
-    """For each answer at the start of ``stream``, the body if it is that of a whole plain 200 with a
-    length or in chunks, None for any other; up to where nothing can be told any more."""
+    """Return for each response at the start of ``stream`` the body if it is a complete plain 200 with a
+    length or in chunks, None for any other; stop where the rest is ambiguous."""
     found: list[bytes | None] = []
     at = 0
-    # Empty lines before an answer are passed over, as RFC 9112 §2.2 says for requests.
+    # Empty lines before a response are skipped, as RFC 9112 §2.2 says for requests.
     while status := STATUS.match(stream, len(stream) - len(stream[at:].lstrip(b"\r\n"))):
-        at, fields = status.end(), {}
+        at = status.end()
+        fields: dict[bytes, list[bytes]] = {}
         while field := FIELD.match(stream, at):
             fields.setdefault(field[1].lower(), []).append(field[2].strip(b" \t"))
             at = field.end()
@@ -126,7 +129,7 @@ def reference(stream: bytes) -> list[bytes | None]:
 def read_body(
     stream: bytes, at: int, fields: dict[bytes, list[bytes]], code: int
 ) -> tuple[bytes | None, int]:
-    """The body, and where the next answer begins; -1 where that cannot be told."""
+    """Return the body, and where the next response begins; -1 where that is unknown."""
     lengths, codings = fields.get(b"content-length", []), fields.get(b"transfer-encoding", [])
     if code in (204, 304):
         return None, at
@@ -155,7 +158,7 @@ def read_chunks(stream: bytes, at: int) -> tuple[bytes | None, int]:
     return None, -1
 
 
-# Answers
+# Responses
 
 BODY = st.binary(max_size=40)
 
@@ -177,7 +180,7 @@ def chunked(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def odd(draw: st.DrawFn) -> bytes:
-    """Any status, with fields that make sense or not, and any body."""
+    """Draw any status, with fields that are valid or not, and any body."""
     code = draw(st.sampled_from([100, 101, 103, 199, 200, 200, 204, 206, 301, 304, 404, 503, 999]))
     lines = draw(st.lists(OTHER | LENGTHS, max_size=4))
     version = draw(st.sampled_from([b"1.1", b"1.0"]))
@@ -221,14 +224,14 @@ def any_answers(answers: list[bytes], harm: list[tuple[float, bytes, int]], cuts
             assert number < len(right), f"answer {number} is vouched for by nothing: {each}"
             assert each.body == right[number], f"answer {number}: {each}, {right[number]!r}"
     event(f"{sum(each.kind == 'file' for each in whole)} files")
-    # Where it was cut decides how much is read before something is wrong, and nothing else.
+    # The cut decides how much is read before an error is found, and nothing else.
     for pieces in (cut_up(stream, cuts), [bytes([byte]) for byte in stream]):
         other = drive(pieces)
         for one, two in zip(whole, other, strict=False):
             assert one == two, (one, two)
 
 
-def test_any_answers() -> None:
+def test_any_responses() -> None:
     rounds(any_answers)
 
 
@@ -240,7 +243,7 @@ def test_any_answers() -> None:
     st.lists(st.integers(1, 200_000), min_size=1, max_size=12),
 )
 def any_size(size: int, in_chunks: bool, max_size: int, sizes: list[int]) -> None:
-    """Bodies around the sizes at which they are kept, written piece by piece, and refused."""
+    """Check bodies around the size up to which they are kept whole, written piece by piece, and refused."""
     body = bytes(range(256)) * (size // 256 + 1)
     body = body[:size]
     if in_chunks:
@@ -254,7 +257,7 @@ def any_size(size: int, in_chunks: bool, max_size: int, sizes: list[int]) -> Non
         at, turn = at + len(pieces[-1]), turn + 1
     ends = drive(pieces, max_size)
     if max_size and size > max_size:
-        # Refused as such, or given up before its end.
+        # Refused as too large, or given up before its end.
         assert [each.kind for each in ends] in ([], ["too-large"])
     else:
         assert ends == [End("file", body)]
@@ -270,7 +273,7 @@ SIZE = st.integers(0, 90_000) | st.integers(250_000, MOST)
     st.integers(1, 200_000),
 )
 def any_sizes_in_a_row(bodies: list[tuple[int, bool]], sizes: list[int], step: int) -> None:
-    """What is behind a body that did not pass the parser is read as what it is, wherever it was cut."""
+    """Check that what follows a body that bypassed the parser is read correctly, wherever it was cut."""
     expected, stream = [], b""
     for number, (size, in_chunks) in enumerate(bodies):
         body = bytes([number]) * size
@@ -289,11 +292,11 @@ def any_sizes_in_a_row(bodies: list[tuple[int, bool]], sizes: list[int], step: i
     assert drive(pieces) == expected
 
 
-def test_any_sizes_in_a_row() -> None:
+def test_consecutive_bodies_of_any_size() -> None:
     rounds(any_sizes_in_a_row)
 
 
-def test_any_size() -> None:
+def test_body_of_any_size() -> None:
     rounds(any_size)
 
 
@@ -309,7 +312,7 @@ UNIT = st.sampled_from(
 @bounded(12)
 @given(ENDLESS, UNIT, st.integers(700, 40_000))
 def any_flood(start: bytes, unit: bytes, piece: int) -> None:
-    """What never ends is given up, or takes no memory however long it goes on."""
+    """Check that an endless response is given up, or takes constant memory."""
     flooded(start, unit, piece)
 
 
@@ -334,20 +337,20 @@ def flooded(start: bytes, unit: bytes, piece: int) -> None:
     assert peak < 10 * MAX_HEAD + 4 * piece
 
 
-def test_any_flood() -> None:
+def test_endless_response() -> None:
     rounds(any_flood)
 
 
 @pytest.mark.parametrize("unit", [b"a", b"%d: y\r\n"])
-def test_trailers_without_end(unit: bytes) -> None:
+def test_endless_trailers(unit: bytes) -> None:
     """Found by fuzzing: behind the last chunk nothing was counted."""
     many = b"".join(unit % number if b"%" in unit else unit for number in range(20_000))
     flooded(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", many, 16_000)
 
 
 @pytest.mark.parametrize("first", [1000, 4096, 12_000])
-def test_bodies_in_chunks_that_come_alike_are_not_one_without_end(first: int) -> None:
-    """Each in two pieces, the first always as long: as a server flushes them."""
+def test_evenly_flushed_chunks_are_not_an_endless_body(first: int) -> None:
+    """Each chunk arrives in two pieces, the first always as long: as a server flushes them."""
     parser = ResponseParser(Connection(), {})
     jobs: list[Any] = list(range(100))
     parser.outstanding.extend(jobs)
@@ -360,7 +363,7 @@ def test_bodies_in_chunks_that_come_alike_are_not_one_without_end(first: int) ->
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_the_reference_knows_what_is_right(cut: int) -> None:
+def test_reference_parser_accepts_correct_responses(cut: int) -> None:
     right = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
     assert reference(right * 2) == [b"abc", b"abc"]
     assert drive(cut_up(right * JOBS, [cut / 60])) == [End("file", b"abc")] * JOBS

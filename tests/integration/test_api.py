@@ -1,4 +1,4 @@
-"""What a program gives to Config and download(): other types, paths, closed streams."""
+"""Config and download() as a program calls them: other types, paths, closed streams."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def program(text: str, *argv: object, shell: str = "", cwd: Path) -> subprocess.
         ("key_password", b"s3cret", "got `bytes`"),
     ],
 )
-def test_a_value_of_another_type_is_refused_by_its_name(field: str, value: object, says: str) -> None:
+def test_wrong_value_type_is_refused_with_the_option_name(field: str, value: object, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config(**{"source": "http://h", "output": "d", field: value})  # type: ignore[arg-type]
     text = str(caught.value)
@@ -67,7 +67,7 @@ def test_a_value_of_another_type_is_refused_by_its_name(field: str, value: objec
     assert "s3cret" not in text
 
 
-def test_lists_are_as_good_as_tuples() -> None:
+def test_lists_are_accepted_as_tuples() -> None:
     headers: Any = [["X-A", "b"]]
     auth: Any = ["u", "p"]
     config = Config(source="http://h", output="d", headers=headers, auth=auth, deadline=5)
@@ -87,7 +87,7 @@ def test_a_copy_reads_no_file_again(tmp_path: Path) -> None:
         msgspec.structs.replace(config, cacert=f"{ca}2", source="http://h")
 
 
-def test_a_path_is_as_good_as_its_name(dev_server: Serve, tmp_path: Path) -> None:
+def test_paths_are_accepted_as_strings(dev_server: Serve, tmp_path: Path) -> None:
     server = dev_server(files=5, tls=True)
     (tmp_path / "list.txt").write_text("".join(f"{server.url}/get/file-{n:010d}\n" for n in range(5)))
     done = program(
@@ -110,7 +110,7 @@ def test_a_path_is_as_good_as_its_name(dev_server: Serve, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("shell", ["2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"])
-def test_a_program_whose_streams_are_closed(shell: str, dev_server: Serve, tmp_path: Path) -> None:
+def test_program_with_closed_streams(shell: str, dev_server: Serve, tmp_path: Path) -> None:
     server = dev_server(files=5)
     program(
         """
@@ -127,7 +127,7 @@ def test_a_program_whose_streams_are_closed(shell: str, dev_server: Serve, tmp_p
     assert len(list((tmp_path / "d").glob("file-*"))) == 5
 
 
-def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+def test_file_name_that_is_not_text(tmp_path: Path) -> None:
     done = program(
         r"""
         import downloader

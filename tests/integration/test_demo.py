@@ -1,4 +1,4 @@
-"""``demo``, ``serve`` and the library: the first things that somebody tries."""
+"""``demo``, ``serve`` and the library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from downloader import BootError, Config, ConfigError, DestinationError, Downloa
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_demo(run_downloader: Run, tmp_path: Path) -> None:
+def test_demo_downloads_all_files(run_downloader: Run, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     env = {"TMPDIR": str(tmp_path / "tmp")}
     done = run_downloader("demo", "--files", 500, cwd=tmp_path, env=env)
@@ -46,7 +46,7 @@ def test_demo_interrupted(start: Callable[..., Job], tmp_path: Path, number: int
     assert os.listdir(tmp_path / "tmp") == []
 
 
-def test_demo_where_it_cannot_store(run_downloader: Run, tmp_path: Path) -> None:
+def test_demo_in_an_unwritable_directory(run_downloader: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     done = run_downloader("demo", "-o", "taken", cwd=tmp_path)
     assert done.returncode == 2
@@ -65,7 +65,7 @@ def test_serve_announces(dev_server: Callable[..., Any], run_downloader: Run, tm
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serve_ends(number: int) -> None:
+def test_serve_exits_on_a_signal(number: int) -> None:
     with subprocess.Popen(command("serve"), env=environment(), stdout=-1, stderr=-1, text=True) as process:
         assert process.stdout
         assert process.stderr
@@ -78,7 +78,7 @@ def test_serve_ends(number: int) -> None:
 # the library
 
 
-def test_public_names_are_all_there() -> None:
+def test_public_names_exist() -> None:
     assert sorted(downloader.__all__) == downloader.__all__
     for name in downloader.__all__:
         assert getattr(downloader, name) is not None
@@ -105,7 +105,7 @@ def test_download(
     assert capfd.readouterr() == ("", "")
 
 
-def test_download_raises_what_it_says(tmp_path: Path, start: Callable[..., Job]) -> None:
+def test_download_raises_documented_errors(tmp_path: Path, start: Callable[..., Job]) -> None:
     for kind in (BootError, ConfigError, DestinationError, InUse):
         assert issubclass(kind, DownloaderError)
     with pytest.raises(ConfigError, match="standard input"):

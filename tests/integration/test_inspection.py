@@ -27,7 +27,7 @@ def server() -> Iterator[DevServer]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_status_counts_what_is_stored_when_a_run_was_stopped(
+def test_status_counts_stored_files_of_a_stopped_run(
     number: int, server: DevServer, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
 ) -> None:
     dest = tmp_path / "d"
@@ -41,7 +41,7 @@ def test_status_counts_what_is_stored_when_a_run_was_stopped(
     done = run_downloader("status", dest, "--json")
     assert done.returncode == 4
     said = json.loads(done.stdout)
-    # What was killed between its name and its mark is counted when somebody has looked at it.
+    # A file whose worker was killed between its name and its state is counted once it has been examined.
     in_flight = 64 if number == signal.SIGKILL else 0
     assert there - in_flight <= said["stored"] <= there
     assert said["pending"] == said["listed"] - said["stored"]
@@ -60,7 +60,7 @@ def stored(run_downloader: Run, tmp_path: Path) -> Path:
 
 
 def as_read_only(dest: Path, *args: object) -> subprocess.CompletedProcess[str]:
-    """The command line, with ``dest`` on a file system that is read-only."""
+    """Run the command line with ``dest`` on a file system that is read-only."""
     there = shlex.quote(str(dest))
     bind = f"mount --bind {there} {there} && mount -o remount,bind,ro {there}"
     script = f"{bind} && exec {shlex.join(command(*args))}"
@@ -81,9 +81,9 @@ def as_read_only(dest: Path, *args: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_on_a_file_system_that_is_read_only(stored: Path, log: bool, run_downloader: Run) -> None:
+def test_status_and_verify_on_a_read_only_file_system(stored: Path, log: bool, run_downloader: Run) -> None:
     if log:
-        # As a run that was killed leaves it: with a write-ahead log beside the journal.
+        # The state that a killed run leaves: with a write-ahead log beside the journal.
         (stored / "a").unlink()
         _leave_log(stored)
     done = as_read_only(stored, "status", stored)
@@ -96,7 +96,7 @@ def test_on_a_file_system_that_is_read_only(stored: Path, log: bool, run_downloa
     assert done.returncode == 1, done.stderr
     assert "damaged: a\n1 of 2 files agree" in done.stdout
     assert "read-only" in done.stdout
-    # Nothing was written down; where it can be, it is.
+    # Nothing was recorded here; where recording is possible, it is done.
     assert run_downloader("status", stored).returncode == 0
     assert run_downloader("verify", stored).returncode == 1
     assert run_downloader("status", stored).returncode == 1
@@ -113,14 +113,14 @@ def _leave_log(dest: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["status", "verify"])
-def test_as_another_user(what: str, stored: Path) -> None:
+def test_status_and_verify_as_another_user(what: str, stored: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can be another user")
     for path in (stored, *stored.parents):
         if path == Path("/tmp"):
             break
         path.chmod(0o755)
-    # Everything is imported before: another user may not be permitted to read this interpreter's files.
+    # Import everything before: another user may not be permitted to read this interpreter's files.
     script = (
         "import os, sys, downloader.cli.main, downloader.storage.verify, downloader.core.naming, traceback;"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY});"

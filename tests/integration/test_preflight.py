@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import AFTER_IMPORT, serving
 
-# Found through PYTHONPATH in every process: a lane whose requests wait in the real sleep.
+# Found through PYTHONPATH in every process: a client whose requests wait in the real sleep.
 BLOCKS = (
     AFTER_IMPORT
     + """
@@ -27,7 +27,7 @@ BLOCKS = (
 """
 )
 
-# Writes down that requests was imported, and whether gevent had patched the process by then.
+# Records that requests was imported, and whether gevent had patched the process by then.
 TELLS = (
     AFTER_IMPORT
     + """
@@ -43,8 +43,12 @@ TELLS = (
 
 
 @pytest.mark.parametrize(("listed", "processes"), [("by the server", 2), ("in a file", 1)])
-def test_who_imports_requests(run_downloader, tmp_path: Path, listed: str, processes: int) -> None:
-    """After patching, and only who makes requests: the start of all shares one core, perhaps."""
+def test_only_patched_processes_that_need_requests_import_it(
+    run_downloader, tmp_path: Path, listed: str, processes: int
+) -> None:
+    """After patching, and only in processes that make requests: all processes may start on one shared
+    core.
+    """
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(TELLS))
     names = tmp_path / "names.txt"
     with serving(files=3, size="100") as server:
@@ -56,13 +60,13 @@ def test_who_imports_requests(run_downloader, tmp_path: Path, listed: str, proce
     assert (tmp_path / "imports").read_text().split() == ["True"] * processes
 
 
-def test_a_worker_that_is_well_begins(run_downloader, tmp_path: Path) -> None:
+def test_concurrent_worker_starts(run_downloader, tmp_path: Path) -> None:
     with serving(files=20, size="100") as server:
         done = run_downloader(server.url, "-o", tmp_path / "d", "--preflight", "probe")
         assert done.returncode == 0, done.stderr
 
 
-def test_a_worker_that_would_be_serial_is_refused(run_downloader, tmp_path: Path) -> None:
+def test_serial_worker_is_refused(run_downloader, tmp_path: Path) -> None:
     text = textwrap.dedent(BLOCKS)
     (tmp_path / "sitecustomize.py").write_text(text)
     line = 1 + text[: text.index("sleep(0.2)")].count("\n")

@@ -1,4 +1,4 @@
-"""--relist: a source that was read to its end is read again; what is there needs no request."""
+"""--relist: a source that was read to its end is read again; stored files need no request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str
     return report
 
 
-def test_a_complete_job_says_that_nothing_was_asked_for(run_downloader: Run, tmp_path: Path) -> None:
+def test_complete_job_reports_that_nothing_was_requested(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={"a": ok(b"a")}) as server:
         first = run_downloader(server.url, "-o", dest)
@@ -52,14 +52,14 @@ def test_a_list_that_grew_is_complete_since_then(run_downloader: Run, tmp_path: 
         report_of(run_downloader(urls, "-o", dest, *ONE))
         first = since()
         while datetime.now(timezone.utc).isoformat(timespec="seconds") <= first:
-            pass  # it is told in seconds
+            pass  # the time is shown in seconds
         assert since() == first
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
         report_of(run_downloader(urls, "-o", dest, *ONE))
         assert since() > first
 
 
-def test_what_is_new_and_what_was_deleted_is_fetched(run_downloader: Run, tmp_path: Path) -> None:
+def test_new_and_deleted_files_are_fetched(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={name: ok(name.encode()) for name in "abcd"}) as server:
         report_of(run_downloader(server.url, "-o", dest, *ONE))
@@ -74,7 +74,7 @@ def test_what_is_new_and_what_was_deleted_is_fetched(run_downloader: Run, tmp_pa
         assert asked == {"/list", "/get/0", "/get/b", "/get/c"}
         assert (dest / "c").read_bytes() == b"c"
         agree(dest, 0, report)
-        # And it is complete anew.
+        # And the job becomes complete again.
         assert report_of(run_downloader(server.url, "-o", dest, *ONE))["requests"] == 0
         assert not list((dest / ".downloader").glob("known*"))
 
@@ -92,7 +92,7 @@ def test_a_list_that_was_corrected(run_downloader: Run, tmp_path: Path) -> None:
         agree(dest, 0, report)
 
 
-def test_a_second_item_of_a_known_name_is_no_less_taken(run_downloader: Run, tmp_path: Path) -> None:
+def test_second_item_of_a_known_name_fails_as_taken(run_downloader: Run, tmp_path: Path) -> None:
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
     with Server(routes={"/x/a": ok(b"first"), "/y/a": ok(b"second")}) as server:
         urls.write_text(f"{server.url}/x/a\n")
@@ -110,7 +110,7 @@ def large() -> Any:
 
 
 @pytest.mark.parametrize("asked", [1, 20, 45])
-def test_killed_while_it_reads_again(
+def test_relist_resumes_after_a_kill(
     asked: int, large: DevServer, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
 ) -> None:
     dest = tmp_path / "d"
@@ -125,6 +125,6 @@ def test_killed_while_it_reads_again(
     job.alone()
     report = report_of(run_downloader(large.url, "-o", dest, *ONE, "--relist"))
     assert report["listed"] == report["stored"] + report["skipped"] == 5000
-    assert large.stats()["gets"] - before["gets"] <= 4  # two, and what was in flight
+    assert large.stats()["gets"] - before["gets"] <= 4  # two, and those in flight
     agree(dest, 0, report)
     assert not list((dest / ".downloader").glob("known*"))

@@ -1,4 +1,4 @@
-"""What a run says: the report in its forms, failures, progress, log lines."""
+"""The output of a run: the report in its forms, failures, progress, log lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTRACT = [
 ]
 
 
-def test_the_record(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., Any]) -> None:
+def test_report_fields(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., Any]) -> None:
     server = dev_server(files=120, size="10-500", page=50)
     args = (server.url, "-o", tmp_path / "d", *ONE, "--json", "--report", tmp_path / "r.json")
     first, again = run_downloader(*args), run_downloader(*args)
@@ -47,7 +47,7 @@ def test_the_record(run_downloader: Run, tmp_path: Path, dev_server: Callable[..
     assert server.stats()["lists"] == 3
     report = json.loads(first.stdout)
     assert report["requests"] >= 120
-    # Told however short the run was.
+    # Shown however short the run was.
     assert 1 <= report["connections_peak"] <= 32
     assert report["bytes"] == sum(path.stat().st_size for path in (tmp_path / "d").glob("file-*"))
     assert set(report["latency_ms"]) == {"p50", "p90", "p99", "p999", "max"}
@@ -157,7 +157,7 @@ def test_a_line_every_ten_seconds_where_there_is_no_terminal(
         job.until(lambda: "\n" in job.err and "\n" in other.err)
         held.set()
         assert [job.wait(20), other.wait(20), silent.wait(20)] == [0, 0, 0]
-    # One line, or one more for each ten seconds that the other took longer.
+    # One line, or one more for each ten seconds that the other run took longer.
     assert re.fullmatch(r"(downloader: 1 of 2 files, 50%, .* files/s, .*/s, 0 failed, .* left\n)+", job.err)
     for record in map(json.loads, other.err.splitlines()):
         assert record["level"] == "progress"
@@ -168,8 +168,8 @@ def test_a_line_every_ten_seconds_where_there_is_no_terminal(
 def on_a_terminal(
     *args: object, term: str = "xterm", seen: Callable[[bytes], object] = len
 ) -> tuple[int, str, str]:
-    """Exit code, standard output, and what a terminal of 100 columns got on standard error; ``seen`` is
-    called with what it has got so far."""
+    """Return exit code, standard output, and what a terminal of 100 columns got on standard error; call
+    ``seen`` with the terminal's output so far."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command(*args), stdout=subprocess.PIPE, stderr=theirs, env=environment(TERM=term, COLUMNS="100")
@@ -198,7 +198,7 @@ def on_a_terminal(
 
 
 @pytest.mark.parametrize("progress", ["auto", "bar", "plain", "none"])
-def test_on_a_terminal(tmp_path: Path, dev_server: Callable[..., Any], progress: str) -> None:
+def test_progress_on_a_terminal(tmp_path: Path, dev_server: Callable[..., Any], progress: str) -> None:
     server = dev_server(files=60, delay="200ms")
     code, output, screen = on_a_terminal(
         server.url, "-o", tmp_path / "d", *ONE, "--connections", 10, "--progress", progress, "--json"
@@ -212,12 +212,12 @@ def test_on_a_terminal(tmp_path: Path, dev_server: Callable[..., Any], progress:
     assert re.search(r"\d+/60", screen)
     assert "files/s" in screen
     assert "0 failed" in screen
-    assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor comes back
-    assert screen.rstrip().endswith("\x1b[2K")  # and the bar is gone
+    assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor is shown again
+    assert screen.rstrip().endswith("\x1b[2K")  # and the bar is removed
 
 
 @pytest.mark.parametrize("progress", ["auto", "bar"])
-def test_on_a_terminal_that_cannot_draw_there_are_lines(tmp_path: Path, progress: str) -> None:
+def test_progress_lines_on_a_terminal_without_cursor_control(tmp_path: Path, progress: str) -> None:
     held = threading.Event()
 
     def hold(request: object) -> list[bytes]:
@@ -251,7 +251,7 @@ def test_log_lines_above_the_bar(tmp_path: Path) -> None:
     )
 
 
-def test_report_where_a_file_must_not_be_replaced(run_downloader: Run, tmp_path: Path) -> None:
+def test_existing_report_file_is_not_replaced(run_downloader: Run, tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     os.mkfifo(tmp_path / "pipe")
@@ -270,7 +270,7 @@ def test_report_where_a_file_must_not_be_replaced(run_downloader: Run, tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "link", "pipe", "real"]
 
 
-def test_the_report_is_written_though_the_failures_cannot_be(run_downloader: Run, tmp_path: Path) -> None:
+def test_report_is_written_when_the_failures_file_cannot_be(run_downloader: Run, tmp_path: Path) -> None:
     with Server(files={"a": ok(), "gone": status(404)}) as server:
         done = run_downloader(
             server.url, "-o", "d", *ONE, "--report", "r.json", "--failures", "/dev/full", cwd=tmp_path
@@ -285,7 +285,7 @@ def test_status_and_verify(run_downloader: Run, tmp_path: Path, dev_server: Call
     root = tmp_path / "d"
     run_downloader(server.url, "-o", root, *ONE, "--limit", 30)
     partly = run_downloader("status", root, "--json")
-    # The source has more.
+    # The source has more items.
     assert partly.returncode == 4
     said = json.loads(partly.stdout)
     assert (said["listed"], said["source_read"], said["complete"]) == (30, False, False)
@@ -308,7 +308,7 @@ def test_status_and_verify(run_downloader: Run, tmp_path: Path, dev_server: Call
 
 
 @pytest.mark.parametrize("where", ["| true", "2>&1 | true", "2>/dev/full", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_job_ends_as_it_does_whoever_listens(where: str, tmp_path: Path) -> None:
+def test_closed_output_does_not_change_the_exit_code(where: str, tmp_path: Path) -> None:
     with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:
         line = shlex.join(command(server.url, "-o", str(tmp_path / "d"), "-v"))
         script = f"{line} {where}; exit ${{PIPESTATUS[0]}}"
@@ -319,8 +319,8 @@ def test_a_job_ends_as_it_does_whoever_listens(where: str, tmp_path: Path) -> No
     assert {path.name for path in (tmp_path / "d").iterdir()} == {".downloader", "a", "b"}
 
 
-def test_what_failed_of_the_first_files_is_tried_again(tmp_path: Path) -> None:
-    """A user tries the first files of a long list, mends the server, and tries those that failed again."""
+def test_failures_of_a_limited_run_are_retried(tmp_path: Path) -> None:
+    """A user fetches the first files of a long list, repairs the server, and retries those that failed."""
     dest = str(tmp_path / "d")
     with Server(files={"a": ok(), "b": status(404), "c": ok()}) as server:
         limited = command(server.url, "-o", dest, "--limit", "2")
@@ -333,8 +333,8 @@ def test_what_failed_of_the_first_files_is_tried_again(tmp_path: Path) -> None:
         assert subprocess.run(command("status", dest), check=False, timeout=60).returncode == 0
 
 
-def test_memory_is_our_own_not_that_of_who_started_us(tmp_path: Path) -> None:
-    # Large before its exec, as a shell or a program that forks is; getrusage would count that.
+def test_memory_excludes_the_parent_process(tmp_path: Path) -> None:
+    # Large before its exec, like a shell or a program that forks; getrusage would count that memory.
     starter = "import os, sys; ballast = os.urandom(200 << 20); os.execv(sys.argv[1], sys.argv[1:])"
     with Server(files={"a": ok()}) as server:
         line = command(server.url, "-o", str(tmp_path / "d"), "--json")

@@ -1,4 +1,4 @@
-"""Resume with a source that is written otherwise, moved, grown, shorter, or another one."""
+"""Resume with a source that is spelt otherwise, moved, grown, shorter, or another one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = ("--workers", "1", "--retries", "0", "--json")
 
 
 def echo(request: Request) -> list[bytes]:
-    """The name that was asked for; a 404 for ``missing…``."""
+    """Respond with the requested name; 404 for ``missing…``."""
     name = request.target.rpartition("/")[2]
     return status(404) if name.startswith("missing") else ok(name.encode())  # type: ignore[return-value]
 
@@ -47,7 +47,7 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 # a file server
 
 
-def test_a_server_is_the_same_with_another_password_and_another_spelling(
+def test_server_identity_ignores_password_and_spelling(
     run_downloader: Run, tmp_path: Path, server: Server
 ) -> None:
     host = f"localhost:{server.port}"
@@ -60,7 +60,7 @@ def test_a_server_is_the_same_with_another_password_and_another_spelling(
         (f"http://{host}", "--list-path", "p/list/", "--get-path", "/p/get"),
     ]:
         done = run_downloader(source, *root, *options)
-        # Nothing but the file that failed is asked for again.
+        # Only the file that failed is requested again.
         assert (done.returncode, report_of(done)["resumed"]) == (1, True), done.stderr
         files += 1
         assert server.count("/p/get/") == files
@@ -71,7 +71,7 @@ def test_a_server_is_the_same_with_another_password_and_another_spelling(
     assert server.count("/p/get/") == files
 
 
-def test_a_mistyped_source_that_listed_nothing_does_not_own_the_destination(
+def test_source_that_listed_nothing_does_not_own_the_destination(
     run_downloader: Run, tmp_path: Path, server: Server
 ) -> None:
     root = ("-o", tmp_path / "d", *ONE)
@@ -85,7 +85,7 @@ def test_a_mistyped_source_that_listed_nothing_does_not_own_the_destination(
     assert f"{server.url}/p" in told
 
 
-def test_an_empty_list_is_not_what_the_next_source_came_to(
+def test_status_after_an_empty_list_is_of_the_next_source(
     run_downloader: Run, tmp_path: Path, server: Server
 ) -> None:
     (tmp_path / "empty.txt").touch()
@@ -96,7 +96,7 @@ def test_an_empty_list_is_not_what_the_next_source_came_to(
 
 
 @pytest.mark.parametrize("kind", ["server", "urls"])
-def test_a_journal_of_an_earlier_version_goes_on(
+def test_journal_of_an_earlier_version_is_resumed(
     run_downloader: Run, tmp_path: Path, server: Server, kind: str
 ) -> None:
     urls = tmp_path / "l.txt"
@@ -127,7 +127,7 @@ def write_digest(root: Path, digest: str) -> None:
 # a list of URLs
 
 
-def test_a_list_that_moved_with_its_destination_goes_on(
+def test_list_moved_with_its_destination_is_resumed(
     run_downloader: Run, tmp_path: Path, server: Server
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
@@ -163,7 +163,7 @@ def test_another_list_is_refused_before_anything_is_fetched(
 
 
 @pytest.mark.parametrize("fails", ["", "missing"])
-def test_a_list_that_shrank_is_said_to_be_shorter(
+def test_shortened_list_is_reported(
     run_downloader: Run, tmp_path: Path, server: Server, fails: str
 ) -> None:
     lines = [f"{server.url}/a{n}" for n in range(40)] + [f"{server.url}/{fails or 'b'}"]
@@ -179,7 +179,7 @@ def test_a_list_that_shrank_is_said_to_be_shorter(
 
 
 @pytest.mark.parametrize("half", ["half", "missing-half", "nonsense"])
-def test_a_line_that_was_read_before_it_was_written_to_its_end(
+def test_partially_written_last_line_is_completed_by_the_next_run(
     run_downloader: Run, tmp_path: Path, server: Server, half: str
 ) -> None:
     path = tmp_path / "l.txt"
@@ -189,7 +189,7 @@ def test_a_line_that_was_read_before_it_was_written_to_its_end(
     first = run_downloader(*command)
     assert (first.returncode, report_of(first)["listed"]) == (half != "half", 2)
     with path.open("a") as file:
-        # The URL that was taken was not the one that was meant.
+        # The URL that was read was incomplete.
         file.write(f"{server.url[7:]}/whole\n" if half == "nonsense" else "/whole\n")
     for more in ((), (f"{server.url}/b\n{server.url}/c",), ("",)):
         with path.open("a") as file:
@@ -204,9 +204,7 @@ def test_a_line_that_was_read_before_it_was_written_to_its_end(
     assert sum(request.target.endswith("/whole") for request in server.requests) == 1
 
 
-def test_a_line_that_is_written_in_three_pieces(
-    run_downloader: Run, tmp_path: Path, server: Server
-) -> None:
+def test_line_written_in_three_pieces(run_downloader: Run, tmp_path: Path, server: Server) -> None:
     path = tmp_path / "l.txt"
     asked = []
     for piece in (f"{server.url}/missing", "/missing2", "/third", "\r\n", f"# end\n{server.url}/z\n"):
@@ -219,7 +217,9 @@ def test_a_line_that_is_written_in_three_pieces(
     assert run_downloader("verify", tmp_path / "d").returncode == 0
 
 
-def test_the_file_of_half_a_line_is_taken_away(run_downloader: Run, tmp_path: Path, server: Server) -> None:
+def test_removed_file_of_a_partial_line_is_not_fetched_again(
+    run_downloader: Run, tmp_path: Path, server: Server
+) -> None:
     path, root = tmp_path / "l.txt", tmp_path / "d"
     for piece in (f"{server.url}/ha", "lf\n"):
         with path.open("a") as file:
@@ -236,7 +236,7 @@ def test_the_file_of_half_a_line_is_taken_away(run_downloader: Run, tmp_path: Pa
     assert run_downloader(path, "-o", root, *ONE).returncode == 0
 
 
-def test_a_comment_without_an_end_is_not_taken(run_downloader: Run, tmp_path: Path, server: Server) -> None:
+def test_partially_written_comment_is_skipped(run_downloader: Run, tmp_path: Path, server: Server) -> None:
     path = tmp_path / "l.txt"
     for piece, listed in ((f"{server.url}/a\n# a com", 1), ("ment\n  ", 1), (f"{server.url}/b", 2)):
         with path.open("a") as file:
@@ -249,9 +249,7 @@ def test_a_comment_without_an_end_is_not_taken(run_downloader: Run, tmp_path: Pa
 # packed lists
 
 
-def test_of_a_cut_gz_the_whole_lines_are_fetched(
-    run_downloader: Run, tmp_path: Path, server: Server
-) -> None:
+def test_truncated_gz_yields_its_whole_lines(run_downloader: Run, tmp_path: Path, server: Server) -> None:
     lines = [f"{server.url}/n{number}\n" for number in range(1500)]
     whole = gzip.compress("".join(lines).encode())
     path = tmp_path / "l.txt.gz"
@@ -269,7 +267,7 @@ def test_of_a_cut_gz_the_whole_lines_are_fetched(
     assert asked < 1500
 
 
-def test_a_gz_of_no_bytes_is_no_list(run_downloader: Run, tmp_path: Path) -> None:
+def test_empty_gz_is_refused(run_downloader: Run, tmp_path: Path) -> None:
     path = tmp_path / "l.txt.gz"
     path.touch()
     done = run_downloader(path, "-o", tmp_path / "d", *ONE)
@@ -295,7 +293,7 @@ def test_a_list_in_utf_16(run_downloader: Run, tmp_path: Path, server: Server, f
 
 
 @pytest.mark.parametrize("also", [[], ["missing"]])
-def test_what_only_a_corrected_list_can_mend_is_not_to_be_retried(
+def test_list_errors_are_not_offered_for_retry(
     run_downloader: Run, tmp_path: Path, server: Server, also: list[str]
 ) -> None:
     path = tmp_path / "l.txt"
@@ -309,13 +307,13 @@ def test_what_only_a_corrected_list_can_mend_is_not_to_be_retried(
     assert done.stdout.count("--retry-failed") == len(also)
 
 
-def test_more_faulty_lines_than_are_named(run_downloader: Run, tmp_path: Path) -> None:
+def test_only_the_first_faulty_lines_are_shown(run_downloader: Run, tmp_path: Path) -> None:
     text = "nonsense\n" * 9
     done = run_downloader("-", "-o", tmp_path / "d", "--workers", 1, input=text)
     assert "correct the list (line 1, line 2, line 3, line 4, line 5, …), then: downloader -" in done.stdout
 
 
-def test_a_name_that_a_server_gives_and_that_cannot_be_stored(run_downloader: Run, tmp_path: Path) -> None:
+def test_server_name_that_cannot_be_stored(run_downloader: Run, tmp_path: Path) -> None:
     with Server(files={"x" * 300: ok()}) as server:
         done = run_downloader(server.url, "-o", tmp_path / "d", "--workers", 1)
     assert done.returncode == 1

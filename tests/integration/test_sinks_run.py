@@ -17,7 +17,7 @@ from servers import Server, ok
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Refuses O_TMPFILE as overlays and NFS do and, where NO_LINKS is set, hard links as FAT does; where LINKS
-# is set, the disk is full after so many.
+# is set, the disk is full after that many links.
 PRELOAD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("layout", "no_links"), slow_but([("flat", ""), ("mirror", "1")], ("flat", "mirror"), ("", "1"))
 )
-def test_file_systems_that_have_less(
+def test_file_systems_without_o_tmpfile_or_links(
     run_downloader: Run, tmp_path: Path, preload: str, no_links: str, layout: str
 ) -> None:
     env = {"LD_PRELOAD": preload, **({"NO_LINKS": "1"} if no_links else {})}
@@ -81,9 +81,7 @@ def test_file_systems_that_have_less(
     assert not [path for path in root.rglob(".downloader-*")]
 
 
-def test_nothing_is_left_of_large_files_that_wait_when_the_disk_is_full(
-    run_downloader: Run, tmp_path: Path, preload: str
-) -> None:
+def test_full_disk_leaves_no_partial_large_files(run_downloader: Run, tmp_path: Path, preload: str) -> None:
     body = bytes(400_000)
     with Server(files={f"f{n}": ok(body) for n in range(400)}) as server:
         args = (server.url, "-o", tmp_path / "d", "--workers", 1, "--connections", 32)

@@ -23,7 +23,7 @@ ONE = ("--workers", "1", "--retries", "0")
 
 
 def echo(request: Request) -> list[bytes]:
-    """The path that was asked for."""
+    """Respond with the requested path."""
     return ok(unquote_to_bytes(request.target.rpartition("/")[2]))  # type: ignore[return-value]
 
 
@@ -34,7 +34,7 @@ def server() -> Iterator[Server]:
 
 
 def stored(root: Path) -> dict[str, bytes]:
-    """What is published under ``root``."""
+    """Return what is published under ``root``."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in root.rglob("*")
@@ -53,7 +53,9 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["txt", "gz", "stdin", "upper"])
-def test_a_list_as_people_write_it(run_downloader: Run, tmp_path: Path, server: Server, form: str) -> None:
+def test_list_with_comments_blank_lines_and_unusual_urls(
+    run_downloader: Run, tmp_path: Path, server: Server, form: str
+) -> None:
     url = server.url
     text = (
         f"\ufeff{url}/bom\r\n"
@@ -96,13 +98,13 @@ def test_a_list_as_people_write_it(run_downloader: Run, tmp_path: Path, server: 
     assert server.seen("/caf%C3%A9")
 
 
-def test_items_are_fetched_while_the_producer_is_silent(
+def test_items_are_fetched_while_the_list_producer_is_idle(
     start: Callable[..., Job], tmp_path: Path, server: Server
 ) -> None:
     job = start("-", "-o", tmp_path / "d", *ONE, "--json", stdin=subprocess.PIPE)
     pipe = job.process.stdin
     for number in range(3):
-        # The next line comes only when this one's file has been asked for.
+        # The next line comes only when the file of this one has been requested.
         pipe.write(f"{server.url}/{number}\n{server.url}/half".encode())
         pipe.flush()
         wait_until(lambda: bool(server.seen(f"/{number}")))  # noqa: B023
@@ -124,7 +126,7 @@ def wait_until(holds: Callable[[], bool], within: float = 30) -> None:
 
 
 def begin_and_interrupt(start: Callable[..., Job], server: Server, path: Path, dest: Path) -> None:
-    """A job over the list ``path`` that is interrupted when a file beyond the first 40 is asked for."""
+    """Start a job over the list ``path`` and interrupt it when a file beyond the first 40 is requested."""
     stop = threading.Event()
 
     def hold(request: Request) -> list[bytes]:
@@ -144,7 +146,7 @@ def begin_and_interrupt(start: Callable[..., Job], server: Server, path: Path, d
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_resume_with_a_list_that_grew_and_one_that_changed(
+def test_resume_with_a_grown_list_and_a_changed_list(
     start: Callable[..., Job], run_downloader: Run, tmp_path: Path, server: Server, packed: bool
 ) -> None:
     path, dest = tmp_path / ("l.txt.gz" if packed else "l.txt"), tmp_path / "d"
@@ -195,7 +197,7 @@ def test_a_long_list_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> No
     assert peaks[1] < peaks[0] + 4096, peaks  # KiB
 
 
-# Peak memory of the largest process of a command, in KiB: its own feeder.
+# Print the peak memory of the largest process of a command, in KiB: its own feeder.
 MEASURE = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
@@ -207,7 +209,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 @pytest.mark.parametrize("key", ["NextMarker", "NextFile"])
-def test_both_spellings_of_the_marker(run_downloader: Run, tmp_path: Path, key: str) -> None:
+def test_both_marker_fields_are_read(run_downloader: Run, tmp_path: Path, key: str) -> None:
     routes = {
         "/p/list": listing(["a"], "x&y=z%+\u00e9", key),
         "/p/list?next-marker=x%26y%3Dz%25%2B%C3%A9": listing(["b"]),
@@ -219,7 +221,7 @@ def test_both_spellings_of_the_marker(run_downloader: Run, tmp_path: Path, key: 
     assert stored(tmp_path / "d") == {"a": b"a", "b": b"b"}
 
 
-def test_other_paths(run_downloader: Run, tmp_path: Path) -> None:
+def test_list_and_get_paths(run_downloader: Run, tmp_path: Path) -> None:
     routes = {"/p/v1/index": listing(["a"]), "/p/raw/file/a": ok(b"A")}
     with Server(routes) as server:
         done = run_downloader(
@@ -246,7 +248,7 @@ ODD = [
 
 
 def flat_name(raw: str) -> str | None:
-    """The stored name by the documented rule, in code of its own; None where there can be none."""
+    """Return the stored name by the documented rule, in code of its own; None where there can be none."""
     out = ""
     for byte_or_char in raw:
         code = ord(byte_or_char)
@@ -279,7 +281,7 @@ def odd_answer(request: Request) -> list[bytes]:
 @pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])
 def test_names_of_every_kind(run_downloader: Run, tmp_path: Path, layout: str) -> None:
     root = tmp_path / "outer" / "d"
-    # Items without a file (the same command tries them again) must stay what they are.
+    # Items without a file (the same command retries them) must stay as they are.
     with Server({"/list": listing(ODD)}, default=odd_answer) as server:  # type: ignore[arg-type]
         runs = [
             run_downloader(server.url, "-o", root, *ONE, "--layout", layout, "--json", "--connections", 1)
@@ -290,10 +292,11 @@ def test_names_of_every_kind(run_downloader: Run, tmp_path: Path, layout: str) -
             run_downloader(server.url, "-o", root, *ONE, "--layout", layout, "--retry-failed", "--json")
         )
         host = f"127.0.0.1:{server.port}"
-        # "a" cannot be a file and a directory of a mirror; each later run asks for the losers once more.
+        # "a" cannot be a file and a directory of a mirror; each later run requests the refused items once
+        # more.
         assert server.count("/get/") - asked <= (2 * 4 if layout == "mirror" else 0)
     want = {place: raw for raw in ODD if (place := expected(layout, raw, host))}
-    # Where one would be a directory of the other, the first to come has the name.
+    # Where one would be a directory of the other, the first item gets the name.
     taken = {
         place
         for place in want
@@ -316,7 +319,7 @@ def test_names_of_every_kind(run_downloader: Run, tmp_path: Path, layout: str) -
 
 
 @pytest.mark.parametrize("first", ["/a", "/a/b"])
-def test_a_file_and_a_file_below_it_are_both_named(
+def test_file_and_file_below_it_are_both_reported(
     run_downloader: Run, tmp_path: Path, server: Server, first: str
 ) -> None:
     (second,) = {"/a", "/a/b"} - {first}
@@ -339,7 +342,7 @@ def test_a_file_and_a_file_below_it_are_both_named(
     assert report_of(hashed)["stored"] == 2
 
 
-def test_what_is_in_the_way_and_no_file_of_the_job_is_named(run_downloader: Run, tmp_path: Path) -> None:
+def test_obstructing_user_file_is_reported(run_downloader: Run, tmp_path: Path) -> None:
     root = tmp_path / "d"
     (root / "a").mkdir(parents=True)
     with Server(files={"a": ok(b"x")}) as server:
@@ -351,7 +354,7 @@ def test_what_is_in_the_way_and_no_file_of_the_job_is_named(run_downloader: Run,
 
 
 @pytest.mark.parametrize("layout", ["hashed", "mirror"])
-def test_a_directory_that_leads_outside(run_downloader: Run, tmp_path: Path, layout: str) -> None:
+def test_symlinked_directory_is_not_followed(run_downloader: Run, tmp_path: Path, layout: str) -> None:
     outside, root = tmp_path / "outside", tmp_path / "d"
     outside.mkdir()
     root.mkdir()
@@ -396,7 +399,7 @@ def test_two_items_of_one_name(run_downloader: Run, tmp_path: Path) -> None:
     assert stored(tmp_path / "d") == {"x": b"one"}
 
 
-def test_files_that_were_there_before(run_downloader: Run, tmp_path: Path) -> None:
+def test_files_that_existed_before(run_downloader: Run, tmp_path: Path) -> None:
     root = tmp_path / "d"
     root.mkdir()
     (root / "same").write_bytes(b"S")
@@ -432,7 +435,7 @@ def test_dry_run(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., 
     server = dev_server(files=30, page=7)
     more = ["--limit", limit] if limit else []
     count = limit or 30
-    # Without progress: on a busy machine it takes long enough for a line of it.
+    # Without progress: on a busy machine the run is long enough for a progress line.
     done = run_downloader(server.url, "--dry-run", "--progress", "none", *more, cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
@@ -446,7 +449,7 @@ def test_dry_run(run_downloader: Run, tmp_path: Path, dev_server: Callable[..., 
     assert server.stats()["gets"] == 0
 
 
-def test_dry_run_of_what_is_broken(run_downloader: Run, tmp_path: Path) -> None:
+def test_dry_run_of_a_broken_source(run_downloader: Run, tmp_path: Path) -> None:
     with Server({"/list": status(404)}) as server:
         done = run_downloader(server.url, "--dry-run", "--progress", "none")
     assert done.returncode == 4

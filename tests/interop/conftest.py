@@ -1,4 +1,4 @@
-"""What the servers serve, where they work, and their certificate."""
+"""Prepare what the servers serve, their directories and their certificate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = 3001
 
 @dataclass(frozen=True)
 class Tree(Truth):
-    """Files by the recipe of the dev server, which the checker knows; but the last one has 1 MB."""
+    """Files by the recipe of the test server, which the checker knows; but the last one has 1 MB."""
 
     def content(self, name: str) -> bytes:
         last = name == self.name(self.files - 1)
@@ -29,13 +29,13 @@ class Tree(Truth):
 
 @pytest.fixture(scope="session")
 def truth() -> Tree:
-    """What is served."""
+    """Return what is served."""
     return Tree(FILES, 100, 1000)
 
 
 @pytest.fixture(scope="session")
 def place() -> Iterator[Path]:
-    """A directory that everybody may read: those of pytest are for their owner alone."""
+    """Return a directory that all users can read: those of pytest are private to their owner."""
     with tempfile.TemporaryDirectory(prefix="downloader-interop-") as name:
         os.chmod(name, 0o755)
         yield Path(name)
@@ -43,7 +43,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def tree(place: Path, truth: Tree) -> Path:
-    """The files under ``get``, and their names in the file ``list``: together what SOURCE can be."""
+    """Return the files under ``get``, and their names in the file ``list``: together they can be SOURCE."""
     root = place / "tree"
     (root / "get").mkdir(parents=True)
     names = [truth.name(index) for index in range(truth.files)]
@@ -55,7 +55,7 @@ def tree(place: Path, truth: Tree) -> Path:
 
 @pytest.fixture
 def room(place: Path, tree: Path) -> Iterator[Room]:
-    """A directory for the servers of one test, whoever they run as."""
+    """Return a directory for the servers of one test, whichever user they run as."""
     with tempfile.TemporaryDirectory(dir=place) as name:
         if owner := nobody():
             os.chown(name, owner["user"], owner["group"])
@@ -64,7 +64,7 @@ def room(place: Path, tree: Path) -> Iterator[Room]:
 
 @pytest.fixture(scope="session")
 def tls(place: Path) -> Tls:
-    """For a server at 127.0.0.1."""
+    """Return a certificate for a server at 127.0.0.1."""
     authority = trustme.CA()
     tls = Tls(place / "server.pem", place / "ca.pem")
     authority.cert_pem.write_to_path(str(tls.ca))

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The servers of these tests, on Debian or Ubuntu, as root. None of them is started.
+# Install the servers of these tests, on Debian or Ubuntu, as root. None of them is started.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
-# Debian starts what it installs, unless this says no; one that is there already has its reasons.
+# Debian starts the servers that it installs unless this script forbids it; an existing one is kept.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT

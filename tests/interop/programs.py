@@ -1,7 +1,7 @@
-"""Real servers as processes: each with a configuration of its own, in a directory of its own.
+"""Run real servers as processes: each with a configuration of its own, in a directory of its own.
 
-A function for each kind writes the configuration into a ``Room`` and gives a running ``Program``, which
-ends with the ``with`` block that it is used in.
+A function for each kind writes the configuration into a ``Room`` and yields a running ``Program``, which
+ends with the ``with`` block.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True)
 class Room:
-    """Where a server finds what it serves (``tree``), and may write (``own``)."""
+    """A server's directories: what it serves (``tree``), and where it may write (``own``)."""
 
     tree: Path
     own: Path
@@ -64,14 +64,14 @@ class Program:
 
 
 def absent(reason: str) -> None:
-    """Skips the test, for ``reason``; with INTEROP=all fails it."""
+    """Skip the test, for ``reason``; with INTEROP=all fail it."""
     if os.environ.get("INTEROP") == "all":
         pytest.fail(f"INTEROP=all, but {reason}; see tests/interop/install.sh")
     pytest.skip(reason)
 
 
 def found(program: str) -> str:
-    """The path of ``program``; without it the test ends."""
+    """Return the path of ``program``; skip or fail the test without it."""
     path = shutil.which(program, path=_SBIN)
     if path is None:
         absent(f"{program} is not installed")
@@ -80,14 +80,15 @@ def found(program: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on; the servers cannot be told to find one."""
+    """Return a port on which nothing listens; the servers cannot choose one themselves."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
 
 
 def nobody() -> dict[str, object]:
-    """As what a server is started by root: some refuse to be it, others become somebody they choose."""
+    """Return the options to run a server as ``nobody`` when the tests run as root: some servers refuse to
+    be root, others change to another user."""
     if os.geteuid() != 0:
         return {}
     user = pwd.getpwnam("nobody")
@@ -98,9 +99,9 @@ def nobody() -> dict[str, object]:
 def running(
     room: Room, argv: list[object], port: int, *, tls: bool = False, ourselves: bool = False
 ) -> Iterator[Program]:
-    """``argv`` from when it accepts connections; its output goes into the room.
+    """Run ``argv`` and yield when it accepts connections; its output goes into the room.
 
-    ``ourselves``: it runs as who we are, where others could not even read its program.
+    ``ourselves``: run it as the current user, where another user could not even read the program.
     """
     output = room.own / f"output-{port}"
     with output.open("wb") as file:
@@ -124,7 +125,7 @@ def running(
         try:
             process.wait(_DOWN_WITHIN)
         finally:
-            # Its group is ours alone: what it may have left behind.
+            # Its process group is this program's alone: end what it may have left behind.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -136,7 +137,7 @@ def _await_port(port: int, end: int, output: Path) -> None:
     while True:
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return
-        # Nothing tells that a port is open, but this tells when it never will be.
+        # No event reports that the port is open, but this one reports that it never will be.
         dead, _, _ = select.select([end], [], [], 0.01)
         if dead or time.monotonic() > give_up:
             pytest.fail(f"not listening: {output.read_text(errors='replace')[-3000:]}")
@@ -180,7 +181,7 @@ class Logged(NamedTuple):
 
 
 def nginx_log(room: Room, program: Program) -> list[Logged]:
-    """What it has logged, in the order in which it answered."""
+    """Return what nginx has logged, in the order of its responses."""
     lines = (room.own / f"nginx-{program.port}.log").read_text().splitlines()
     fields = (line.split(" ", 3) for line in lines)
     return [
@@ -191,7 +192,7 @@ def nginx_log(room: Room, program: Program) -> list[Logged]:
 def nginx(
     room: Room, *, requests: int | None = None, tls: Tls | None = None
 ) -> AbstractContextManager[Program]:
-    """nginx; ``requests`` is its keepalive_requests where it is not to be the default."""
+    """Run nginx; ``requests`` is its keepalive_requests where that is not to be the default."""
     program, port = found("nginx"), free_port()
     more = f"keepalive_requests {requests};" if requests else ""
     if tls:
@@ -219,7 +220,7 @@ DocumentRoot {tree}
 
 
 def apache(room: Room) -> AbstractContextManager[Program]:
-    """Apache with its event MPM."""
+    """Run Apache with its event MPM."""
     program, port = found("apache2"), free_port()
     if not _APACHE_MODULES.is_dir():
         absent("the modules of Apache are not where Debian has them")
@@ -237,7 +238,7 @@ server.errorlog = "{own}/lighttpd-error.log"
 
 
 def lighttpd(room: Room) -> AbstractContextManager[Program]:
-    """lighttpd."""
+    """Run lighttpd."""
     program, port = found("lighttpd"), free_port()
     config = room.write("lighttpd.conf", LIGHTTPD.format(port=port, own=room.own, tree=room.tree))
     return running(room, [program, "-D", "-f", config], port)
@@ -258,7 +259,7 @@ backend back
 
 
 def haproxy(room: Room, origin: Program) -> AbstractContextManager[Program]:
-    """HAProxy before ``origin``."""
+    """Run HAProxy before ``origin``."""
     program, port = found("haproxy"), free_port()
     config = room.write("haproxy.cfg", HAPROXY.format(port=port, origin=origin.port))
     return running(room, [program, "-db", "-f", config], port)
@@ -283,24 +284,25 @@ shutdown_lifetime 0 seconds
 
 
 def squid(room: Room, origin: Program) -> AbstractContextManager[Program]:
-    """Squid, which connects to ``origin`` and does nothing else."""
+    """Run Squid, which connects to ``origin`` and does nothing else."""
     program, port = found("squid"), free_port()
     config = room.write("squid.conf", SQUID.format(port=port, origin=origin.port, own=room.own))
-    # Its shared memory is named after the service: with a name of our own, another Squid does not matter.
+    # Its shared memory is named after the service: with a name of its own it is independent of another
+    # Squid.
     return running(room, [program, "-N", "-n", f"interop{port}", "-f", config], port)
 
 
 def squid_log(room: Room) -> list[str]:
-    """Its log, a line for each request; all are in it when it has ended.
+    """Return its log, a line per request; it is complete when Squid has ended.
 
-    Not in it is who only connected, to see whether it is up.
+    Connections that only test whether it is up are not in it.
     """
     lines = (room.own / "squid-access.log").read_text().splitlines()
     return [line for line in lines if "transaction-end-before-headers" not in line]
 
 
 def http_server(room: Room) -> AbstractContextManager[Program]:
-    """``python -m http.server``."""
+    """Run ``python -m http.server``."""
     port = free_port()
     argv = [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1", "--directory", room.tree]
     return running(room, argv, port, ourselves=True)
@@ -322,7 +324,7 @@ def application(environ, start_response):
 
 
 def gunicorn(room: Room) -> AbstractContextManager[Program]:
-    """gunicorn with two workers of its default class, sync."""
+    """Run gunicorn with two workers of its default class, sync."""
     if importlib.util.find_spec("gunicorn") is None:
         absent("gunicorn is not installed")
     port = free_port()

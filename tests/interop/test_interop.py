@@ -1,4 +1,4 @@
-"""The command line against servers that others wrote; see the README beside this."""
+"""The command line against other servers; see the README in this directory."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Start = Callable[[Room], AbstractContextManager[Program]]
 
 
 def assert_depth(report: dict[str, Any], *, at_least: int = 1, at_most: int | None = None) -> None:
-    """The most requests that were under way on one connection."""
+    """Check the most requests that were in flight on one connection."""
     depth = report["pipeline_depth"]["max"]
     assert depth >= at_least, report["pipeline_depth"]
     assert at_most is None or depth <= at_most, report["pipeline_depth"]
 
 
 def assert_all(result: Result, dest: Path, truth: Truth, *, listed: bool = True) -> None:
-    """It ended well, every file is there byte for byte, and nothing else is; with ``listed`` the journal
-    agrees: the checker reads that of a listing."""
+    """Check that the run succeeded, every file is there byte for byte, and nothing else is; with ``listed``
+    that the journal agrees: the checker reads that of a listing."""
     assert result.exit == 0, (result.stderr, result.report, result.codes)
     report = result.report
     assert (report["complete"], report["failed"], report["skipped"]) == (True, 0, 0)
@@ -52,7 +52,7 @@ def assert_all(result: Result, dest: Path, truth: Truth, *, listed: bool = True)
 
 
 def url_list(path: Path, program: Program, truth: Truth) -> str:
-    """A list of all files of ``program``."""
+    """Write a list of all files of ``program``."""
     path.write_text("".join(f"{program.url}/get/{truth.name(index)}\n" for index in range(truth.files)))
     return str(path)
 
@@ -71,14 +71,14 @@ SERVERS = {
     "nginx-100": Kind(lambda room: nginx(room, requests=100), at_least=2),
     "apache": Kind(apache, at_least=2),
     "lighttpd": Kind(lighttpd, at_least=2),
-    # It has five at its door; whoever else connects waits for a second or more.
+    # Its listen backlog is five; a further connection waits for a second or more.
     "http.server": Kind(http_server, at_most=1, options=("--workers", "1", "--connections", "5")),
     "gunicorn": Kind(gunicorn, at_most=1),
 }
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_listing_from(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
+def test_download_from_a_listing(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
     kind = SERVERS[name]
     with kind.start(room) as program:
         result = download(program.url, tmp_path / "d", *kind.options)
@@ -87,8 +87,8 @@ def test_a_listing_from(name: str, room: Room, truth: Truth, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_list_of_urls_from(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
-    """Few connections, so that each of them meets the limits of the server."""
+def test_download_from_a_url_list(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
+    """With few connections, each of them meets the limits of the server."""
     kind = SERVERS[name]
     with kind.start(room) as program:
         source = url_list(tmp_path / "urls.txt", program, truth)
@@ -120,7 +120,7 @@ def test_https_through_squid(room: Room, tls: Tls, truth: Truth, tmp_path: Path)
         requests = nginx_log(room, origin)
     assert_all(result, tmp_path / "d", truth, listed=False)
     assert_depth(result.report, at_least=2)
-    # Nothing went past the proxy, and a tunnel was for many files.
+    # Nothing bypassed the proxy, and a tunnel was used for many files.
     tunnels = squid_log(room)
     assert all(f" CONNECT 127.0.0.1:{origin.port} " in line for line in tunnels)
     connections = {request.connection for request in requests}
@@ -141,10 +141,12 @@ def test_http_through_squid(room: Room, truth: Truth, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("connections", [1, 8])
-def test_what_nginx_was_asked_for_at_its_limit(
+def test_requests_beyond_the_nginx_connection_limit_are_repeated_once(
     connections: int, room: Room, truth: Truth, tmp_path: Path
 ) -> None:
-    """It closes after 100 requests: what it had been sent by then is asked for again, once, elsewhere."""
+    """It closes after 100 requests: what had been sent to it by then is requested again, once,
+    elsewhere.
+    """
     with nginx(room, requests=100) as program:
         options = ("--workers", "1", "--connections", str(connections))
         result = download(program.url, tmp_path / "d", *options)

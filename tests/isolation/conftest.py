@@ -1,4 +1,5 @@
-"""One fresh process for each import order, and a TLS server in another that counts what overlaps.
+"""Run one fresh process for each import order, and a TLS server in another that counts overlapping
+requests.
 
 Run as a script, this file is that server: it writes its CA to the path given and prints its port.
 """
@@ -22,8 +23,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# `refusal`: the sentence of the UnsafeProcess that a call raised, or None. `fetch`: n GETs at once,
-# each held by the server until all n are there or `hold` seconds went by.
+# `refusal`: the message of the UnsafeProcess that a call raised, or None. `fetch`: n GETs at once, each
+# held by the server until all n have arrived or `hold` seconds went by.
 PREAMBLE = """
 import json, os, sys
 
@@ -53,7 +54,8 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """``run(script, files={...}, **environment)``: the facts that ``script`` told, in one dict.
+    """Return a function: ``run(script, files={...}, **environment)`` gives the facts that ``script``
+    printed, in one dict.
 
     ``files`` are importable; those under ``lib/site-packages`` look like installed packages.
     """
@@ -89,7 +91,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment that ``fetch`` wants; the server runs as long as the session."""
+    """Return the environment that ``fetch`` needs; the server runs as long as the session."""
     ca = tmp_path_factory.mktemp("tls") / "ca.pem"
     with subprocess.Popen(
         [sys.executable, __file__, str(ca)],
@@ -101,7 +103,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
         yield {"TLS_URL": f"https://localhost:{port}", "TLS_CA": str(ca)}
-        server.stdin.close()  # it ends with its standard input: with this process, come what may
+        server.stdin.close()  # it ends when its standard input closes, hence with this process
 
 
 def serve(ca_file: str) -> None:
@@ -131,7 +133,7 @@ def serve(ca_file: str) -> None:
                 peaks[token] = max(peaks[token], waiting[token])
                 changed.notify_all()
                 changed.wait_for(lambda: peaks[token] >= wanted, timeout=hold)
-            time.sleep(0.3)  # all are here: an answer still takes a while
+            time.sleep(0.3)  # all have arrived: a response still takes a while
             with changed:
                 waiting[token] -= 1
                 body = str(peaks[token]).encode()

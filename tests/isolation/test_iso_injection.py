@@ -1,4 +1,4 @@
-"""pyOpenSSL and truststore: undone where they were, refused where they would be."""
+"""pyOpenSSL and truststore: existing injections are undone, later ones are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STANDARD = """
 import ssl, urllib3.util.ssl_
 tell(standard=urllib3.util.ssl_.SSLContext is ssl.SSLContext and not urllib3.util.IS_PYOPENSSL)
 """
-COPY = {  # what a vendored urllib3 has that matters here
+COPY = {  # the relevant part of a vendored urllib3
     "proj/__init__.py": "",
     "proj/_vendor/__init__.py": "",
     "proj/_vendor/urllib3/__init__.py": "",
@@ -84,7 +84,7 @@ tell(undone=patching.require().pyopenssl_undone, summary=patching.require().summ
     assert facts["fetched"] == {"ok": 10, "peak": 10}
 
 
-def test_what_went_past_the_guard_is_noticed_and_settled(run: Any) -> None:
+def test_bypassing_the_guard_is_detected_and_undone(run: Any) -> None:
     facts = run(
         f"""{APPLY}
 import urllib3.contrib.pyopenssl as module, urllib3.util as util
@@ -135,7 +135,7 @@ tell(undone=patching.settle_urllib3().pyopenssl_undone, after=refusal(patching.r
 
 @pytest.mark.parametrize("prefix", ["", "proj._vendor."])
 def test_truststore_is_refused(run: Any, prefix: str) -> None:
-    """A stand-in of truststore 0.10: its package takes the function from ``_api``."""
+    """A stand-in for truststore 0.10: its package takes the function from ``_api``."""
     api = "import ssl\ndef inject_into_ssl():\n    ssl.SSLContext = None\n"
     folder = prefix.replace(".", "/")
     files = {

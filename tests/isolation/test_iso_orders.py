@@ -43,7 +43,7 @@ tell(fetched=fetch(10, 20), again=patching.apply() == settled == patching.requir
 
 
 def test_the_server_can_tell_serial_from_concurrent(run: Any, tls: Any) -> None:
-    """The baseline: what grequests does, and pyOpenSSL injected."""
+    """The baseline: what grequests does, with pyOpenSSL injected."""
     facts = run(
         """
 from gevent import monkey
@@ -89,7 +89,7 @@ def test_an_early_import_is_refused_and_named(run: Any, statement: str, named: s
 
 @pytest.mark.parametrize("name", ["sitecustomize", "usercustomize"])
 def test_a_customize_module_is_named(run: Any, name: str) -> None:
-    load = "" if name == "sitecustomize" else f"import {name}\n"  # no user site in a venv
+    load = "" if name == "sitecustomize" else f"import {name}\n"  # a venv has no user site
     facts = run(load + APPLY, {f"lib/site-packages/{name}.py": "import ssl\n"})
     assert f"{name}.py:1 ({name} → ssl)" in facts["refused"]
 
@@ -100,7 +100,7 @@ def test_a_pth_file_is_named(run: Any) -> None:
     assert "early.pth:1 (early.pth → ssl)" in facts["refused"]
 
 
-def test_without_any_trace_the_refusal_says_so(run: Any) -> None:
+def test_refusal_states_when_the_importer_is_unknown(run: Any) -> None:
     facts = run("__import__('ssl')\n" + APPLY)
     assert "ssl imported before patching: its importer left no trace (ssl)" in facts["refused"]
 
@@ -139,7 +139,7 @@ tell(fetched=fetch(10, 20))
 
 
 def test_ssl_alone_before_a_complete_patch_is_accepted(run: Any, tls: Any) -> None:
-    """What the process is, not the order: nothing kept an original."""
+    """The state of the process decides, not the order: no module kept an original."""
     facts = run(
         f"""
 import http.client
@@ -163,7 +163,7 @@ tell(fetched=fetch(10, 20))
         ("import ssl\nclass Own(ssl.SSLContext): pass", "app"),
     ],
 )
-def test_a_complete_patch_that_came_too_late_is_refused(run: Any, statement: str, keeper: str) -> None:
+def test_a_complete_patch_after_an_import_is_refused(run: Any, statement: str, keeper: str) -> None:
     facts = run(
         f"""
 import warnings, app
@@ -183,7 +183,7 @@ def test_a_hub_before_patching_is_refused(run: Any) -> None:
     assert "a gevent hub existed before patching" in facts["refused"]
 
 
-def test_a_warning_of_gevent_is_a_refusal(run: Any) -> None:
+def test_a_gevent_warning_is_refused(run: Any) -> None:
     facts = run(
         """
 import threading, time
@@ -199,7 +199,7 @@ time.sleep(60)
     assert facts["again"] == facts["refused"]
 
 
-def test_a_patch_that_was_cancelled_is_a_refusal(run: Any) -> None:
+def test_a_cancelled_patch_is_refused(run: Any) -> None:
     facts = run(
         f"""
 from gevent import events
@@ -228,7 +228,7 @@ def child(act):
 """
 
 
-def test_a_child_of_an_unpatched_parent(run: Any, tls: Any) -> None:
+def test_child_of_an_unpatched_parent_can_be_patched(run: Any, tls: Any) -> None:
     facts = run(
         f"""{FORK}
 def act():
@@ -284,7 +284,7 @@ def test_require_without_apply(run: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["select.poll", "select.select", "socket.socket", "time.sleep"])
-def test_require_notices_what_was_put_back(run: Any, name: str) -> None:
+def test_require_detects_restored_originals(run: Any, name: str) -> None:
     module, attribute = name.split(".")
     facts = run(
         f"""
@@ -299,7 +299,7 @@ tell(refused=refusal(patching.require))
     assert facts["refused"].endswith(f"not gevent's: {name}")
 
 
-def test_what_is_decided() -> None:
+def test_decision_without_a_process() -> None:
     """The pure decision, where no process is needed."""
     everything = [f"{m}.{name}" for m, names in patching._REQUIRED.items() for name in names]
     found = patching._Found(hub=False, forked=False, missing=everything, early=[])

@@ -1,4 +1,4 @@
-"""``import downloader`` has no effects, and has its public names all the same."""
+"""``import downloader`` has no side effects, and still provides its public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``docker`` is no part of what is installed: it is found from the project's directory."""
+"""Make ``docker`` importable: it is not part of what is installed."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The list of cells: it says of itself nothing twice, and names only what is there."""
+"""The list of cells: its entries are unique, and name only what exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from docker.native import INSIDE
 
 SETUPS = {path.stem for path in (INSIDE / "setups").glob("*.py")} - {"__init__"}
 
-# The story's table, as it was measured long before this matrix was built.
+# The table of the published account, measured long before this matrix was built.
 STORY = {
     "stage-01": ("concurrent", "concurrent"),
     "stage-02": ("serialized", "serialized"),
@@ -34,22 +34,22 @@ def test_names_are_unique() -> None:
     assert [name for name, count in Counter(cell.name for cell in CELLS).items() if count > 1] == []
 
 
-def test_one_name_of_an_environment_is_one_set_of_packages() -> None:
+def test_environment_name_determines_its_packages() -> None:
     named = {(cell.environment, cell.pins.packages) for cell in CELLS}
     assert len(named) == len({environment for environment, _ in named})
 
 
-def test_each_set_up_is_there_and_each_verdict_can_be_reached() -> None:
+def test_every_setup_exists_and_every_verdict_is_possible() -> None:
     assert {cell.setup for cell in CELLS} - SETUPS == {MAIN_JOB}
     assert {cell.expected for cell in CELLS} == {"concurrent", "serialized", "error", "exact"}
     assert {cell.setup for cell in CELLS if cell.expected == "exact"} == {MAIN_JOB}
 
 
-def test_no_set_up_is_left_over() -> None:
+def test_no_unused_setup() -> None:
     assert SETUPS - {cell.setup for cell in CELLS} == set()
 
 
-def test_the_story_is_expected_to_go_as_it_went() -> None:
+def test_expected_results_match_the_published_account() -> None:
     by_name = {cell.name: cell.expected for cell in CELLS}
     found = {stage: tuple(by_name[f"{stage}-py{python}"] for python in LEGACY) for stage in STORY}
     assert found == STORY
@@ -79,7 +79,7 @@ def test_the_compose_file_names_no_cell_twice() -> None:
 
 
 @pytest.mark.parametrize("python", [*LEGACY, "3.13"])
-def test_what_runs_in_a_cell_is_understood_by_old_pythons(python: str, tmp_path: Path) -> None:
+def test_cell_code_compiles_on_old_pythons(python: str, tmp_path: Path) -> None:
     interpreter = find(python)
     if interpreter is None:
         pytest.skip(f"no interpreter {python}")
@@ -89,7 +89,7 @@ def test_what_runs_in_a_cell_is_understood_by_old_pythons(python: str, tmp_path:
 
 
 @pytest.mark.parametrize("python", [*LEGACY, "3.10", "3.13"])
-def test_the_stopwatch_leaves_to_the_set_up_what_must_be_patched_first(python: str) -> None:
+def test_stopwatch_imports_nothing_before_the_setup_patches(python: str) -> None:
     interpreter = find(python)
     if interpreter is None:
         pytest.skip(f"no interpreter {python}")
@@ -111,7 +111,7 @@ def test_the_stopwatch_leaves_to_the_set_up_what_must_be_patched_first(python: s
         ((3.5, 0.2) * 5, "unclear", 5),
     ],
 )
-def test_the_stopwatch_leaves_out_what_a_busy_machine_takes(
+def test_stopwatch_excludes_delays_of_a_busy_machine(
     walls: tuple[float, ...],
     said: str,
     tries: int,
@@ -132,7 +132,7 @@ def test_the_stopwatch_leaves_out_what_a_busy_machine_takes(
     assert not list(took)
 
 
-def test_no_interpreter_is_made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_interpreter_is_not_invented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shim = tmp_path / "python3.99"
     shim.write_text("#!/bin/sh\necho not set >&2\nexit 127\n")
     shim.chmod(0o755)
@@ -144,6 +144,6 @@ def test_no_interpreter_is_made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert find("3.98") is None, "it is another version"
 
 
-def test_the_scripts_can_be_read_by_a_shell() -> None:
+def test_shell_scripts_parse() -> None:
     for script in sorted((ROOT / "docker").glob("*.sh")):
         subprocess.run(["bash", "-n", str(script)], check=True, timeout=20)

@@ -1,4 +1,4 @@
-"""What the report makes of results: red for every difference, and for nothing at all."""
+"""The report of results: red for every difference, and for no results at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RIGHT: dict[str, dict[str, Any]] = {
 }
 
 
-def test_all_as_expected() -> None:
+def test_all_cells_as_expected() -> None:
     table = report.rows(TWO, RIGHT)
     assert report.agree(table)
     assert report.summary(table) == "2 cells measured, all as expected"
@@ -50,13 +50,13 @@ def test_a_cell_without_an_interpreter_is_neither_passed_nor_failed() -> None:
     assert "| b-injected-py3.13 | 3.13 | newest | serialized | not run |  | - |" in page
 
 
-def test_nothing_run_is_red() -> None:
+def test_empty_results_are_red() -> None:
     table = report.rows(TWO, {}, {cell.name: "no interpreter 3.13" for cell in TWO})
     assert not report.agree(table)
     assert report.summary(table) == "0 cells measured, nothing was run; 2 not run"
 
 
-def test_diagnostics_that_say_otherwise_are_red() -> None:
+def test_contradicting_diagnosis_is_red() -> None:
     said = {name: {**result, "diagnosis": {"verdict": "concurrent"}} for name, result in RIGHT.items()}
     table = report.rows(TWO, said)
     assert [row.agrees for row in table] == [True, False]
@@ -70,7 +70,7 @@ def test_the_main_job_is_diagnosed_as_concurrent() -> None:
 
 
 def reported(directory: Path, results: dict[str, dict[str, Any]]) -> tuple[int, dict[str, Any], str]:
-    """The report's exit code, its JSON and its Markdown, run as in a container."""
+    """Return the report's exit code, its JSON and its Markdown, run as in a container."""
     for name, result in results.items():
         (directory / f"{name}.json").write_text(json.dumps(result))
     names = ",".join(cell.name for cell in TWO)

@@ -1,4 +1,4 @@
-"""Cells that are really measured, on the interpreter that runs the tests, with its own packages."""
+"""Cells that are measured, on the interpreter that runs the tests, with its own packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(cells: Sequence[Cell]) -> list[report.Row]:
-    """With this interpreter's packages: what the tests require has what these cells want."""
+    """Measure with this interpreter's packages: the tests' requirements include those of these cells."""
     return measure(cells, turns=2, diagnose=False, provider=lambda *_: sys.executable)
 
 
@@ -34,14 +34,14 @@ def test_cells_of_this_interpreter_are_as_expected() -> None:
     assert [(row.setup, row.measured) for row in table if not row.agrees] == []
 
 
-def test_an_injection_turns_the_report_red() -> None:
+def test_injection_turns_the_report_red() -> None:
     broken = replace(OWN["grequests_only"], setup="grequests_injected")
     (row,) = table = measured([broken])
     assert (row.expected, row.measured, row.agrees) == ("concurrent", "serialized", False)
     assert not report.agree(table)
 
 
-def test_a_set_up_that_cannot_be_imported_is_red() -> None:
+def test_setup_that_cannot_be_imported_is_red() -> None:
     (row,) = measured([replace(OWN["grequests_only"], setup="of_nobody")])
     assert (row.measured, row.agrees) == ("broken", False)
     assert "of_nobody" in row.note

@@ -1,10 +1,10 @@
-"""Put known bugs back, one at a time, and see the tests catch each.
+"""Put known bugs back, one at a time, and check that the tests catch each.
 
     python tests/mutants/run.py [--only WORD] [--jobs N]
 
-Each bug (``known.py``) goes into a copy of the tree in a temporary directory; its tests run there, and
-must fail. Before that they must pass on a copy as it is. Prints a table; exit 1 when a bug was not
-caught, when its place is not found once, or when the tests fail without it.
+Each bug (``known``) is put into a copy of the tree in a temporary directory; its tests run there, and
+must fail. Before that they must pass on an unchanged copy. Prints a table; exits with 1 when a bug was not
+caught, when its place is not found exactly once, or when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ print(child.stdout)
 
 
 def copy_of(tree: Path, directory: str) -> Path:
-    """A copy of what the tests need of ``tree``, under ``directory``; nothing compiled comes with it."""
+    """Copy what the tests need of ``tree`` under ``directory``, without compiled files; return the copy."""
     copy = Path(directory).resolve() / "tree"
     for part in PARTS:
         source = tree / part
@@ -63,7 +63,7 @@ def environment(copy: Path) -> dict[str, str]:
 
 
 def check_import(copy: Path) -> None:
-    """What is installed must not be what is tested."""
+    """Check that the copy is imported, not what is installed."""
     command = [sys.executable, "-c", WHO]
     done = subprocess.run(
         command, cwd=copy, env=environment(copy), capture_output=True, text=True, check=False
@@ -74,7 +74,7 @@ def check_import(copy: Path) -> None:
 
 
 def pytest(copy: Path, tests: Sequence[str], seconds: int, longest: float) -> tuple[int | None, str]:
-    """pytest's exit status (None: killed after ``longest`` seconds) and its last lines."""
+    """Return pytest's exit code (None: killed after ``longest`` seconds) and its last lines."""
     options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-o", f"timeout={seconds}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, *tests],
@@ -109,7 +109,8 @@ def put_back(copy: Path, mutant: Mutant) -> str:
 
 
 def attempt(mutant: Mutant) -> tuple[Mutant, str, float, str]:
-    """The mutant, "caught" or why not, the seconds it took, and which test noticed or what was said."""
+    """Test a mutant; return it, "caught" or why not, the seconds it took, and the failed test or the
+    output."""
     began = monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         copy = copy_of(ROOT, directory)
@@ -129,7 +130,7 @@ def attempt(mutant: Mutant) -> tuple[Mutant, str, float, str]:
 
 
 def baseline(mutants: Sequence[Mutant]) -> str:
-    """What fails without any bug, or ""."""
+    """Return what fails without any bug, or ""."""
     tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         copy = copy_of(ROOT, directory)

@@ -1,8 +1,8 @@
-"""Finds statements and expressions in the syntax trees of a package, and replaces them.
+"""Find statements and expressions in the syntax trees of a package, and replace them.
 
 A place is a definition's qualified name (``Class.method``, ``function``, or a variable that a module or a
-class assigns), wherever its module stands, and the source of what is in it: an expression, or statements
-that follow each other. Comments and line breaks do not matter, so a move or a new format loses nothing.
+class assigns), in any module, and the source of what is in it: an expression, or consecutive statements.
+Comments and line breaks do not matter, so a place survives a move or a new format.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class NotOnce(Exception):
-    """What is to be replaced is not there, or more than once."""
+    """The source to be replaced is missing, or occurs more than once."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """In the definition ``at``, ``old`` becomes ``new``; an empty ``new`` removes statements."""
+    """A replacement: in the definition ``at``, ``old`` becomes ``new``; an empty ``new`` removes
+    statements."""
 
     at: str
     old: str
@@ -41,9 +42,9 @@ class Sources:
                 self._defined.setdefault(name, set()).add(path)
 
     def replaced(self, replacements: Sequence[Replacement]) -> dict[Path, str]:
-        """Return the modules that ``replacements`` change, as they are then; without comments.
+        """Return the modules that ``replacements`` change, with the changes and without comments.
 
-        Raises NotOnce, and SyntaxError for source that is none.
+        Raise NotOnce, and SyntaxError for invalid source.
         """
         changed: dict[Path, ast.Module] = {}
         for each in replacements:
@@ -124,12 +125,11 @@ class _Expression:
 
 
 def _places(node: ast.AST, old: str) -> Iterator[_Statements | _Expression]:
-    """Yield where ``old`` stands in ``node``, except in the definitions inside it."""
+    """Yield the places of ``old`` in ``node``, except in the definitions inside it."""
     wanted = ast.parse(old).body
     dumps = [ast.dump(each) for each in wanted]
-    expression = dumps[0] if len(wanted) == 1 and isinstance(wanted[0], ast.Expr) else ""
-    if expression:
-        expression = ast.dump(wanted[0].value)  # type: ignore[attr-defined]
+    only = wanted[0] if len(wanted) == 1 else None
+    expression = ast.dump(only.value) if isinstance(only, ast.Expr) else ""
     for parent in _inner(node):
         for field, value in ast.iter_fields(parent):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):

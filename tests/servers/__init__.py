@@ -1,19 +1,19 @@
-"""Misbehaving HTTP(S) servers in a few declarative lines, on raw sockets and threads.
+"""Run misbehaving HTTP(S) servers from a few declarative lines, on raw sockets and threads.
 
-An *answer* is a list of steps, carried out in order on the connection::
+An *answer* (a response) is a list of steps, carried out in order on the connection::
 
     [b"HTTP/1.1 200 OK\\r\\nContent-Length: 10\\r\\n\\r\\nabc", Pause(0.1), RESET]
 
-bytes are sent as they are; after the last step the connection serves the next request. An answer may be
-a function of the request that returns one, or ``Nth(a, b, …)``: the first request to that path gets
-``a``, the second ``b``, all later ones the last.
+bytes are sent as they are; after the last step the connection serves the next request. An answer can be a
+function of the request that returns one, or ``Nth(a, b, …)``: the first request to that path gets ``a``,
+the second ``b``, all later ones the last.
 
     with Server(files={"a": ok(b"hello"), "b": [RESET]}) as server:
         ...  # downloader server.url -o DEST
         assert server.count("/get/a") == 1
 
 ``files`` are listed on one page under ``/list`` and served under ``/get/NAME``; ``routes`` are paths (with
-the query where it matters) of their own. All that was received is recorded in ``server.requests``.
+the query where it matters) of their own. All requests received are recorded in ``server.requests``.
 """
 
 from servers.answers import (

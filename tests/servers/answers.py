@@ -1,4 +1,4 @@
-"""Steps and answers: values; ``servers.raw`` carries them out."""
+"""Steps and responses, as values; ``servers.raw`` carries them out."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing for so many seconds (or until the server is stopped)."""
+    """Send nothing for that many seconds (or until the server is stopped)."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Until:
-    """Nothing until ``event`` happens."""
+    """Send nothing until ``event`` is set."""
 
     event: Event
 
 
 @dataclass(frozen=True)
 class Forever:
-    """``chunk`` again and again, ``every`` seconds, until the client leaves."""
+    """Send ``chunk`` again and again, every ``every`` seconds, until the client leaves."""
 
     chunk: bytes
     every: float = 0.0
 
 
 class End(Enum):
-    """How a connection ends: politely, with a RST, or not until the client leaves."""
+    """How a connection ends: with a FIN, with a RST, or not until the client leaves."""
 
     CLOSE = "close"
     CLOSE_WITH = "close with"  # what was sent before leaves together with the end, in one segment
@@ -51,13 +51,13 @@ Step = bytes | Pause | Until | Forever | End
 
 
 class Nth:
-    """One answer after another; the last one stays."""
+    """One response after another; the last one is repeated."""
 
     def __init__(self, *answers: Sequence[Step]) -> None:
         self.answers = answers
 
     def at(self, number: int) -> Sequence[Step]:
-        """The answer to request ``number``, counted from 0."""
+        """Return the response to request ``number``, counted from 0."""
         return self.answers[min(number, len(self.answers) - 1)]
 
 
@@ -65,23 +65,23 @@ Answer = Sequence[Step] | Callable[["Request"], Sequence[Step]] | Nth
 
 
 def ok(body: bytes = b"hello", *headers: str) -> list[Step]:
-    """200, with its length."""
+    """Return a 200 with its length."""
     return status(200, *headers, body=body)
 
 
 def status(code: int, *headers: str, body: bytes = b"") -> list[Step]:
-    """An answer of status ``code`` with ``headers`` and a body of the length it says."""
+    """Return a response with status ``code``, ``headers`` and a body of the stated length."""
     lines = [f"HTTP/1.1 {code} Whatever", f"Content-Length: {len(body)}", *headers, "", ""]
     return ["\r\n".join(lines).encode("latin-1") + body]
 
 
 def redirect(location: str, code: int = 302) -> list[Step]:
-    """A redirect to ``location``."""
+    """Return a redirect to ``location``."""
     return status(code, f"Location: {location}")
 
 
 def listing(names: Sequence[object], marker: str = "", key: str = "NextMarker") -> list[Step]:
-    """A page of the listing."""
+    """Return a page of the listing."""
     page: dict[str, object] = {"FileNames": list(names)}
     if marker:
         page[key] = marker

@@ -1,4 +1,4 @@
-"""The real command line in a process of its own, and what it left behind."""
+"""Run the real command line in a process of its own, and collect what it left."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 
 @dataclass(frozen=True)
 class Result:
-    """``failures`` by name; ``files`` are all that stands in the destination but the tool's own
-    directory, by relative path; ``stderr`` is what was said."""
+    """The result of a run. ``failures`` by name; ``files`` are all files in the destination but the tool's
+    own directory, by relative path; ``stderr`` is its standard error."""
 
     exit: int
     report: dict[str, Any]
@@ -29,7 +29,7 @@ class Result:
 
     @property
     def codes(self) -> dict[str, str]:
-        """The code that each failed file ended with."""
+        """The code of each failed file."""
         return {name: failure["code"] for name, failure in self.failures.items()}
 
 
@@ -41,8 +41,8 @@ def download(
     stdin: str | None = None,
     timeout: float = 60,
 ) -> Result:
-    """Run ``python -m downloader source -o dest options``, in an environment with nothing surprising
-    in it but ``env``. The HOME is ``dest``'s neighbour ``home``, unless told. Ends with the checker."""
+    """Run ``python -m downloader source -o dest options`` in a clean environment plus ``env``. HOME is
+    ``home`` beside ``dest``, unless given. Run the checker at the end."""
     home = dest.parent / "home"
     home.mkdir(exist_ok=True)
     failures = dest.parent / f"{dest.name}.failures.jsonl"

@@ -1,4 +1,4 @@
-"""Misbehaviour for a share of the requests: each kind for one in so many, under load.
+"""Make servers misbehave for a share of the requests: each kind for one in N, under load.
 
 faults = Faults(one_in=100, seed=7)
 with Server(default=faults) as server:
@@ -24,12 +24,14 @@ def _head(*lines: str) -> bytes:
 
 
 def _half(body: bytes) -> bytes:
-    return ok(body)[0][: -(len(body) + 1) // 2]  # type: ignore[index, return-value]
+    whole = ok(body)[0]
+    assert isinstance(whole, bytes)
+    return whole[: -(len(body) + 1) // 2]
 
 
 _CHUNKED = _head("Transfer-Encoding: chunked")
 
-# What another attempt mends, in whatever lane.
+# Faults that another attempt overcomes, with either client.
 PASSING: Mapping[str, Fault] = {
     "reset": lambda body: [RESET],
     "reset in the body": lambda body: [_half(body), RESET],
@@ -42,7 +44,7 @@ PASSING: Mapping[str, Fault] = {
     "chunks stop": lambda body: [_CHUNKED, b"5\r\nhello\r\n", CLOSE],
     "500": lambda body: status(500),
 }
-# What the wire lane hands over, so that it leaves an origin to the requests lane before long.
+# What the pipelined client hands over, so that it soon leaves an origin to the requests client.
 ODD: Mapping[str, Fault] = {
     "length nonsense": lambda body: [_head("Content-Length: abc"), body, CLOSE],
     "two lengths": lambda body: [_head("Content-Length: 5", "Content-Length: 6"), body, CLOSE],
@@ -50,12 +52,12 @@ ODD: Mapping[str, Fault] = {
     "redirected": lambda body: redirect("?again"),
     "interim": lambda body: [b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n", *ok(body)],
 }
-# What changes how an origin is used from then on: it asks for a pause, or for cookies to be kept.
+# What changes how an origin is used from then on: a requested pause, or cookies to be kept.
 ASKING: Mapping[str, Fault] = {
     "503": lambda body: status(503, "Retry-After: 0"),
     "cookie": lambda body: ok(body, "Set-Cookie: a=b"),
 }
-# What is final.
+# Faults that are final.
 LASTING: Mapping[str, Fault] = {
     "404": lambda body: status(404, body=b"gone"),
     "206": lambda body: status(206, "Content-Range: bytes 0-4/9", body=b"hello"),
@@ -64,14 +66,14 @@ CODES = {"404": "http-404", "206": "unexpected-status"}
 
 
 def body_of(name: str) -> bytes:
-    """What the file ``name`` has in it: of every name another length."""
+    """Return the content of the file ``name``; every name has another length."""
     return name.encode() * (1 + sum(name.encode()) % 40)
 
 
 class Faults:
-    """An answer: the file that the target's last segment names, or one in ``one_in`` each of ``kinds``.
+    """A response: the file that the target's last segment names, or one in ``one_in`` each of ``kinds``.
 
-    ``given`` counts them; ``ended`` says which names got a final one: they get it each time.
+    ``given`` counts them; ``ended`` records which names got a final one: they get it each time.
     """
 
     def __init__(self, one_in: int, seed: int, kinds: Mapping[str, Fault] | None = None) -> None:

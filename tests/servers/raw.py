@@ -1,4 +1,4 @@
-"""The server: a listener, a thread for each connection, and a record of what came."""
+"""Run the server: a listener, a thread for each connection, and a record of the requests."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import BinaryIO
 from urllib.parse import quote
 
 from servers.answers import Answer, End, Forever, Nth, Pause, Step, Until, listing, status
 
-# The first byte of the kernel's struct tcp_info, and what it is while neither side has said its end.
+# The first byte of the kernel's struct tcp_info, and its value while neither side has closed its end.
 _TCP_ESTABLISHED = 1
 
 
 def _open_there(sock: socket.socket) -> bool:
-    """Whether the client has not closed its end, as the kernel knows before whoever reads from it does."""
+    """Return whether the client has not closed its end; the kernel knows this before a reader sees it."""
     try:
         return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_ESTABLISHED
     except OSError:
@@ -28,7 +29,7 @@ def _open_there(sock: socket.socket) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """What was received. ``target`` is as sent, ``host`` is the address that was connected to."""
+    """A request as received. ``target`` is as sent, ``host`` is the address that was connected to."""
 
     method: str
     target: str
@@ -38,7 +39,7 @@ class Request:
     host: str
 
     def header(self, name: str) -> str | None:
-        """The header ``name``, None when it was not sent; several joined by ``|``."""
+        """Return the header field ``name``, None when it was not sent; several values joined by ``|``."""
         values = [value for key, value in self.headers if key.lower() == name.lower()]
         return "|".join(values) if values else None
 
@@ -55,7 +56,7 @@ class Server:
         files: Mapping[str, Answer] | None = None,
         default: Answer | None = None,
         tls: ssl.SSLContext | None = None,
-        connected: Answer = (),
+        connected: Sequence[Step] | Nth = (),
         host: str = "127.0.0.1",
         record: bool = True,
     ) -> None:
@@ -69,7 +70,7 @@ class Server:
         self.requests: list[Request] = []
         self._record = record
         self.connections = 0
-        self.resumed = 0  # of them, TLS sessions that went on
+        self.resumed = 0  # of these, resumed TLS sessions
         self.open_peak = 0
         self.errors: list[str] = []
         self._counts: dict[str, int] = {}
@@ -83,16 +84,16 @@ class Server:
 
     @property
     def url(self) -> str:
-        """``http(s)://host:port``, the host as ``localhost`` never is."""
+        """Return ``http(s)://host:port``, with the host spelt as ``localhost`` never is."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def count(self, target: str = "") -> int:
-        """How many requests began with ``target``."""
+        """Return how many requests began with ``target``."""
         return sum(request.target.startswith(target) for request in list(self.requests))
 
     def seen(self, target: str) -> list[Request]:
-        """The requests for exactly ``target``."""
+        """Return the requests for exactly ``target``."""
         return [request for request in list(self.requests) if request.target == target]
 
     def __enter__(self) -> Server:
@@ -114,8 +115,8 @@ class Server:
             thread.join(5)
         assert not self.errors, self.errors
 
-    def _spawn(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+    def _spawn(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
         if len(self._threads) > 1000:
             self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
@@ -137,11 +138,11 @@ class Server:
     def _serve(self, sock: socket.socket, number: int) -> None:
         raw = sock
         try:
-            # Nothing blocks for ever, not even when the test forgets to leave.
+            # Nothing blocks for ever, not even when the test does not close the client.
             sock.settimeout(30)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             steps = self._connected.at(number) if isinstance(self._connected, Nth) else self._connected
-            if self._carry_out(sock, steps):  # type: ignore[arg-type]
+            if self._carry_out(sock, steps):
                 return
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_side=True)
@@ -155,7 +156,7 @@ class Server:
                 if self._carry_out(sock, self._answer(request)):
                     return
         except TimeoutError as error:
-            self.errors.append(f"connection {number}: {error!r}")  # nobody should wait for so long
+            self.errors.append(f"connection {number}: {error!r}")  # no client should wait that long
         except OSError:
             pass  # the client left, or the server was stopped
         except Exception as error:
@@ -165,13 +166,13 @@ class Server:
                 self._sockets -= {raw, sock}
             sock.close()
 
-    def _read(self, stream: object, sock: socket.socket, number: int) -> Request | None:
-        line = stream.readline()  # type: ignore[attr-defined]
-        if not line.strip():
+    def _read(self, stream: BinaryIO, sock: socket.socket, number: int) -> Request | None:
+        first = stream.readline()
+        if not first.strip():
             return None
-        method, target, _ = line.decode("latin-1").split(" ", 2)
+        method, target, _ = first.decode("latin-1").split(" ", 2)
         headers = []
-        while (line := stream.readline().decode("latin-1")) not in ("\r\n", ""):  # type: ignore[attr-defined]
+        while (line := stream.readline().decode("latin-1")) not in ("\r\n", ""):
             name, _, value = line.partition(":")
             headers.append((name, value.strip()))
         request = Request(method, target, tuple(headers), number, monotonic(), sock.getsockname()[0])
@@ -192,7 +193,7 @@ class Server:
         return answer(request) if callable(answer) else answer
 
     def _carry_out(self, sock: socket.socket, steps: Sequence[Step]) -> bool:
-        """Whether the connection is to end."""
+        """Carry out a step; return whether the connection is to end."""
         if End.CLOSE_WITH in steps:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         for step in steps:

@@ -1,4 +1,4 @@
-"""Answers that servers give, a row in a line or two: what is sent, what it must come to."""
+"""Responses of servers, one per row: what is sent, and the required result."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from servers.answers import (
 
 
 class Case(NamedTuple):
-    """``ends``: the bytes that are stored, or the failure's code (or one of several). ``requests``: how
-    many the server must see for the file itself."""
+    """A row. ``ends``: the bytes that are stored, or the failure's code (or one of several). ``requests``:
+    how many requests for the file itself the server must see."""
 
     answer: Answer
     ends: bytes | str
@@ -39,7 +39,7 @@ CASES: dict[str, Case] = {
     "good": Case(ok(BODY), BODY, 1),
     "empty": Case(ok(b""), b"", 1),
     "large": Case(ok(b"x" * 3_000_000), b"x" * 3_000_000, 1),
-    # A byte now and then: requests' read timeout never fires.
+    # A byte at intervals: requests' read timeout never fires.
     "drip-body": Case([head("Content-Length: 1000"), Forever(b"x", 0.1)], "timeout", 2),
     "drip-chunks": Case([CHUNKED, Forever(b"1\r\nx\r\n", 0.1)], "timeout", 2),
     "drip-headers": Case([b"HTTP/1.1 200 OK\r\n", Forever(b"X: y\r\n", 0.1)], "timeout", 2),
@@ -49,7 +49,7 @@ CASES: dict[str, Case] = {
     "flood-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n" * 50)], "protocol timeout", 2),
     "silent": Case([HANG], "read-timeout", 2),
     "silent-in-body": Case([head("Content-Length: 10"), b"abc", HANG], "read-timeout", 2),
-    # Less than was promised.
+    # Shorter than announced.
     "short": Case([head("Content-Length: 10"), b"abc", CLOSE], "truncated", 2),
     "short-large": Case([head("Content-Length: 900000"), b"x" * 300_000, CLOSE], "truncated", 2),
     "reset": Case([RESET], "reset", 2),
@@ -108,7 +108,7 @@ CASES: dict[str, Case] = {
     "999": Case(status(999), "http-999", 1),
     "not-http": Case([b"SSH-2.0-OpenSSH_9.6\r\n", HANG], "protocol", 2),
     "binary": Case([bytes(range(256)), CLOSE], "protocol", 2),
-    # Heads.
+    # Headers.
     "header-of-70k": Case([head("X: " + "y" * 70_000, "Content-Length: 5"), BODY], "protocol", 2),
     "headers-of-120k": Case([head(*[f"X-{n}: " + "y" * 4000 for n in range(30)], "Content-Length: 5"),
                              BODY], "protocol", 2),

@@ -1,4 +1,4 @@
-"""Certificates of every kind, made once for a directory."""
+"""Make certificates of every kind, once per directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trustme
 
 
 class Tls(Enum):
-    """What a server's TLS is like."""
+    """The TLS settings of a server."""
 
     GOOD = "good"
     EXPIRED = "expired"
@@ -31,7 +31,7 @@ class Certificates:
         self._ca.cert_pem.write_to_path(str(self.ca))
 
     def context(self, kind: Tls = Tls.GOOD, hosts: Iterable[str] = ("127.0.0.1",)) -> ssl.SSLContext:
-        """For a server at ``hosts``."""
+        """Return a context for a server at ``hosts``."""
         ca = trustme.CA() if kind is Tls.UNKNOWN_CA else self._ca
         named = ("elsewhere.example",) if kind is Tls.WRONG_HOST else hosts
         until = datetime.now(timezone.utc) - timedelta(days=1) if kind is Tls.EXPIRED else None
@@ -39,7 +39,7 @@ class Certificates:
         ca.issue_cert(*named, not_after=until).configure_cert(context)
         if kind is Tls.OLD:
             with warnings.catch_warnings():
-                # The ssl module says that one should not; that is the point.
+                # The ssl module advises against it; the test needs it.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context.minimum_version = ssl.TLSVersion.TLSv1_1
                 context.maximum_version = ssl.TLSVersion.TLSv1_1

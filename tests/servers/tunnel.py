@@ -1,4 +1,4 @@
-"""A proxy that does CONNECT and nothing else: bytes there and back, or a refusal."""
+"""Run a proxy that only does CONNECT: it forwards bytes both ways, or refuses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 
 
 class Tunnel:
-    """``answer``: what it says to each CONNECT; with 200 it becomes a tunnel, with anything else, b""
-    too, the connection ends. ``breaks``: after so many bytes of answers the first tunnel is cut.
-    ``tls``: it is spoken to over TLS itself. ``heads`` are the CONNECTs that came."""
+    """The proxy. ``answer``: its response to each CONNECT; with 200 it becomes a tunnel, with anything
+    else, b"" too, the connection ends. ``breaks``: after that many bytes of responses the first tunnel is
+    cut. ``tls``: the proxy itself is spoken to over TLS. ``heads`` are the CONNECT requests received."""
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class Tunnel:
             thread.join(10)
         self._listener.close()
 
-    def _start(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -77,7 +78,7 @@ class Tunnel:
                 self._carry(client, server, breaks=self._breaks if len(self.heads) == 1 else 0)
 
     def _carry(self, client: socket.socket, server: socket.socket, breaks: int) -> None:
-        # In one thread: a TLS socket is not for two at a time.
+        # In one thread: a TLS socket must not be used by two at a time.
         left = breaks
         while True:
             decrypted = isinstance(client, ssl.SSLSocket) and client.pending()

@@ -1,4 +1,4 @@
-"""The programs that `verdicts.py` has diagnosed: our scenarios, and small real programs."""
+"""List the programs that `verdicts.py` diagnoses: our scenarios, and small real programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from diagnostics.environments import satisfies
 from diagnostics.scenario import chosen
 
-# The server is a process of its own there, and the delay is the server's.
+# There the server is a process of its own, and the delay is the server's.
 SKIPPED = {"serial_server", "impatient_server"}
 
 PATCHED = "from gevent import monkey; monkey.patch_all()\n"
@@ -106,8 +106,9 @@ def get():
 
 
 class Program(NamedTuple):
-    """``argv``: the arguments of `python -m diagnostics check` behind its options; ``folder``: where it is
-    run. ``cause``, ``where``: "" where there is none, or nothing is said of the place."""
+    """A program to diagnose. ``argv``: the arguments of `python -m diagnostics check` behind its options;
+    ``folder``: its current directory. ``cause``, ``where``: "" where there is none, or the place is not
+    checked."""
 
     name: str
     healthy: bool
@@ -133,7 +134,8 @@ class Program(NamedTuple):
 
 
 def scenarios() -> list[Program]:
-    """Return those that this interpreter can run as it is, and that are concurrent or serial."""
+    """Return those that this interpreter can run without installing anything, and that are concurrent or
+    serial."""
     return [
         Program(
             name=f"scenario {each.name}",
@@ -153,7 +155,7 @@ def scenarios() -> list[Program]:
 
 
 def written(folder: Path) -> list[Program]:
-    """Write the small programs into ``folder``, each into one of its own; returns them."""
+    """Write the small programs into ``folder``, each into one of its own; return them."""
 
     def put(name: str, files: dict[str, str], argv: tuple[str, ...], cause: str = "") -> Program:
         own = folder / name.replace(" ", "-")

@@ -1,9 +1,9 @@
-"""The soak's file server, in a process of its own, with one fault of each kind in ONE_IN requests.
+"""Run the soak's file server, in a process of its own, with one fault of each kind in ONE_IN requests.
 
     python tests/soak/origin.py ONE_IN SEED
 
-Prints its port; at the end of its standard input, what it did, as JSON. On 127.0.0.1 its faults are those
-that the wire lane bears, on any other address all of them: there the requests lane is at work.
+Prints its port and, at the end of its standard input, its counts as JSON. On 127.0.0.1 its faults are those
+that the pipelined client tolerates, on any other address all of them: there the requests client is at work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Whether a series grows: a straight line through the means of blocks, and how sure that is.
+"""Decide whether a series grows: fit a straight line through the means of blocks, with a confidence
+interval.
 
-Samples that follow each other are alike, so that a line through all of them seems surer than it is: the
-means of twelve blocks are nearly independent.
+Consecutive samples are correlated, so that a line through all of them seems surer than it is: the means of
+twelve blocks are nearly independent.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ _T = 2.228  # Student's t, 95 % two-sided, BLOCKS - 2 degrees of freedom
 
 
 class Slope(NamedTuple):
-    """Growth in units an hour, and half the width of its 95 % interval."""
+    """Growth in units per hour, and half the width of its 95 % interval."""
 
     per_hour: float
     margin: float
 
     def grows(self, tolerance: float) -> bool:
-        """It rises, surely, and by more than ``tolerance`` an hour."""
+        """Return whether it rises significantly, and by more than ``tolerance`` per hour."""
         return self.per_hour > max(self.margin, tolerance)
 
 
 def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
-    """The slope of ``values`` over ``seconds``. Raises ValueError for fewer samples than two a block."""
+    """Return the slope of ``values`` over ``seconds``. Raise ValueError for fewer than two samples per
+    block."""
     each, rest = divmod(len(values), BLOCKS)
     if each < 2:
         raise ValueError(f"{len(values)} samples are too few")
-    # The first ones are left out where the blocks do not come out even.
+    # The first samples are left out where the blocks are not of equal size.
     xs = [sum(seconds[at : at + each]) / each for at in range(rest, len(values), each)]
     ys = [sum(values[at : at + each]) / each for at in range(rest, len(values), each)]
     mean_x, mean_y = sum(xs) / BLOCKS, sum(ys) / BLOCKS

@@ -1,13 +1,14 @@
-"""The soak: a job at a constant rate against a server with 1 % faults of each kind; does anything grow?
+"""Run the soak: a job at a constant rate against a server with 1 % faults of each kind; check that nothing
+grows.
 
     python tests/soak/soak.py [--minutes 60] [--rate 600] [--out DIR]
 
-Half of the files come from an origin whose faults the wire lane bears, half from one that the requests
-lane is left with: both lanes are at work all the time.
+Half of the files come from an origin whose faults the pipelined client tolerates, half from one that is
+left to the requests client: both are at work all the time.
 
-Every five seconds the resident memory and the open descriptors of every process of the run are written
-to ``DIR/soak.csv``, and drawn in ``soak.svg`` where pygal is installed. Exit code 0: all files ended as
-they must, and no series grows (``slope``).
+Every five seconds the resident memory and the open descriptors of every process of the run are written to
+``DIR/soak.csv``, and drawn in ``soak.svg`` where pygal is installed. Exit code 0: all files ended as they
+must, and no series grows (``slope``).
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from slope import slope  # noqa: E402
 from benchmarks.rounds import scratch  # noqa: E402
 
 EVERY = 5.0
-WARM_UP = 0.25  # of the run: imports, caches and the journal's pages come to their size
-TOLERANCE = {"rss_kb": 512.0, "descriptors": 0.5}  # an hour
+WARM_UP = 0.25  # of the run: imports, caches and the journal's pages reach their size
+TOLERANCE = {"rss_kb": 512.0, "descriptors": 0.5}  # per hour
 FAULTS = 100
 
 
 class Sample(NamedTuple):
-    """What a process had at one instant."""
+    """The state of a process at one instant."""
 
     seconds: float
     role: str
@@ -48,7 +49,7 @@ class Sample(NamedTuple):
 
 
 def sample(supervisor: int, began: float, roles: dict[int, str]) -> list[Sample]:
-    """A sample of the supervisor and each of its children; empty when it is gone."""
+    """Return a sample of the supervisor and each of its children; empty when it has exited."""
     found = []
     try:
         children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
@@ -67,7 +68,7 @@ def sample(supervisor: int, began: float, roles: dict[int, str]) -> list[Sample]
 
 
 def watch(job: subprocess.Popen[str], out: Path) -> list[Sample]:
-    """Sample until ``job`` ends; all samples, which are in ``out``, too."""
+    """Sample until ``job`` ends; return all samples, which are written to ``out``, too."""
     samples: list[Sample] = []
     roles: dict[int, str] = {}
     began = time.monotonic()
@@ -86,7 +87,7 @@ def watch(job: subprocess.Popen[str], out: Path) -> list[Sample]:
 
 
 def draw(samples: list[Sample], path: Path) -> None:
-    """Two charts in one: memory in MB and descriptors, a line for each process."""
+    """Draw two charts in one: memory in MB and descriptors, a line for each process."""
     try:
         import pygal
     except ImportError:
@@ -107,7 +108,7 @@ def by_process(samples: list[Sample]) -> dict[tuple[str, int], list[Sample]]:
 
 
 def judge(samples: list[Sample]) -> bool:
-    """Whether nothing grows; says what each process had and how steep it is."""
+    """Return whether nothing grows; print the values of each process and their slope."""
     end = max(each.seconds for each in samples)
     flat = True
     for (role, pid), series in by_process(samples).items():
@@ -148,7 +149,7 @@ def main() -> int:
     with source.open("w") as lines:
         lines.writelines(f"http://127.0.0.{n % 2 + 1}:{port}/soak-{n:09d}\n" for n in range(files))
     with scratch(given.out) as dest:
-        options = (
+        options: tuple[object, ...] = (
             "--workers",
             2,
             "--connections",
@@ -172,7 +173,7 @@ def main() -> int:
         told = json.loads(origin.communicate()[0])
     (given.out / "report.json").write_text(json.dumps({**report, "origin": told}, indent=2))
     draw(samples, given.out / "soak.svg")
-    # What the server ended for good, and nothing else, has failed.
+    # Only what the server permanently refused has failed.
     right = report["failed"] == told["ended"] and report["stored"] == files - told["ended"]
     right &= report["complete"] and report["worker_deaths"] == 0
     rate = report["requests"] / report["seconds"]

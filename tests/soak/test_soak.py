@@ -1,4 +1,4 @@
-"""The soak, for seconds; `make soak` is the one that counts."""
+"""The soak, for seconds; `make soak` is the full one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from slope import slope
 
 
-def test_a_slope_is_told_from_noise() -> None:
+def test_slope_is_distinguished_from_noise() -> None:
     random = Random(1)
     seconds = [5.0 * n for n in range(720)]
     noise = [50_000 + random.gauss(0, 300) for _ in seconds]
@@ -31,7 +31,7 @@ def test_a_slope_is_told_from_noise() -> None:
         slope(seconds[:20], noise[:20])
 
 
-def test_a_soak_of_seconds(tmp_path: Path) -> None:
+def test_short_soak(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "tests/soak/soak.py", "--minutes", "0.1", "--rate", "100", "--out", str(tmp_path)],
         cwd=ROOT,

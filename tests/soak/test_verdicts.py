@@ -1,4 +1,4 @@
-"""The count of false verdicts, for two programs; `make verdicts` is the one that counts."""
+"""The count of false verdicts, for two programs; `make verdicts` is the full one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEALTHY = Program("app", True, ".", ("--app", "proj"))
 
 
 def answer(verdict: str, *cause: str) -> dict[str, object]:
-    """An answer with that much in it."""
+    """Return a result with these fields."""
     causes = [{"code": cause[0], "where": cause[1]}] if cause else []
     return {"verdict": verdict, "causes": causes}
 
@@ -43,13 +43,11 @@ def answer(verdict: str, *cause: str) -> dict[str, object]:
         (HEALTHY, 1, answer("serialized", "unexplained", ""), "false verdict"),
     ],
 )
-def test_what_is_wrong_with_an_answer(
-    program: Program, code: int, told: dict[str, object], fault: str
-) -> None:
+def test_faults_of_a_diagnosis(program: Program, code: int, told: dict[str, object], fault: str) -> None:
     assert program.fault(code, told) == fault
 
 
-def test_as_many_of_each_kind_are_drawn_and_none_is_left_out(tmp_path: Path) -> None:
+def test_each_kind_is_drawn_equally_often_and_every_program_is_drawn(tmp_path: Path) -> None:
     programs = [*scenarios(), *written(tmp_path)]
     every = list(drawn(programs, 100, 1))
     for healthy in (True, False):
@@ -61,7 +59,7 @@ def test_as_many_of_each_kind_are_drawn_and_none_is_left_out(tmp_path: Path) -> 
     assert len(list(drawn([HEALTHY, SERIAL], 5, 1))) == 10
 
 
-def test_one_of_each_on_a_busy_machine(tmp_path: Path) -> None:
+def test_one_healthy_and_one_serial_program_on_a_busy_machine(tmp_path: Path) -> None:
     mark = f"verdicts-test-{tmp_path}"
     argv = [sys.executable, "tests/soak/verdicts.py", "--runs", "1", "--busy", "1", "--only", "script"]
     done = subprocess.run(
@@ -82,7 +80,7 @@ def test_one_of_each_on_a_busy_machine(tmp_path: Path) -> None:
     assert not [each for each in psutil.process_iter() if marked(each, mark)]
 
 
-def test_what_is_not_as_it_must_be_is_kept_whole_and_counted(tmp_path: Path) -> None:
+def test_faulty_diagnoses_are_kept_whole_and_counted(tmp_path: Path) -> None:
     told = answer("concurrent", "rate-limit", "proj.py:2")
     outcomes = [
         Outcome(1, HEALTHY, "", 0, 1.0, answer("concurrent"), ""),
@@ -101,7 +99,7 @@ def test_what_is_not_as_it_must_be_is_kept_whole_and_counted(tmp_path: Path) -> 
 
 
 def marked(process: psutil.Process, mark: str) -> bool:
-    """Whether it was started with ``mark`` in its environment, and still runs."""
+    """Return whether a process started with ``mark`` in its environment still runs."""
     try:
         return process.environ().get("VERDICTS_TEST") == mark and process.status() != "zombie"
     except psutil.Error:

@@ -1,10 +1,10 @@
-"""The verdicts: many diagnoses of healthy and of serial programs on a busy machine; how many are false?
+"""Count false verdicts: diagnose many healthy and serial programs on a busy machine.
 
     python tests/soak/verdicts.py [--runs 300] [--delay 100ms] [--busy 2] [--parallel 3]
 
-`--runs` diagnoses of programs that are healthy and as many of serial ones, drawn from our scenarios and
-from small real programs (``drawn_programs``), beside busy loops. Every answer that is not as it must be is
-kept whole in `--out`. Exit code 0: no verdict was false, and every run had an answer.
+Draws `--runs` diagnoses of healthy programs and as many of serial ones from our scenarios and from small
+real programs (``drawn_programs``), beside busy loops. Every result that is not as it must be is kept whole
+in `--out`. Exit code 0: no verdict was false, and every run had a result.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def diagnosed(number: int, program: Program, delay: str) -> Outcome:
 
 
 def keep(outcome: Outcome, out: Path) -> None:
-    """Write the whole of ``outcome`` down."""
+    """Write the whole ``outcome`` into a file."""
     name = f"{outcome.number:04d}-{outcome.fault}-{outcome.program.name}".replace(" ", "-").replace(
         "/", "-"
     )

@@ -1,4 +1,4 @@
-"""The queue: what is asked of the feeder, and when."""
+"""The batch queue: what is requested from the feeder, and when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch(seq: int, *, recalled: bool = False) -> Batch:
     return Batch(seq, 1, b"behind %d" % seq, encode_names([str(seq)]), b"", b"", recalled)
 
 
-def test_it_asks_for_a_few_at_once_and_is_never_owed_less_than_is_needed(journal: Journal) -> None:
+def test_requests_are_grouped_and_cover_the_demand(journal: Journal) -> None:
     queue = BatchQueue(journal, failed_only=False)
     begin, credit = queue.next_requests(2)
     assert begin == Continue(b"", 0, 0)
@@ -44,7 +44,7 @@ def test_it_asks_for_a_few_at_once_and_is_never_owed_less_than_is_needed(journal
     assert not list(queue.next_requests(2))
 
 
-def test_what_is_open_comes_first_and_again_when_the_feeder_dies(journal: Journal) -> None:
+def test_open_batches_come_first_and_again_after_a_feeder_death(journal: Journal) -> None:
     for seq in range(10):
         journal.open_batch(batch(seq))
     journal.settle(BatchDone(3, Tally(1, 0, 0, 0, 0), 1, 1, 0, {}, {}, b"", []), b"")

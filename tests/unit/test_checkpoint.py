@@ -1,4 +1,4 @@
-"""The disk before the journal: what could not be synced is not counted as stored."""
+"""The checkpoint syncs the disk before the journal: what could not be synced is not counted as stored."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from downloader.storage import destination as destinations
 from downloader.storage.destination import Destination
 
 
-def test_nothing_is_counted_that_could_not_be_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsynced_files_are_not_counted_as_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     destination = Destination(Config(source="http://h", output=str(tmp_path), fsync=True))
     book, run = LeaseBook(), RunStats()
     try:
         destination.journal.open_batch(Batch(0, 1, b"cursor", encode_names(["a"]), b"", b""))
         book.add(Lease(0, 1, b""))
-        book.hired(0)
+        book.add_worker(0)
         book.grant(0, 1)
         assert [lease.seq for _, lease in book.assign()] == [0]
         marks = ItemStates(1)
@@ -38,7 +36,7 @@ def test_nothing_is_counted_that_could_not_be_synced(
         def fails(fd: int) -> None:
             raise OSError(errno.EIO, "Input/output error")
 
-        # In the place of the system call: the kernel says it once.
+        # Replaces the system call: the kernel reports an error once.
         monkeypatch.setattr(destinations, "syncfs", fails)
         with pytest.raises(DestinationError, match="cannot be synced"):
             checkpoint.write()
@@ -48,7 +46,7 @@ def test_nothing_is_counted_that_could_not_be_synced(
         assert destination.journal.marks(0) == b""
         assert run.tally == Tally()
         assert set(book.held_by(0)) == {0}
-        # Asked again, the kernel says that all is well; that is not believed.
+        # Called again, the kernel reports success; that must not count.
         checkpoint.add(0, BatchDone(0, Tally(1, 0, 0, 100, 0), 1, 1, 0, {}, {}, marks.packed(), []))
         with pytest.raises(DestinationError):
             checkpoint.write()

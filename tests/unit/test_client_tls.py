@@ -1,4 +1,4 @@
-"""Certificates and keys that OpenSSL reads as files, though they are in memory."""
+"""Certificates and keys in memory that OpenSSL reads as files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from downloader.http.client_tls import as_file
 
 
 @pytest.mark.parametrize("has", ["memory", "temporary files"])
-def test_as_file(has: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_file_gives_a_path_to_bytes_in_memory(has: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if has != "memory":
         monkeypatch.delattr(os, "memfd_create", raising=False)
     content = b"-----BEGIN \x00" * 10_000

@@ -49,7 +49,7 @@ class Fixture:
         return Committer(name, self.log, held, then)
 
     def run(self) -> list[str]:
-        """Return the log once the last of the queue has committed."""
+        """Run until the last of the queue has committed; return the log."""
         self.queue.enqueue(self.committer("last", 0, self.over.set))
         assert self.over.wait(10)
         return self.log[:-1]
@@ -107,7 +107,7 @@ def test_a_removed_committer_never_commits(fixture: Fixture) -> None:
     assert fixture.run() == ["later"]
 
 
-def test_commit_all_skips_what_was_removed_meanwhile(fixture: Fixture) -> None:
+def test_commit_all_skips_removed_committers(fixture: Fixture) -> None:
     late = fixture.committer("late", PORTION)
     fixture.queue.enqueue(fixture.committer("a", PORTION, lambda: fixture.queue.remove(late)))
     fixture.queue.enqueue(late)

@@ -1,4 +1,4 @@
-"""Config: what is taken, what is refused and with which words, what it keeps to itself."""
+"""Config: which values are accepted, which are refused with which message, and which are never shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert config(per_host=40).slots_per_host == 32
 
 
-def test_it_is_a_value_that_survives_json() -> None:
+def test_config_survives_json() -> None:
     made = config(headers=(("X-A", "b"),), auth=("u", "p"), proxies={"http": "http://h:1"}, deadline=5)
     again = msgspec.json.decode(msgspec.json.encode(made), type=Config)
     assert again == made
@@ -58,7 +58,7 @@ def test_it_is_a_value_that_survives_json() -> None:
         *((name, 0) for name in ("connections", "connect_timeout", "read_timeout", "deadline")),
     ],
 )
-def test_ranges(field: str, bad: float) -> None:
+def test_option_ranges(field: str, bad: float) -> None:
     with pytest.raises(ConfigError, match=f"--{field.replace('_', '-')} must be"):
         config(**{field: bad})
 
@@ -88,13 +88,13 @@ def test_ranges(field: str, bad: float) -> None:
         ({"dry_run": True, "retry_failed": True}, "--dry-run fetches nothing"),
     ],
 )
-def test_what_is_refused(more: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(more: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         config(**more)
     assert "secret" not in str(caught.value)
 
 
-def test_a_report_may_stand_in_a_destination_that_is_yet_to_be_made(tmp_path: Path) -> None:
+def test_report_may_be_in_a_destination_that_does_not_exist(tmp_path: Path) -> None:
     inside = str(tmp_path / "d" / "r.json")
     config(output=str(tmp_path / "d"), report=inside)
     with pytest.raises(ConfigError, match="does not exist"):
@@ -102,7 +102,7 @@ def test_a_report_may_stand_in_a_destination_that_is_yet_to_be_made(tmp_path: Pa
     config(output="", dry_run=True)
 
 
-def test_it_keeps_secrets(tmp_path: Path) -> None:
+def test_all_secrets_are_known_for_redaction(tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine a login u password in-netrc\ndefault login x password in-default\n")
     made = config(

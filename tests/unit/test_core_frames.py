@@ -1,4 +1,4 @@
-"""Frames: what went in comes out, however the stream is cut."""
+"""Frames: what is encoded is decoded unchanged, however the stream is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAYLOADS = st.lists(st.binary(max_size=40), max_size=12)
 
 
 @given(PAYLOADS, st.lists(st.floats(0, 1)), st.sampled_from([bytes, bytearray, memoryview]))
-def test_any_chunking(payloads: list[bytes], cuts: list[int], kind: type) -> None:
+def test_frames_survive_any_chunking(payloads: list[bytes], cuts: list[int], kind: type) -> None:
     stream = b"".join(map(pack, payloads))
     edges = [0, *sorted(int(cut * len(stream)) for cut in cuts), len(stream)]
     unpacker = Unpacker()
@@ -37,7 +37,7 @@ def test_pieces_of_one_size(size: int) -> None:
 
 
 @given(PAYLOADS)
-def test_byte_by_byte(payloads: list[bytes]) -> None:
+def test_frames_byte_by_byte(payloads: list[bytes]) -> None:
     unpacker = Unpacker()
     out = []
     for byte in b"".join(map(pack, payloads)):
@@ -45,7 +45,7 @@ def test_byte_by_byte(payloads: list[bytes]) -> None:
     assert out == payloads
 
 
-def test_what_comes_out_shares_no_memory() -> None:
+def test_decoded_frames_share_no_memory() -> None:
     buffer = bytearray(pack(b"abc") + pack(b"defg")[:5])
     unpacker = Unpacker()
     out = unpacker.feed(memoryview(buffer))
@@ -55,7 +55,7 @@ def test_what_comes_out_shares_no_memory() -> None:
     assert all(type(payload) is bytes for payload in out)
 
 
-def test_too_long_is_refused_at_once_and_for_ever() -> None:
+def test_oversized_frame_is_refused_permanently() -> None:
     for before, last in (
         (b"", b"\xff\xff\xff\xff"),
         (b"\x04\x00\x00", b"\x01"),
@@ -69,7 +69,7 @@ def test_too_long_is_refused_at_once_and_for_ever() -> None:
             unpacker.feed(pack(b"fine"))
 
 
-def test_the_longest() -> None:
+def test_longest_frame_is_accepted() -> None:
     payload = bytes(MAX_FRAME)
     frame = pack(payload)
     unpacker = Unpacker()
@@ -79,7 +79,7 @@ def test_the_longest() -> None:
         pack(payload + b"x")
 
 
-def test_linear_and_bounded() -> None:
+def test_decoding_is_linear_and_bounded() -> None:
     frame = pack(bytes(200_000))
     unpacker = Unpacker()
     started = time.process_time()

@@ -8,11 +8,16 @@ import pytest
 
 from downloader.config.config import Config
 from downloader.core.identity import Identity
-from downloader.sources.registry import identify
+from downloader.sources.registry import source_kind
+
+
+def identify(config: Config) -> Identity:
+    return source_kind(config).identity(config)
 
 
 def server(source: str, list_path: str = "list", get_path: str = "get") -> Identity:
-    return identify(Config(source=source, output="d", list_path=list_path, get_path=get_path))
+    paths = {"list_path": list_path, "get_path": get_path}
+    return identify(Config(source=source, output="d", source_options=paths))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,7 @@ def server(source: str, list_path: str = "list", get_path: str = "get") -> Ident
         ("http://h.example/p", "list?token=b"),
     ],
 )
-def test_one_server_however_it_is_written(given: tuple[str, ...]) -> None:
+def test_spellings_of_one_server(given: tuple[str, ...]) -> None:
     assert server("http://h.example/p").owns(server(*given).digest)
     assert server(*given).owns(server("http://h.example/p").digest)
 
@@ -49,16 +54,16 @@ def test_one_server_however_it_is_written(given: tuple[str, ...]) -> None:
         ("http://[::1]:80/p",),
     ],
 )
-def test_another_server(given: tuple[str, ...]) -> None:
+def test_different_servers(given: tuple[str, ...]) -> None:
     assert not server("http://h.example/p").owns(server(*given).digest)
 
 
-def test_key_and_code_may_say_what_is_listed() -> None:
+def test_query_and_ipv6_port_distinguish_servers() -> None:
     assert server("http://h", "list?key=a").digest != server("http://h", "list?key=b").digest
     assert server("http://[::1]:81").digest != server("http://[::1:81]").digest
 
 
-def test_what_an_earlier_version_wrote_is_accepted() -> None:
+def test_identity_written_by_an_earlier_version_is_accepted() -> None:
     def of(text: str) -> str:
         return hashlib.sha256(text.encode()).hexdigest()
 

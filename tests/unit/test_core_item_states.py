@@ -44,14 +44,14 @@ def as_dict(blob: bytes) -> dict[int, tuple[int, int]]:
 
 
 @given(SOME)
-def test_what_is_published_comes_back(content: dict[int, tuple[int, int]]) -> None:
+def test_published_states_round_trip(content: dict[int, tuple[int, int]]) -> None:
     blob = packed(content)
     assert as_dict(blob) == content
     assert summed(blob) == (len(content), sum(size for size, _ in content.values()))
 
 
 @given(SOME, SOME)
-def test_merge_has_all_of_both_and_the_newer_wins(
+def test_merge_unites_and_prefers_the_newer_state(
     older: dict[int, tuple[int, int]], newer: dict[int, tuple[int, int]]
 ) -> None:
     begun = tuple(set(range(COUNT)) - newer.keys())
@@ -60,12 +60,12 @@ def test_merge_has_all_of_both_and_the_newer_wins(
 
 
 @given(SOME, st.sets(st.integers(0, COUNT - 1)))
-def test_without(content: dict[int, tuple[int, int]], gone: set[int]) -> None:
+def test_without_removes_items(content: dict[int, tuple[int, int]], gone: set[int]) -> None:
     left = {index: mark for index, mark in content.items() if index not in gone}
     assert as_dict(without(packed(content), COUNT, gone)) == left
 
 
-def test_the_life_of_an_item() -> None:
+def test_item_state_transitions() -> None:
     marks = ItemStates(3)
     marks.begin(0)
     marks.begin(1)
@@ -81,7 +81,7 @@ def test_the_life_of_an_item() -> None:
     assert list(published(marks.packed())) == []
 
 
-def test_over_a_buffer_that_is_lent() -> None:
+def test_states_over_a_borrowed_buffer() -> None:
     buffer = bytearray(ITEM_BYTES * 5 + 7)
     marks = ItemStates(5, memoryview(buffer))
     marks.publish(4, 100, 0xDEADBEEF)
@@ -91,7 +91,7 @@ def test_over_a_buffer_that_is_lent() -> None:
     buffer.clear()  # would raise BufferError if a view were left
 
 
-def test_empty() -> None:
+def test_no_states() -> None:
     assert list(published(b"")) == []
     assert summed(b"") == (0, 0)
     assert summed(ItemStates(0).packed()) == (0, 0)
@@ -100,7 +100,7 @@ def test_empty() -> None:
 @pytest.mark.parametrize(
     "blob", [b"x", zlib.compress(b"1234567"), packed({1: (5, 5)})[:-6]], ids=["no", "odd", "cut"]
 )
-def test_damaged_marks(blob: bytes) -> None:
+def test_damaged_states_are_refused(blob: bytes) -> None:
     with pytest.raises(ValueError, match="damaged marks"):
         unpack(blob)
 
@@ -122,7 +122,7 @@ def test_an_item_about_to_be_published() -> None:
 
 
 STATES = {"nothing": 0, "in flight": 1, "stored": 102, "owned": OWNED, "unowned": UNOWNED, "intent": -50}
-# What is known after an older source (row) and a newer one (column).
+# What is known from an older source (row) and a newer one (column).
 MERGED = """
             nothing  in_flight  stored  owned   unowned  intent
 nothing     nothing  nothing    stored  owned   unowned  intent
@@ -152,7 +152,7 @@ def _one(state: str, crc: int) -> bytes:
     return marks.packed()
 
 
-def test_claims() -> None:
+def test_claims_are_kept_beside_published_states() -> None:
     blob = changed(packed({1: (5, 6), 2: (7, 8)}), COUNT, {1: OWNED, 3: UNOWNED})
     assert claims(blob) == {1: OWNED, 3: UNOWNED}
     assert as_dict(blob) == {2: (7, 8)}

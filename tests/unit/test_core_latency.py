@@ -22,7 +22,7 @@ def filled(samples: list[float]) -> Histogram:
     return histogram
 
 
-def test_empty() -> None:
+def test_empty_histogram() -> None:
     histogram = Histogram()
     assert (histogram.total, histogram.max, histogram.percentile(99)) == (0, 0.0, 0.0)
 
@@ -51,7 +51,7 @@ def test_merge_is_adding_all(one: list[float], other: list[float]) -> None:
 
 
 @given(SAMPLES)
-def test_counts_travel(samples: list[float]) -> None:
+def test_counts_survive_serialization(samples: list[float]) -> None:
     counts = filled(samples).counts
     wire = msgspec.msgpack.encode(counts)
     assert Histogram(msgspec.msgpack.decode(wire, type=dict[int, int])).counts == counts
@@ -69,7 +69,7 @@ def test_counts_travel(samples: list[float]) -> None:
         (float("-inf"), 1e-5),
     ],
 )
-def test_what_is_outside_counts_as_the_limit(sample: float, counted: float) -> None:
+def test_values_out_of_range_count_as_the_limit(sample: float, counted: float) -> None:
     assert filled([sample]).max == pytest.approx(counted, rel=RELATIVE_ERROR)
 
 
@@ -79,6 +79,6 @@ def test_constant_space() -> None:
 
 
 @pytest.mark.parametrize("p", [-1, 100.1, float("nan")])
-def test_no_such_percentile(p: float) -> None:
+def test_invalid_percentile_is_refused(p: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 100"):
         Histogram().percentile(p)

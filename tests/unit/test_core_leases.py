@@ -18,12 +18,12 @@ def lease(seq: int, count: int = 10) -> Lease:
 def book(*credits: int) -> LeaseBook:
     made = LeaseBook()
     for worker, credit in enumerate(credits):
-        made.hired(worker)
+        made.add_worker(worker)
         made.grant(worker, credit)
     return made
 
 
-def test_what_waits_goes_to_whoever_has_credit_the_least_loaded_first() -> None:
+def test_least_loaded_worker_with_credit_gets_the_next_batch() -> None:
     made = book(2, 1)
     for seq in range(5):
         made.add(lease(seq))
@@ -41,7 +41,7 @@ def test_without_credit_nothing_is_leased() -> None:
     assert list(LeaseBook().assign()) == []
 
 
-def test_settled_batches_are_gone() -> None:
+def test_settled_batches_are_removed() -> None:
     made = book(1)
     made.add(lease(7))
     list(made.assign())
@@ -54,7 +54,7 @@ def test_settled_batches_are_gone() -> None:
         made.settle(0, 7)
 
 
-def test_the_batches_of_a_dead_worker_wait_in_front_with_what_is_published() -> None:
+def test_batches_of_a_dead_worker_are_requeued_first_with_published_items() -> None:
     made = book(2, 0)
     for seq in range(3):
         made.add(lease(seq))
@@ -66,12 +66,12 @@ def test_the_batches_of_a_dead_worker_wait_in_front_with_what_is_published() -> 
     again = [each for _, each in made.assign()]
     assert [each.seq for each in again] == [0, 1, 2]
     assert again[1].done == marks.packed()
-    # One death says little of what was in flight: it is not fetched one at a time.
+    # After one death the items in flight are not yet fetched one at a time.
     assert [each.suspects for each in again] == [(), (), ()]
     assert again[0].done == b""
 
 
-def test_the_credit_of_a_dead_worker_dies_with_it() -> None:
+def test_credit_of_a_dead_worker_is_dropped() -> None:
     made = book(3)
     made.died(0, {})
     made.add(lease(0))
@@ -79,29 +79,29 @@ def test_the_credit_of_a_dead_worker_dies_with_it() -> None:
     assert made.appetite == -1
 
 
-def test_an_unknown_worker_can_die() -> None:
+def test_death_of_an_unknown_worker_is_ignored() -> None:
     assert book().died(9, {}) == []
 
 
 def die(made: LeaseBook, worker: int, in_flight: dict[int, list[int]]) -> list[tuple[int, int]]:
-    """``worker`` takes what waits and dies."""
-    made.hired(worker)
+    """Let ``worker`` take what waits, and die."""
+    made.add_worker(worker)
     made.grant(worker, 10)
     list(made.assign())
     return made.died(worker, {seq: (b"", indices) for seq, indices in in_flight.items()})
 
 
-def test_who_was_in_flight_at_two_deaths_is_a_suspect_at_three_poison() -> None:
+def test_item_is_a_suspect_after_two_deaths_and_poison_after_three() -> None:
     made = book()
     made.add(lease(0))
     assert die(made, 0, {0: [1, 2, 3]}) == []
     assert die(made, 1, {0: [2, 3, 4]}) == []
-    made.hired(2)
+    made.add_worker(2)
     made.grant(2, 1)
     [(_, third)] = made.assign()
     assert third.suspects == (2, 3)
     assert made.died(2, {0: (b"", [3])}) == [(0, 3)]
-    made.hired(3)
+    made.add_worker(3)
     made.grant(3, 1)
     [(_, fourth)] = made.assign()
     assert (fourth.suspects, fourth.poison) == ((2,), (3,))
@@ -112,7 +112,7 @@ def test_deaths_are_forgotten_with_the_batch() -> None:
     made = book()
     made.add(lease(0))
     die(made, 0, {0: [1]})
-    made.hired(1)
+    made.add_worker(1)
     made.grant(1, 1)
     list(made.assign())
     made.settle(1, 0)
@@ -122,18 +122,18 @@ def test_deaths_are_forgotten_with_the_batch() -> None:
     assert die(made, 9, {0: [1]}) == [(0, 1)]
 
 
-def test_what_a_lease_says_survives_a_death() -> None:
+def test_lease_fields_survive_a_worker_death() -> None:
     made = book(1)
     made.add(Lease(4, 10, b"x", only=(1, 2), done=b"d", earlier=b"e", poison=(9,), replace=(2,)))
     list(made.assign())
     made.died(0, {})
-    made.hired(1)
+    made.add_worker(1)
     made.grant(1, 1)
     [(_, again)] = made.assign()
     assert again == Lease(4, 10, b"x", only=(1, 2), done=b"d", earlier=b"e", poison=(9,), replace=(2,))
 
 
-def test_a_drain_takes_back_what_waits() -> None:
+def test_drain_returns_waiting_batches() -> None:
     made = book(1)
     for seq in range(3):
         made.add(lease(seq))
@@ -144,7 +144,8 @@ def test_a_drain_takes_back_what_waits() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_batch_is_ever_lost_or_held_twice(seed: int) -> None:
-    """Whatever happens: each batch waits, or one worker holds it, or it is settled; credit is kept."""
+    """After any sequence of events each batch waits, or one worker holds it, or it is settled; credit is
+    kept."""
     rng = random.Random(seed)
     made, workers, added, settled, number = LeaseBook(), set[int](), 0, set[int](), 0
     held: dict[int, set[int]] = {}
@@ -152,7 +153,7 @@ def test_no_batch_is_ever_lost_or_held_twice(seed: int) -> None:
     for _ in range(400):
         what = rng.random()
         if what < 0.1 or not workers:
-            made.hired(number)
+            made.add_worker(number)
             workers.add(number)
             held[number], credit[number] = set(), 0
             number += 1

@@ -1,4 +1,4 @@
-"""A page of a listing: read in one go where it is as usual, and never read otherwise than by `json`."""
+"""A page of a listing: a fast path for ordinary pages, with the same result as `json` for every page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ ANYTHING = st.recursive(st.none() | st.booleans() | st.floats() | TEXT, st.lists
 
 
 @given(st.lists(TEXT), TEXT | st.none(), ANYTHING, st.booleans())
-def test_a_page_is_what_json_says(names: list[str], marker: str | None, more: object, ascii_: bool) -> None:
+def test_page_is_parsed_as_by_json(
+    names: list[str], marker: str | None, more: object, ascii_: bool
+) -> None:
     page = {"More": more, "FileNames": names, "NextMarker": marker}
     text = json.dumps(page, ensure_ascii=ascii_)
     try:
@@ -30,7 +32,7 @@ def test_a_page_is_what_json_says(names: list[str], marker: str | None, more: ob
             with pytest.raises(SourceError, match="not valid Unicode"):
                 parse_listing(body, "page 1")
         return
-    # A pair of surrogates that were escaped apart is one character to any reader.
+    # A surrogate pair that was escaped as two is one character to any parser.
     assert parse_listing(body, "page 1") == Listing(json.loads(body)["FileNames"], marker or "")
     assert parse_listing(bytearray(body), "page 1") == parse_listing(body, "page 1")
 
@@ -51,7 +53,7 @@ def test_a_page_is_what_json_says(names: list[str], marker: str | None, more: ob
         (b'{"FileNames": ["a"], "x": NaN}', ["a"], ""),
     ],
 )
-def test_pages_that_are_read(body: bytes, names: list[str], marker: str) -> None:
+def test_valid_pages(body: bytes, names: list[str], marker: str) -> None:
     assert parse_listing(body, "page 1") == Listing(names, marker)
 
 
@@ -75,7 +77,7 @@ def test_pages_that_are_read(body: bytes, names: list[str], marker: str) -> None
         (b'{"FileNames": [], "NextMarker": "\\udfff"}', "not valid Unicode"),
     ],
 )
-def test_pages_that_are_refused(body: bytes, what: str) -> None:
+def test_refused_pages(body: bytes, what: str) -> None:
     with pytest.raises(SourceError, match=f"^page 1 .*{what}"):
         parse_listing(body, "page 1")
 
@@ -91,5 +93,5 @@ def test_pages_that_are_refused(body: bytes, what: str) -> None:
         ("http://h/list?a=b&", "2", "http://h/list?a=b&next-marker=2"),
     ],
 )
-def test_the_marker_joins_the_query_that_is_there(first: str, marker: str, url: str) -> None:
+def test_marker_is_appended_to_an_existing_query(first: str, marker: str, url: str) -> None:
     assert page_url(first, marker) == url

@@ -1,4 +1,4 @@
-"""SafeName: reversible, injective, and harmless whatever the server calls its files."""
+"""SafeName: reversible, injective, and harmless for any name of a server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from downloader.core.naming import (
 )
 from downloader.core.redact import redact, redact_url
 
-# Every kind of trouble, often: what `st.text()` alone would rarely hit.
+# Every kind of difficult character, often: `st.text()` alone would rarely draw them.
 NASTY = st.sampled_from(list("./\\%\0\x1b\n\r~-?:& aZ2eEfF\x7f\x85\u2028\u202e\ud800\udc80é😀"))
 TEXT = st.text(NASTY | st.characters(exclude_categories=()), max_size=60) | st.sampled_from(
     [".downloader", ".downloader/journal", ".DOWNLOADER", "..", ".", "...", "%2E", "%", "%00"]
@@ -97,7 +97,7 @@ def test_escape(raw: str | bytes, name: str) -> None:
 
 
 @pytest.mark.parametrize("raw", ["a" * 255, "é" * 127, "😀" * 63, "%" * 85, b"\xff" * 85])
-def test_as_long_as_a_name_can_be(raw: str | bytes) -> None:
+def test_longest_name(raw: str | bytes) -> None:
     assert unescape(escape(raw)) == as_bytes(raw)
 
 
@@ -110,7 +110,7 @@ def test_bad_name(raw: str | bytes) -> None:
         escape(raw)
 
 
-def test_the_message_of_a_bad_name_is_short_and_harmless() -> None:
+def test_bad_name_message_is_short_and_harmless() -> None:
     for raw in ("\x1b[2J\n" * 100, b"\x1b\xff" * 500, "\ud800" * 300):
         with pytest.raises(BadName) as info:
             escape(raw)
@@ -120,13 +120,13 @@ def test_the_message_of_a_bad_name_is_short_and_harmless() -> None:
         message.encode()
 
 
-def test_two_that_differ_stay_two() -> None:
+def test_different_names_stay_different() -> None:
     family = ["a", "A", "a/b", "a%2Fb", "a%252Fb", "\u00e9", "e\u0301", b"\xe9", "%E9", ".", "%2E"]
     assert len({escape(raw) for raw in family}) == len(family)
 
 
 @given(NAMES)
-def test_reversible_and_safe(raw: str | bytes) -> None:
+def test_escape_is_reversible_and_safe(raw: str | bytes) -> None:
     try:
         name = escape(raw)
     except BadName:
@@ -138,7 +138,7 @@ def test_reversible_and_safe(raw: str | bytes) -> None:
 
 
 @given(NAMES, NAMES)
-def test_injective(one: str | bytes, other: str | bytes) -> None:
+def test_escape_is_injective(one: str | bytes, other: str | bytes) -> None:
     try:
         same = escape(one) == escape(other)
     except BadName:
@@ -147,8 +147,8 @@ def test_injective(one: str | bytes, other: str | bytes) -> None:
 
 
 def test_every_character_that_unicode_calls_a_control_is_escaped() -> None:
-    # Of this Python's Unicode; the table may know characters that this Python has not heard of, and
-    # the Egyptian format controls that were added late, and these only.
+    # Of this Python's Unicode; the table may know characters that this Python does not, and the Egyptian
+    # format controls that were added late, and these only.
     newer = set(map(chr, range(0x13430, 0x13440)))
     for code in range(0x110000):
         char = chr(code)
@@ -177,7 +177,7 @@ def test_escape_all_is_escape_for_each_or_none(names: list[str]) -> None:
     "bad",
     ["", "a/b", "/", "a/", "/a", ".", "..", ".x", "%", "é", "a\nb", "a" * 256, "\\", "\ud800"],
 )
-def test_escape_all_is_not_fooled(bad: str) -> None:
+def test_escape_all_with_separators_in_names(bad: str) -> None:
     for names in ([bad], [bad, "a"], ["a", bad], ["a", bad, "a"]):
         assert escape_all(names) is None
     assert escape_all(["a"] * 3) == ["a"] * 3
@@ -210,13 +210,13 @@ def test_quote_all_is_quote_name_for_each_or_none(raw: list[str]) -> None:
 
 
 @pytest.mark.parametrize("odd", ["a/b", "/", "é", "%2E", "a b", "\ud800", "+"])
-def test_quote_all_is_not_fooled(odd: str) -> None:
+def test_quote_all_with_separators_in_names(odd: str) -> None:
     for names in ([odd], [odd, "a"], ["a", odd], ["a", odd, "a"]):
         assert quote_all(names) is None
     assert quote_all(["a-b_c.d~e", "Z9"]) == [b"a-b_c.d~e", b"Z9"]
 
 
-def test_hashed() -> None:
+def test_hashed_layout_path() -> None:
     digest = hashlib.blake2b("größe".encode(), digest_size=2).hexdigest()
     assert hashed(escape("größe")) == f"{digest[:2]}/{digest[2:]}/größe"
 
@@ -234,7 +234,7 @@ def test_hashed() -> None:
         ([".downloader", "journal"], "%2Edownloader/journal"),
     ],
 )
-def test_mirror_path(segments: list[str | bytes], path: str) -> None:
+def test_mirror_layout_path(segments: list[str | bytes], path: str) -> None:
     assert mirror_path(segments) == path
     back = [unescape(SafeName(segment)) for segment in path.split("/")]
     assert back == [as_bytes(segment) for segment in segments]
@@ -252,7 +252,7 @@ def test_mirror_path_is_reversible_and_stays_inside(segments: list[str | bytes])
     assert [unescape(SafeName(part)) for part in parts] == list(map(as_bytes, segments))
 
 
-def test_mirror_path_has_a_limit() -> None:
+def test_mirror_path_length_is_limited() -> None:
     assert mirror_path(["a" * 255] * 16)
     with pytest.raises(BadName):
         mirror_path(["a" * 255] * 17)
@@ -298,13 +298,13 @@ def test_mirror_path_has_a_limit() -> None:
         ("http://h/\ud800", "%ED%A0%80", "h/%ED%A0%80"),
     ],
 )
-def test_url(url: str, name: str, path: str) -> None:
+def test_url_name_and_path(url: str, name: str, path: str) -> None:
     assert url_name(url, KEY) == name
     assert url_path(url, KEY) == path
     assert url_path(url, None) == path
 
 
-# `~` is where the digest stands.
+# `~` marks the digest.
 @pytest.mark.parametrize(
     ("url", "name", "path"),
     [
@@ -331,7 +331,7 @@ def test_url(url: str, name: str, path: str) -> None:
         ("http://h/%3Ftoken=S3CRET", "?token~", "h/?token~"),
     ],
 )  # fmt: skip
-def test_a_digest_stands_in_a_name_where_a_secret_stood(url: str, name: str, path: str) -> None:
+def test_digest_replaces_a_secret_in_a_name(url: str, name: str, path: str) -> None:
     found = [url_name(url, KEY), url_path(url, KEY)]
     assert [re.sub("%~[a-z2-7]{16}", "~", text) for text in found] == [name, path]
     assert url_path(url, None) == path.replace("~", "")
@@ -353,7 +353,7 @@ def test_a_digest_fits_into_every_name(name: str, query: str) -> None:
         assert_safe(each)
 
 
-# What is in a URL and no secret; nothing of it is normalized away.
+# The non-secret part of a URL; nothing of it is normalized away.
 PLAIN = st.text("abXY019-_~", min_size=1, max_size=5)
 SECRET = st.text("ΑΒΓΔΕΖΗΘ", min_size=3, max_size=9)
 SECRET_NAME = st.sampled_from(
@@ -363,7 +363,7 @@ SECRET_NAME = st.sampled_from(
 
 @st.composite
 def urls(draw: st.DrawFn) -> tuple[str, str]:
-    """A URL, and the secret that is somewhere in it, wrapped in one way or another."""
+    """Draw a URL, and the secret that is somewhere in it, wrapped in one way or another."""
     secret = draw(SECRET)
     name, plain = draw(SECRET_NAME), draw(PLAIN)
     form = draw(st.sampled_from([
@@ -378,7 +378,7 @@ def urls(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(urls(), urls())
-def test_names_tell_no_secret_and_differ_where_urls_do(
+def test_names_contain_no_secret_and_differ_as_urls_do(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     for url, secret in (one, other):
@@ -395,7 +395,7 @@ def test_names_in_one_directory_differ_where_secrets_do(drawn: tuple[str, str], 
     url, secret = drawn
     changed = url.replace(secret, other).replace(quote(secret), quote(other))
     assert changed == url or url_path(url, KEY) != url_path(changed, KEY)
-    # A directory and who asks stand in no name of the flat layout.
+    # Directory and userinfo are in no name of the flat layout.
     if url.rpartition("/")[2] != changed.rpartition("/")[2]:
         assert url_name(url, KEY) != url_name(changed, KEY)
 
@@ -406,9 +406,7 @@ def test_names_in_one_directory_differ_where_secrets_do(drawn: tuple[str, str], 
     SECRET,
     st.sampled_from("?&;"),
 )
-def test_no_secret_in_a_name_whatever_stands_around_it(
-    junk: str, name: str, secret: str, separator: str
-) -> None:
+def test_no_secret_in_a_name_in_any_context(junk: str, name: str, secret: str, separator: str) -> None:
     junk = junk.replace("#", "").replace("\n", "")
     for url in (
         f"http://h/{junk}{separator}{name}={secret}",
@@ -460,7 +458,7 @@ def test_quote_name(raw: str | bytes, quoted: str) -> None:
 
 
 @given(NAMES)
-def test_the_server_gets_its_own_name_back(raw: str | bytes) -> None:
+def test_server_receives_its_own_name(raw: str | bytes) -> None:
     from urllib.parse import unquote_to_bytes
 
     try:
@@ -488,7 +486,7 @@ def test_the_server_gets_its_own_name_back(raw: str | bytes) -> None:
         ("é" * 3, "ééé"),
     ],
 )
-def test_shown(text: str, expected: str) -> None:
+def test_shown_escapes_control_characters(text: str, expected: str) -> None:
     assert shown(text) == expected
 
 

@@ -1,4 +1,4 @@
-"""The rule for a file that has the name of an item already: its table, walked."""
+"""The rule for a file that has the name of an item already: every row of its table."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ TABLE = {
 }
 
 
-def test_the_table() -> None:
+def test_ownership_table() -> None:
     for (claim, changed, cut), decision in TABLE.items():
         for existing in get_args(Existing):
             rules = Rules(FOREIGN_BEFORE, LOST_BEFORE if cut else 0, existing)
             assert rule(claim, changed, rules) is (decision or EXISTING[existing]), (claim, changed, cut)
 
 
-def test_the_table_is_whole() -> None:
+def test_ownership_table_is_complete() -> None:
     assert TABLE.keys() == set(
         itertools.product((OWNED, UNOWNED, UNTOUCHED), (BEFORE, DURING, AFTER_CUT), (False, True))
     )
 
 
-def test_nothing_is_foreign_in_a_destination_that_was_empty() -> None:
+def test_file_in_a_new_destination_is_contested() -> None:
     assert rule(UNTOUCHED, 1, Rules()) is Decision.CONTESTED

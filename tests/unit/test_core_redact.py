@@ -1,4 +1,4 @@
-"""No secret comes through, whatever it is wrapped in; and what is harmless stays readable."""
+"""No secret is shown, whatever surrounds it; harmless text stays readable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = "hunter2Zq"
 URLISH = st.text(
     st.sampled_from(list(":/?#[]@&=;%. \t\n'\"<>)(a1\\*,-_")) | st.characters(max_codepoint=0x2FF)
 )
-# No character of it occurs in what the tests put around it; so a leak cannot hide.
+# None of its characters occurs in what the tests put around it; so every leak is visible.
 ALIEN = st.text(st.sampled_from("ΑΒΓΔΕΖΗΘ"), min_size=3, max_size=12)
 WORDS = """
 token access_token id_token key apikey api_key secret password passwd pwd auth authorization
@@ -28,7 +28,7 @@ SECRET_NAMES = st.sampled_from(WORDS.split())
 
 
 @pytest.mark.parametrize("name", WORDS.split())
-def test_secret_names(name: str) -> None:
+def test_secret_parameter_names(name: str) -> None:
     assert is_secret_param(name)
     for separator in "?&;#":
         assert redact_url(f"http://h/a{separator}{name}=abc") == f"http://h/a{separator}{name}=***"
@@ -38,7 +38,7 @@ def test_secret_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "sv", "se", "sp", "sr", "a", "q", "keyword", "author", "next-marker", "design"]
 )
-def test_other_names(name: str) -> None:
+def test_harmless_parameter_names(name: str) -> None:
     assert not is_secret_param(name)
 
 
@@ -142,7 +142,7 @@ def test_redact(text: str, expected: str) -> None:
         assert leak not in redact(text)
 
 
-def test_literal_secrets() -> None:
+def test_literal_secrets_are_removed() -> None:
     assert redact("x s3cr3t y s3cr3t-long z", ["s3cr3t", "s3cr3t-long"]) == "x *** y *** z"
     assert redact("abc is short", ["abc", ""]) == "abc is short"
     secret = "p@ss/w\"rd'ü\n"
@@ -189,7 +189,7 @@ def test_literal_secrets_never_leak(text: str, secret: str) -> None:
 
 
 @given(URLISH)
-def test_never_raises(text: str) -> None:
+def test_redact_never_raises(text: str) -> None:
     redact_url(text)
     redact(text, [text])
     redact("http://" + text)
@@ -200,14 +200,14 @@ def test_never_raises(text: str) -> None:
     "unit",
     ["a:", "a@", "token=", "%25", "x-", "http://", "'", "Bearer ", "\\", "token='", "[[=", "=b@"],
 )
-def test_linear(unit: str) -> None:
+def test_redaction_is_linear(unit: str) -> None:
     started = time.process_time()
     redact(unit * 100_000)
     redact_url(unit * 100_000)
     assert time.process_time() - started < 5
 
 
-def test_a_huge_message_is_cut_between_words() -> None:
+def test_huge_message_is_cut_between_words() -> None:
     out = redact("word " * 20_000 + f"http://u:{SECRET}@h/")
     assert len(out) < 66_000
     assert SECRET not in out

@@ -26,7 +26,7 @@ from downloader.errors import FetchError
         ("http://[::1]:80/", "http://[::1]:80/"),
     ],
 )
-def test_followed(location: str, url: str) -> None:
+def test_redirects_that_are_followed(location: str, url: str) -> None:
     assert next_url("http://a/x/y", location, 0, 5) == url
 
 
@@ -45,20 +45,20 @@ def test_followed(location: str, url: str) -> None:
         "http://a:99999/x",
     ],
 )
-def test_refused(location: str) -> None:
+def test_redirects_that_are_refused(location: str) -> None:
     with pytest.raises(FetchError) as caught:
         next_url("http://a/x", location, 0, 5)
     assert caught.value.code == "redirect-refused"
 
 
 @pytest.mark.parametrize("location", ["http://a/y", "HTTP://b/"])
-def test_never_from_https_to_http(location: str) -> None:
+def test_https_to_http_is_refused(location: str) -> None:
     with pytest.raises(FetchError, match="from https to http"):
         next_url("https://a/x", location, 0, 5)
     assert next_url("https://a/x", "//b/y", 0, 5) == "https://b/y"
 
 
-def test_at_most_so_many() -> None:
+def test_number_of_redirects_is_limited() -> None:
     assert next_url("http://a/", "/b", 4, 5) == "http://a/b"
     for hops, most in ((5, 5), (0, 0)):
         with pytest.raises(FetchError) as caught:
@@ -66,7 +66,7 @@ def test_at_most_so_many() -> None:
         assert caught.value.code == "redirect-loop"
 
 
-def test_what_is_a_redirect() -> None:
+def test_statuses_that_are_redirects() -> None:
     assert {301, 302, 303, 307, 308} == REDIRECTS
 
 
@@ -95,7 +95,7 @@ def test_what_is_a_redirect() -> None:
         "2002:7f00:1::",
     ],
 )
-def test_private(address: str) -> None:
+def test_private_addresses(address: str) -> None:
     assert is_private([address])
     assert is_private(["8.8.8.8", address])
 
@@ -103,7 +103,7 @@ def test_private(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::"]
 )
-def test_public(address: str) -> None:
+def test_public_addresses(address: str) -> None:
     assert not is_private([address])
 
 

@@ -14,14 +14,14 @@ NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 RANDOM = st.floats(0, 1, exclude_max=True)
 
 
-def test_allows() -> None:
+def test_retries_allowed() -> None:
     policy = RetryPolicy(retries=2)
     assert [policy.allows(attempt, True) for attempt in (1, 2, 3)] == [True, True, False]
     assert not policy.allows(1, False)
     assert not RetryPolicy(retries=0).allows(1, True)
 
 
-def test_it_is_a_value() -> None:
+def test_policy_is_immutable() -> None:
     policy = RetryPolicy()
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.retries = 7  # type: ignore[misc]
@@ -29,7 +29,7 @@ def test_it_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"retries": -1}, {"backoff": -0.1}, {"max_retry_after": float("nan")}])
-def test_refused(wrong: dict[str, float]) -> None:
+def test_invalid_policies_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RetryPolicy(**wrong)  # type: ignore[arg-type]
 
@@ -56,7 +56,7 @@ def test_delay_is_bounded(
         assert min(retry_after, most * 0.9) <= delay <= most
 
 
-def test_retry_after_wins_is_capped_and_spread() -> None:
+def test_retry_after_takes_precedence_and_is_capped_and_jittered() -> None:
     policy = RetryPolicy(backoff=0.5, max_retry_after=120.0)
     assert policy.delay(1, 0.0, 60.0) == 60.0
     assert policy.delay(9, 0.5, 60.0) == 63.0

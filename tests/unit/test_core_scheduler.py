@@ -1,4 +1,4 @@
-"""Who begins next: pure state, the time is made up."""
+"""Scheduling of requests: pure state, with simulated time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from downloader.core.scheduler import VERDICT, Host, Scheduler
 
 @dataclass(eq=False)
 class Schedulable:
-    """What is scheduled here."""
+    """The jobs that are scheduled here."""
 
     host: Host
     solo: bool = False
@@ -42,7 +42,7 @@ def keys(jobs: list[Schedulable]) -> str:
     return "".join(job.host.key for job in jobs)
 
 
-def test_in_order_and_at_most_so_many() -> None:
+def test_jobs_start_in_order_up_to_the_limit() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(3, 3)
     jobs = fill(schedule, "a", 5)
     assert schedule.unstarted == 5
@@ -58,7 +58,7 @@ def test_in_order_and_at_most_so_many() -> None:
     assert schedule.take(0.0) is None
 
 
-def test_many_at_once_are_as_one_by_one() -> None:
+def test_add_all_equals_repeated_add() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(3, 3)
     first = fill(schedule, "a", 2)
     schedule.add_all(later := [Schedulable(schedule.host("a")) for _ in range(4)])
@@ -73,7 +73,7 @@ def test_many_at_once_are_as_one_by_one() -> None:
     assert take_all(schedule) == again
 
 
-def test_per_host() -> None:
+def test_per_host_limit() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(10, 2)
     fill(schedule, "a", 5)
     fill(schedule, "b", 1)
@@ -89,7 +89,7 @@ def test_hosts_take_turns() -> None:
     assert keys(take_all(schedule)) == "abcabc"
 
 
-def test_a_host_that_never_answers_does_not_end_up_with_all_connections() -> None:
+def test_silent_host_does_not_get_all_connections() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "m", 100)
     fill(schedule, "g", 1000)
@@ -103,13 +103,13 @@ def test_a_host_that_never_answers_does_not_end_up_with_all_connections() -> Non
     assert len(flying) == 8
 
 
-def test_alone_it_may_have_all() -> None:
+def test_single_host_may_use_every_connection() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "m", 100)
     assert len(take_all(schedule)) == 8
 
 
-def test_a_pause() -> None:
+def test_paused_host_waits() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 3)
     fill(schedule, "b", 1)
@@ -128,7 +128,7 @@ def test_a_pause() -> None:
     assert schedule.wake_at == math.inf
 
 
-def test_after_a_pause_one_then_two_then_four() -> None:
+def test_limit_doubles_after_a_pause() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "a", 100)
     host = schedule.host("a")
@@ -142,12 +142,12 @@ def test_after_a_pause_one_then_two_then_four() -> None:
         assert len(flying) == wave
         for job in flying:
             schedule.release(job.host)
-            # One success doubles; the others of the wave are not to.
+            # One success doubles the limit; the others of the wave must not.
         schedule.succeeded(host, float(now))
     assert host.rounds == 0
 
 
-def test_a_success_from_before_the_pause_says_nothing() -> None:
+def test_success_of_a_request_before_the_pause_is_ignored() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
@@ -158,19 +158,19 @@ def test_a_success_from_before_the_pause_says_nothing() -> None:
     assert (host.allowed, host.rounds) == (2, 0)
 
 
-def test_a_pause_that_another_worker_ordered_starts_slowly_too() -> None:
+def test_pause_from_another_worker_also_restarts_slowly() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     fill(schedule, "a", 10)
     schedule.pause(schedule.host("a"), 2.0)
     assert len(take_all(schedule, 2.0)) == 1
 
 
-def test_failures_of_one_wave_are_one_round() -> None:
+def test_failures_of_one_wave_count_as_one_round() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     host = schedule.host("a")
     assert [schedule.failed(host, 0.0, at) for at in (1.0, 1.1, 1.2)] == [1, 1, 1]
     schedule.pause(host, 2.0)
-    # A straggler of the first wave, and then the probe.
+    # A late response of the first wave, and then the probe.
     assert schedule.failed(host, 0.5, 2.5) == 1
     assert schedule.failed(host, 2.0, 2.6) == 2
 
@@ -184,7 +184,7 @@ def test_rounds_count_while_another_worker_prolongs_the_pause() -> None:
         assert schedule.failed(host, sent, sent + 1.0) == turn
 
 
-def test_a_failing_host_begins_no_more_than_it_may() -> None:
+def test_failing_host_without_a_pause_gets_one_request_at_a_time() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(8, 8)
     jobs = fill(schedule, "a", 20)
     flying = [schedule.take(0.0) for _ in range(4)]
@@ -197,7 +197,7 @@ def test_a_failing_host_begins_no_more_than_it_may() -> None:
     assert take_all(schedule) == [jobs[4]]
 
 
-def test_the_condemned() -> None:
+def test_condemned_host_fails_its_jobs_at_once() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 3)
     host = schedule.host("a")
@@ -205,7 +205,7 @@ def test_the_condemned() -> None:
     schedule.pause(host, 500.0)
     schedule.interval = 10.0
     schedule.condemn(host, "tls-verify", "expired", 1.0)
-    # They are handed out at once, to be failed.
+    # They are handed out at once, so that they fail.
     for _ in range(3):
         (job,) = take_all(schedule, 1.0)
         assert schedule.verdict(host, 1.0) == ("tls-verify", "expired")
@@ -215,7 +215,7 @@ def test_the_condemned() -> None:
     assert schedule.verdict(host, 1.0) is None
 
 
-def test_a_success_lifts_the_verdict() -> None:
+def test_success_lifts_the_verdict() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
@@ -237,7 +237,7 @@ def test_suspects_go_alone() -> None:
     assert len(take_all(schedule)) == 4
 
 
-def test_a_suspect_of_a_host_that_rests_waits_and_holds_up_nobody() -> None:
+def test_suspect_of_a_paused_host_does_not_delay_others() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     (suspect,) = fill(schedule, "a", 1, solo=True)
     (other,) = fill(schedule, "b", 1, solo=True)
@@ -251,7 +251,7 @@ def test_a_suspect_of_a_host_that_rests_waits_and_holds_up_nobody() -> None:
     assert take_all(schedule, 5.0) == [suspect]
 
 
-def test_later() -> None:
+def test_delayed_job_starts_when_due() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     job = Schedulable(schedule.host("a"))
     schedule.add_later(job, 3.0)
@@ -271,7 +271,7 @@ def test_rate_for_each_host() -> None:
     assert schedule.wake_at == pytest.approx(2.5)
 
 
-def test_a_redirect_takes_its_turn() -> None:
+def test_redirect_is_scheduled_like_a_request() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(100, 100)
     assert schedule.turn("a", 7.0) == 7.0
     schedule.interval = 0.5
@@ -287,12 +287,12 @@ def test_rate_does_not_hide_failures_and_pauses() -> None:
     fill(schedule, "a", 2)
     job = schedule.take(0.0)
     assert job is not None
-    # The next may begin at 100; the failure is a round of its own all the same, and the pause a pause.
+    # The next may begin at 100; the failure is still a round of its own, and the pause still a pause.
     assert schedule.failed(job.host, 0.0, 1.0) == 1
     assert schedule.pause(job.host, 50.0)
 
 
-def test_dead_hosts_without_number_are_forgotten() -> None:
+def test_unused_hosts_are_forgotten() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     for n in range(30_000):
         host = schedule.host(str(n))
@@ -315,9 +315,31 @@ STEPS = st.lists(
 )
 
 
+def apply_step(
+    schedule: Scheduler[Schedulable], step: str, host: Host, n: int, now: float
+) -> Schedulable | None:
+    """Apply a step to ``host``; return the job where the step adds one."""
+    if step == "ok":
+        schedule.succeeded(host, now)
+    elif step == "fail":
+        schedule.failed(host, now, now)
+    elif step == "pause":
+        schedule.pause(host, now + 1 + n)
+    elif step == "condemn":
+        schedule.condemn(host, "dns", "", now)
+    else:
+        job = Schedulable(host, step == "solo")
+        if step == "later":
+            schedule.add_later(job, now + n)
+        else:
+            schedule.add(job)
+        return job
+    return None
+
+
 @settings(deadline=None)
 @given(STEPS, st.integers(1, 5), st.integers(1, 5), st.sampled_from([0.0, 0.3]))
-def test_every_job_is_handed_out_once_and_limits_hold(
+def test_every_job_is_started_once_and_limits_hold(
     steps: list[tuple[str, int]], most: int, per_host: int, interval: float
 ) -> None:
     schedule: Scheduler[Schedulable] = Scheduler(most, min(most, per_host))
@@ -336,27 +358,15 @@ def test_every_job_is_handed_out_once_and_limits_hold(
 
     for step, n in steps:
         host = schedule.host(str(n))
-        if step in ("add", "solo", "later"):
-            job = Schedulable(host, step == "solo")
-            added.append(job)
-            if step == "later":
-                schedule.add_later(job, now + n)
-            else:
-                schedule.add(job)
-        elif step == "finish" and flying:
-            schedule.release(flying.pop(n % len(flying)).host)
-        elif step == "ok":
-            schedule.succeeded(host, now)
-        elif step == "fail":
-            schedule.failed(host, now, now)
-        elif step == "pause":
-            schedule.pause(host, now + 1 + n)
-        elif step == "condemn":
-            schedule.condemn(host, "dns", "", now)
-        elif step == "wait":
+        if step == "wait":
             now += n / 2
+        elif step == "finish":
+            if flying:
+                schedule.release(flying.pop(n % len(flying)).host)
+        elif (job := apply_step(schedule, step, host, n, now)) is not None:
+            added.append(job)
         pump()
-    # Nothing is lost: with all finished and the time that the timers ask for, all get their turn.
+    # Nothing is lost: with all finished, and time advanced as the timers request, all get their turn.
     for _ in range(1000):
         while flying:
             schedule.release(flying.pop().host)
@@ -370,7 +380,7 @@ def test_every_job_is_handed_out_once_and_limits_hold(
     assert len(taken) == len(added)
 
 
-def test_what_fails_without_a_request_needs_no_pace() -> None:
+def test_jobs_failed_without_a_request_ignore_the_rate() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(1, 1)
     schedule.interval = 10.0
     jobs = fill(schedule, "a", 5)
@@ -379,15 +389,15 @@ def test_what_fails_without_a_request_needs_no_pace() -> None:
     for job in jobs[:3]:
         assert schedule.take(1.0) is job
         schedule.release(job.host)
-    # The verdict is over: these are sent.
+    # The host is no longer condemned: these are sent.
     assert schedule.take(VERDICT) is jobs[3]
     schedule.release(jobs[3].host)
     assert schedule.take(VERDICT + 9) is None
     assert schedule.take(VERDICT + 10) is jobs[4]
 
 
-def test_a_host_whose_jobs_wait_for_later_is_not_forgotten() -> None:
-    """With another in its place it would have twice its limit, and no pause would reach it."""
+def test_host_with_delayed_jobs_is_not_forgotten() -> None:
+    """A second entry for the host would have a limit of its own, and no pause would reach the first one."""
     schedule: Scheduler[Schedulable] = Scheduler(4, 1)
     later, alone = schedule.host("later"), schedule.host("alone")
     schedule.add_later(Schedulable(later), 100.0)
@@ -405,30 +415,30 @@ def test_a_slot_may_be_used_for_more_of_its_host() -> None:
     jobs = fill(schedule, "a", 6)
     fill(schedule, "b", 1)
     host = schedule.take(0.0).host  # type: ignore[union-attr]
-    assert schedule.more(host, 3, None) == jobs[1:4]
+    assert schedule.next_jobs(host, 3, None) == jobs[1:4]
     assert (schedule.active, schedule.unstarted) == (1, 3)
     jobs[5].path = "another"
-    assert schedule.more(host, 9, None) == [jobs[4]]
+    assert schedule.next_jobs(host, 9, None) == [jobs[4]]
 
 
-def test_what_was_drawn_by_a_slot_is_not_begun_again() -> None:
-    """The host stands in line for its turn, but has nothing left."""
+def test_job_pulled_by_a_slot_is_not_started_again() -> None:
+    """The host is queued for its turn, but has nothing left."""
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     jobs = fill(schedule, "a", 3)
     assert schedule.take(0.0) is jobs[0]
-    assert schedule.more(jobs[0].host, 9, None) == jobs[1:]
+    assert schedule.next_jobs(jobs[0].host, 9, None) == jobs[1:]
     assert schedule.take(0.0) is None
     schedule.release(jobs[0].host)
     assert schedule.take(0.0) is None
     assert (schedule.active, schedule.unstarted) == (0, 0)
 
 
-def test_the_last_jobs_are_shared() -> None:
+def test_last_jobs_are_shared_among_connections() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     jobs = fill(schedule, "a", 12)
     for _ in range(4):
         schedule.take(0.0)
-    assert len(schedule.more(jobs[0].host, 64, None)) == 1 + 8 // 4
+    assert len(schedule.next_jobs(jobs[0].host, 64, None)) == 1 + 8 // 4
 
 
 def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
@@ -437,38 +447,38 @@ def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
     a = schedule.take(0.0).host  # type: ignore[union-attr]
     schedule.take(0.0)
     fill(schedule, "b", 3)
-    assert schedule.more(a, 3, None) == []
+    assert schedule.next_jobs(a, 3, None) == []
     schedule.release(a)
     assert keys(take_all(schedule)) == "b"
-    assert len(schedule.more(a, 3, None)) == 3
+    assert len(schedule.next_jobs(a, 3, None)) == 3
 
 
-def test_no_more_for_a_host_that_recovers_is_paced_or_condemned() -> None:
+def test_no_further_jobs_for_a_recovering_paced_or_condemned_host() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     for key in "abc":
         fill(schedule, key, 5)
     a, b, c = (schedule.host(key) for key in "abc")
     schedule.failed(a, 0.0, 0.0)
-    assert schedule.more(a, 3, None) == []
+    assert schedule.next_jobs(a, 3, None) == []
     schedule.condemn(b, "connect", "", 0.0)
-    assert schedule.more(b, 3, None) == []
-    assert schedule.more(c, 2, None) != []
+    assert schedule.next_jobs(b, 3, None) == []
+    assert schedule.next_jobs(c, 2, None) != []
     schedule.interval = 0.1
-    assert schedule.more(c, 3, None) == []
+    assert schedule.next_jobs(c, 3, None) == []
 
 
-def test_no_more_while_a_suspect_waits_to_be_alone() -> None:
+def test_no_further_jobs_while_a_suspect_waits() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     fill(schedule, "a", 5)
     fill(schedule, "a", 1, solo=True)
-    assert schedule.more(schedule.host("a"), 3, None) == []
+    assert schedule.next_jobs(schedule.host("a"), 3, None) == []
 
 
-def test_what_was_asked_in_vain_comes_first() -> None:
+def test_requeued_job_comes_first() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(1, 1)
     jobs = fill(schedule, "a", 3)
     assert schedule.take(0.0) is jobs[0]
-    schedule.again(jobs[0])
+    schedule.requeue(jobs[0])
     schedule.release(jobs[0].host)
     assert schedule.take(0.0) is jobs[0]
     assert schedule.unstarted == 2

@@ -1,4 +1,4 @@
-"""Sizes, times and counts, read and shown."""
+"""Sizes, times and counts, parsed and shown."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_parse_size(text: str, size: int) -> None:
 RUBBISH = ["", " ", "k", "-1", "+1", "1e3", "1x", "1ib", "0x10", "1,5k", "nan", "inf", "٣", "1 2"]
 
 
-def test_a_part_of_a_byte_is_not_nothing() -> None:
+def test_size_below_one_byte_is_refused() -> None:
     for text in ("0.5", "0.0001k", ".1"):
         with pytest.raises(ValueError, match="is less than a byte"):
             parse_size(text)
@@ -51,7 +51,7 @@ def test_a_part_of_a_byte_is_not_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", [*RUBBISH, "9" * 5000, "1kk", "1.2.3", "\ud800"])
-def test_not_a_size(text: str) -> None:
+def test_invalid_size(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
@@ -65,7 +65,7 @@ def test_parse_time(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", [*RUBBISH, "1d", "1M", "s", "9" * 5000])
-def test_not_a_time(text: str) -> None:
+def test_invalid_time(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         parse_time(text)
 
@@ -79,7 +79,7 @@ def test_parse_range() -> None:
 
 
 @pytest.mark.parametrize("text", ["3s-0", "1-3ms", "", "-", "-3", "3-", "1-2-3", "a-b"])
-def test_not_a_range(text: str) -> None:
+def test_invalid_range(text: str) -> None:
     with pytest.raises(ValueError, match="is not a"):
         parse_range(text, parse_time)
 

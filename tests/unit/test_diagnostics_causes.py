@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from diagnostics.case import Case
 from diagnostics.causes import explain
+from diagnostics.evidence import Case
 from diagnostics.examine import diagnose
 from diagnostics.model import Diagnosis, Observation, Question, Target
 from diagnostics.report import show
@@ -39,34 +39,34 @@ SEEN: dict[str, Any] = {
 
 
 def observation(result: dict[str, Any], **facts: Any) -> Observation:
-    """What came of a probe with ``result``."""
+    """Return the observation of a probe with ``result``."""
     plain = {"rounds": [], "held": [], "parked": [], "looked": 9.0, "scheduler": True, "seconds": 9.0}
     return Observation({**plain, "problem": None, "gap": 0.0, **result}, SEEN, {**FACTS, **facts}, {})
 
 
 def explained(result: dict[str, Any], **facts: Any) -> list[str]:
-    """The codes of the causes of a probe with ``result``."""
+    """Return the codes of the causes of a probe with ``result``."""
     found = observation(result, **facts)
     return [cause.code for cause, _ in explain(Case(ASK, found, judge(ASK, found)))]
 
 
 def held(path: str, line: int, seconds: float) -> dict[str, Any]:
-    """What held the hub without computing."""
+    """Return what held the hub without computing."""
     return {"stack": [[path, line, "fetch"]], "seconds": seconds, "cpu": 0.0, "ready": 0.0}
 
 
-def test_a_moment_in_which_the_hub_was_held_is_not_what_stops_all(tmp_path):
+def test_brief_hub_hold_is_not_the_cause(tmp_path):
     app = tmp_path / "app.py"
     app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
     looking = ["/py/lib/python3.11/site-packages/gevent/_socketcommon.py", 247, "getaddrinfo"]
     parked = {"stack": [looking, [str(app), 4, "fetch"]], "seconds": 8.0, "during": 8.0, "most": 1}
     stuck = {"problem": "nothing more came within 9 s", "parked": [parked]}
     assert explained({**stuck, "held": [held(str(app), 4, 0.6)]}) == ["dns-pool"]
-    # A real lock holds it for good.
+    # A real lock holds it permanently.
     assert explained({**stuck, "held": [held(str(app), 4, 8.8)]}) == ["own-lock"]
 
 
-def test_remedies_are_promised_only_where_there_are_some(tmp_path):
+def test_remedies_are_announced_only_where_they_exist(tmp_path):
     app = tmp_path / "app.py"
     app.write_text("import requests\n\ndef fetch(url):\n    requests.get(url)\n")
     stuck = {"problem": "nothing more came within 9 s", "held": [held(str(app), 4, 8.8)]}
@@ -83,7 +83,33 @@ def test_remedies_are_promised_only_where_there_are_some(tmp_path):
 
 
 def told(found: Diagnosis) -> str:
-    """The answer for a person."""
+    """Return the text output."""
     console = Console(record=True, width=200, file=StringIO())
     show(ASK, found, console, fixed=False, profile=False)
     return console.export_text()
+
+
+def once(requests: int, delay: float, wall: float) -> dict[str, Any]:
+    """Return a round."""
+    plain = {"cpu": 0.0, "ready": 0.0, "done": requests, "errors": 0, "kinds": {}, "first": []}
+    return {"requests": requests, "delay": delay, "wall": wall, "run": f"r{delay}", **plain}
+
+
+def test_computing_is_named_where_a_busy_machine_makes_another_line_wait(tmp_path):
+    """The host of a virtual machine takes time that no account of a thread shows, at any line."""
+    app = tmp_path / "app.py"
+    app.write_text("def fetch(url):\n    load(url)\n    digest()\n")
+    rounds = [once(1, 0.0, 0.3), once(10, 0.0, 2.2), once(10, 0.2, 2.3)]
+    computes = {**held(str(app), 3, 1.8), "cpu": 1.7}
+    computes["stack"] = [[str(app), 3, "digest"]]
+    stolen = held("/py/lib/python3.11/site-packages/gevent/_socket3.py", 301, 0.9)
+    stolen["stack"].append([str(app), 2, "fetch"])
+    counts = {run: {"requests": 10, "peak": 1, "levels": [0.0, 2.0]} for run in ("r0.0", "r0.2")}
+
+    def cause(waits: dict[str, Any]) -> list[str]:
+        found = observation({"rounds": rounds, "held": [computes, waits], "seconds": 2.6, "looked": 2.6})
+        found.served.update(counts)
+        return [each.code for each, _ in explain(Case(ASK, found, judge(ASK, found)))]
+
+    assert cause(stolen) == ["cpu-bound"]
+    assert cause({**stolen, "seconds": 2.0}) == ["blocking-call"]

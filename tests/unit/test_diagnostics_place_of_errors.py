@@ -1,4 +1,4 @@
-"""The line that is named for an application that raises while it is set up."""
+"""The line that is named for an application that raises during its setup."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ INJECTION = {**CALL, "module": "urllib3.contrib.pyopenssl"}
         ([FROZEN], [], ""),
     ],
 )
-def test_the_line_is_the_users(stack: list[Any], calls: list[Any], at: str) -> None:
+def test_error_line_is_the_users(stack: list[Any], calls: list[Any], at: str) -> None:
     facts = {"cwd": "/proj", "path": [], "library": "/py/lib/python3.11", "executable": "/py/bin/python"}
     assert _place({"stack": stack, "seen": {"injections": calls}, "facts": facts}) == at

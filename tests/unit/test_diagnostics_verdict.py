@@ -14,7 +14,7 @@ ASK = Question(Target(style="requests"), requests=10, delay=0.2)
 
 
 def once(requests: int, delay: float, wall: float, **more: Any) -> dict[str, Any]:
-    """One round as the agent tells it."""
+    """Return one round as the agent reports it."""
     plain = {
         "cpu": 0.0,
         "ready": 0.0,
@@ -30,7 +30,7 @@ def once(requests: int, delay: float, wall: float, **more: Any) -> dict[str, Any
 def seen(
     *rounds: dict[str, Any], held: Any = (), parked: Any = (), problem: str | None = None, **more: Any
 ) -> Observation:
-    """What came of these rounds."""
+    """Return the observation of these rounds."""
     result = {
         "rounds": list(rounds),
         "held": list(held),
@@ -44,34 +44,35 @@ def seen(
 
 
 def served(requests: int, *levels: float) -> dict[str, Any]:
-    """What the server saw of the round at the delay: ``levels`` are the seconds in which 1, 2, … waited."""
+    """Return what the server saw of the round at the delay: ``levels`` are the seconds in which 1, 2, …
+    waited."""
     return {"r0.2": {"requests": requests, "peak": len(levels), "levels": [0.0, *levels]}}
 
 
 def parked(file: str, function: str, during: float, most: int) -> dict[str, Any]:
-    """Greenlets that waited at one place."""
+    """Return greenlets that waited at one place."""
     stack = [(file, 1, function), ("/proj/app.py", 7, "fetch")]
     return {"stack": stack, "seconds": during * most, "during": during, "most": most}
 
 
-def test_serial_where_the_time_grows_with_the_delay_of_each():
+def test_serial_when_time_grows_with_each_delay():
     found = judge(ASK, seen(once(1, 0, 0.1), once(10, 0.0, 0.3), once(10, 0.2, 2.3)))
     assert found.verdict == "serialized"
     assert found.slope == pytest.approx(10)
 
 
-def test_not_where_a_slow_machine_takes_as_long_without_a_delay():
+def test_not_serial_when_the_time_is_as_long_without_a_delay():
     rounds = (once(1, 0, 0.1), once(10, 0.0, 4.0), once(10, 0.2, 4.3))
     found = judge(ASK, seen(*rounds, served=served(10, 0.0, 0.0, *[0.2] * 7, 0.1)))
     assert (found.verdict, found.limit) == ("concurrent", "time-elsewhere")
 
 
-def test_the_least_of_repeated_pairs_counts():
+def test_minimum_of_repeated_pairs_counts():
     pairs = [once(10, 0.0, 0.1), once(10, 0.2, 1.4), once(10, 0.0, 0.1), once(10, 0.2, 0.4)]
     assert judge(ASK, seen(once(1, 0, 0.1), *pairs)).verdict == "concurrent"
 
 
-def test_not_where_the_server_saw_them_wait_together():
+def test_not_serial_when_the_server_saw_overlapping_requests():
     rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 2.1, cpu=1.9))
     together = (*[0.0] * 9, 0.2)
     assert judge(ASK, seen(*rounds)).verdict == "serialized"
@@ -97,7 +98,7 @@ def test_one_burst_does_not_overrule_the_rest():
         (9, 1.0, 10, ""),  # the server saw them all
     ],
 )
-def test_a_small_pool_is_named_where_a_busy_machine_hides_it(most, during, peak, limit):
+def test_small_pool_is_named_on_a_busy_machine(most, during, peak, limit):
     """Three delays, during most of which the process had no CPU."""
     rounds = (once(1, 0, 0.1), once(10, 0.0, 0.4, ready=0.35), once(10, 0.2, 0.9, ready=0.55))
     levels = (*[0.0] * (peak - 1), 0.5)
@@ -106,17 +107,17 @@ def test_a_small_pool_is_named_where_a_busy_machine_hides_it(most, during, peak,
     assert (found.verdict, found.limit) == ("concurrent", limit)
 
 
-def test_requests_in_a_row_are_not_one_at_a_time():
+def test_consecutive_requests_are_not_serial():
     rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 1.1))
     found = judge(ASK, seen(*rounds, served=served(50, *[0.0] * 9, 1.0)))
     assert found.verdict == "concurrent"
     assert found.concurrency == pytest.approx(10 * 5 * 0.2 / 1.1)
 
 
-def test_time_without_a_cpu_is_left_out():
+def test_time_without_cpu_is_excluded():
     rounds = (once(1, 0, 0.1), once(10, 0.0, 0.3), once(10, 0.2, 2.3, ready=1.7))
     assert judge(ASK, seen(*rounds)).verdict == "concurrent"
-    # Nor does the round at no delay hide what is serial when it had none.
+    # A round at no delay during which it had no CPU does not hide a serial process, either.
     rounds = (once(1, 0, 0.1), once(10, 0.0, 2.0, ready=1.8), once(10, 0.2, 2.3))
     assert judge(ASK, seen(*rounds, served=served(10, 2.0))).verdict == "serialized"
 
@@ -129,8 +130,8 @@ QUEUE = parked("/lib/gevent/thread.py", "acquire", 6.0, 9)
     ("waits", "verdict", "limit"),
     [((QUEUE, SLEEPS), "concurrent", "rate-limit"), ((QUEUE,), "serialized", ""), ((), "serialized", "")],
 )
-def test_what_takes_far_too_long_needs_an_explanation(waits, verdict, limit):
-    """The time does not grow with the delay, and one at a time is served."""
+def test_excessive_time_is_serial_only_with_a_cause(waits, verdict, limit):
+    """The time does not grow with the delay, and requests are served one at a time."""
     rounds = (once(1, 0, 0.1), once(10, 0.0, 3.0), once(10, 0.2, 3.2))
     found = judge(ASK, seen(*rounds, parked=waits, served=served(10, 2.0)))
     assert (found.verdict, found.limit) == (verdict, limit)
@@ -142,14 +143,14 @@ def test_a_small_pool_is_named():
     assert (found.verdict, found.limit) == ("concurrent", "small-pool")
 
 
-def test_a_fetch_that_asks_nobody_is_no_measurement():
+def test_fetch_without_requests_is_no_measurement():
     rounds = (once(1, 0, 0.0), once(10, 0.0, 0.0), once(10, 0.2, 0.0003))
     found = judge(ASK, seen(*rounds, served={}))
     assert found.verdict == "error"
 
 
 def held(seconds: float, cpu: float, ready: float, file: str = "/proj/app.py") -> dict[str, Any]:
-    """A stack that held the hub."""
+    """Return a stack that held the hub."""
     return {"seconds": seconds, "cpu": cpu, "ready": ready, "stack": [(file, 7, "fetch")], "samples": 9}
 
 
@@ -164,17 +165,17 @@ def held(seconds: float, cpu: float, ready: float, file: str = "/proj/app.py") -
         (held(0.2, 0.0, 0.0), "concurrent"),
     ],
 )
-def test_what_holds_the_hub_beside_the_waiting(hold, verdict):
+def test_hub_holders_beside_waiting_greenlets(hold, verdict):
     rounds = (once(1, 0, 0.1), once(10, 0.0, 1.1), once(10, 0.2, 1.4))
     assert judge(ASK, seen(*rounds, held=[hold])).verdict == verdict
 
 
-def test_waits_in_many_places_are_a_busy_machine():
+def test_waits_in_many_places_indicate_a_busy_machine():
     apart = [held(0.1, 0.0, 0.0, f"/proj/{number}.py") for number in range(30)]
     assert holds(apart)[0] == pytest.approx(0.1)
 
 
-def test_time_that_the_host_took_from_what_computes_is_no_wait():
+def test_stolen_cpu_time_is_no_wait():
     computes = held(2.5, 1.2, 0.3)
     assert holds([computes]) == (0.0, pytest.approx(1.5))
     assert holds([computes, held(2.5, 0.6, 0.3, "/proj/other.py")]) == (
@@ -183,7 +184,7 @@ def test_time_that_the_host_took_from_what_computes_is_no_wait():
     )
 
 
-def test_errors():
+def test_errors_give_the_verdict_error():
     bad = {
         "done": 0,
         "errors": 10,
@@ -194,31 +195,31 @@ def test_errors():
     assert found.concurrency == 0
     some = {**bad, "done": 7, "errors": 3}
     assert judge(ASK, seen(once(10, 0.0, 0.1), once(10, 0.2, 0.3, **some))).verdict == "error"
-    # A serial process in front of an impatient server: some answers, and errors.
+    # A serial process in front of a server with short timeouts: some responses, and errors.
     assert judge(ASK, seen(once(10, 0.0, 0.1), once(10, 0.2, 2.1, **some))).verdict == "serialized"
 
 
-def test_nothing_came():
+def test_no_response_at_all():
     assert judge(ASK, seen(problem="nothing more came within 9 s")).verdict == "error"
 
 
-def test_an_url_is_judged_by_what_one_request_waits():
+def test_url_is_judged_by_the_wait_of_one_request():
     ask = Question(Target(style="requests"), requests=10, url="https://h/")
     single = [once(1, 0, 0.3), once(1, 0, 0.31, cpu=0.01), once(1, 0, 0.3, cpu=0.01)]
     assert judge(ask, seen(*single, once(10, 0.2, 3.0, cpu=0.1))).verdict == "serialized"
     assert judge(ask, seen(*single, once(10, 0.2, 0.4, cpu=0.1))).verdict == "concurrent"
-    # Too quick to tell from the time; what holds the hub tells.
+    # Too fast to decide by the time; what holds the hub decides.
     quick = [once(1, 0, 0.01), once(1, 0, 0.01, cpu=0.01), once(1, 0, 0.01, cpu=0.01)]
     assert judge(ask, seen(*quick, once(10, 0.2, 0.1, cpu=0.1))).verdict == "concurrent"
     assert judge(ask, seen(*quick, once(10, 0.2, 0.1), held=[held(0.12, 0, 0)])).verdict == "serialized"
 
 
-def test_the_threshold_leaves_room():
+def test_serial_threshold_values():
     assert least_slope(2) == pytest.approx(4 / 3)
     assert least_slope(10) == 4
 
 
-def test_at_an_url_a_rate_counts_only_where_our_server_saw_it():
+def test_rate_limit_at_a_url_needs_server_observations():
     ask = Question(Target(style="requests"), requests=10, url="https://h/")
     rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 2.5)]
     told = [judge(ask, seen(*rounds, parked=[SLEEPS], paced=paced)) for paced in (False, True)]
@@ -227,14 +228,14 @@ def test_at_an_url_a_rate_counts_only_where_our_server_saw_it():
     assert judge(ask, seen(*rounds, held=[held(2.0, 0, 0)], paced=True)).verdict == "serialized"
 
 
-def test_a_small_pool_is_named_at_an_url():
+def test_small_pool_is_named_at_a_url():
     ask = Question(Target(style="requests"), requests=10, url="https://h/")
     rounds = [once(1, 0, 0.3), once(1, 0, 0.2), once(1, 0, 0.2), once(10, 0.2, 0.6)]
     found = judge(ask, seen(*rounds, parked=[{**QUEUE, "most": 7}]))
     assert (found.verdict, found.limit) == ("concurrent", "small-pool")
 
 
-def test_another_client_than_the_applications_is_never_called_concurrent():
+def test_other_client_than_the_applications_is_never_concurrent():
     rounds = (once(1, 0, 0.1), once(10, 0.0, 0.1), once(10, 0.2, 0.3))
     found = seen(*rounds)
     assert judge(ASK, found).verdict == "concurrent"
@@ -257,11 +258,11 @@ def test_another_client_than_the_applications_is_never_called_concurrent():
         (109.0, 8.0, 101.0, 7.5, 8.0),
     ],
 )
-def test_a_measurement_is_not_given_up_for_want_of_a_cpu(now, starved, sign, starved_then, after):
+def test_measurement_continues_without_cpu(now, starved, sign, starved_then, after):
     assert Patience(15.0, 7.0, 100.0).exhausted(now, starved, sign, starved_then) == after
 
 
-def test_a_measurement_asks_for_more_time_when_its_limit_has_passed():
+def test_measurement_extends_its_limit_for_time_without_cpu():
     patience = Patience(15.0, 7.0, 100.0)
     assert not patience.needs_more(114.0, 10.0)
     assert patience.needs_more(116.0, 10.0)

@@ -1,4 +1,4 @@
-"""Descriptors: which are closed, and how many connections they are enough for."""
+"""File descriptors: which are closed, and how many connections they allow."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ print([is_open(number) for number in (1, *made, 40)])
 
 
 @pytest.mark.parametrize("how", ["with proc", "without proc"])
-def test_all_are_closed_but_those_that_are_kept(how: str) -> None:
+def test_all_descriptors_but_the_kept_ones_are_closed(how: str) -> None:
     done = subprocess.run([sys.executable, "-c", CLOSING, how], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[True, False, True, False, False, False]", done.stderr
 
 
-def test_no_more_connections_than_there_are_descriptors_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_limited_by_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, os.sysconf("SC_OPEN_MAX")))
     assert affordable(400) == (400, "")
     fewer, why = affordable(1000)

@@ -1,4 +1,4 @@
-"""The table in tests/faults/README.md: each row names tests, and they are there."""
+"""The table in tests/faults/README.md: each row names tests that exist."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ TESTS = Path(__file__).resolve().parents[1]
 TABLE = (TESTS / "faults" / "README.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in TABLE.split("## What was run once")[0].splitlines()
+    for line in TABLE.split("## Long runs")[0].splitlines()
     if line.startswith("| ") and not line.startswith("| row")
 ]
 
 
 def there() -> set[str]:
-    """Every test function, as ``file::function``."""
+    """Return every test function, as ``file::function``."""
     found = set()
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

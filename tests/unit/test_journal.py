@@ -12,6 +12,7 @@ from downloader.core.item_states import OWNED, UNOWNED, ItemStates, claims, publ
 from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.sinks.sink import Written
 from downloader.storage.journal import JobSpec, Journal, exists
 
 JOB = JobSpec("digest", "http://x", "server", "files", "flat", 0)
@@ -45,8 +46,8 @@ def failure(index: int, code: str = "http-404") -> Failure:
     return Failure(index, f"name {index}", "http://x/", code, "detail", 1)
 
 
-def there(name: str, size: int, crc: int) -> bool:
-    """All files are as their marks say."""
+def there(written: Written) -> bool:
+    """Report every file to be as its state records it."""
     return True
 
 
@@ -54,13 +55,13 @@ def indices(blob: bytes) -> list[int]:
     return [mark.index for mark in published(blob)]
 
 
-def test_the_tally_of_a_batch_stands_for_its_marks(journal: Journal) -> None:
+def test_batch_counts_agree_with_its_states(journal: Journal) -> None:
     for seq in range(3):
         journal.open_batch(batch(seq))
     fresh = BatchDone(0, Tally(4, 0, 1, 400, 0), 0, 0, 0, {}, {}, b"", [failure(4)])
     journal.settle(fresh, marks(0, 1, 2, 3))
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
-    # What an earlier run stored is in no tally of this one: then the marks are summed.
+    # What an earlier run stored is in no count of this one: then the states are summed.
     met = BatchDone(1, Tally(1, 4, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
     journal.settle(met, marks(0, 1, 2, 3, 4))
     assert journal.tally() == Tally(9, 0, 1, 900, 0)
@@ -89,13 +90,13 @@ def test_position_is_behind_the_last_batch(journal: Journal) -> None:
         journal.open_batch(batch(2))
 
 
-def test_another_process_finds_it(tmp_path: Path) -> None:
+def test_another_process_reads_the_journal(tmp_path: Path) -> None:
     first = Journal(tmp_path)
     first.begin(JOB)
     first.open_batch(batch(0))
     first.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
     first.end()
-    # Not closed: as a killed process leaves it.
+    # Not closed: the state that a killed process leaves.
     reader = Journal(tmp_path, read_only=True)
     assert (reader.job(), reader.ended) == (JOB, True)
     assert reader.tally() == Tally(4, 0, 1, 400, 0)
@@ -114,11 +115,11 @@ def test_failed_files_are_replaced_when_they_are_tried_again(journal: Journal) -
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
 
 
-def test_marks_are_kept_for_open_batches(journal: Journal) -> None:
+def test_states_are_kept_for_open_batches(journal: Journal) -> None:
     for seq in range(2):
         journal.open_batch(batch(seq))
     journal.keep_marks({0: marks(1), 1: marks(2), 99: marks(3)}, there)
-    # A ledger that says less takes nothing back.
+    # A ledger that has less takes nothing back.
     journal.keep_marks({0: marks(3)}, there)
     journal.keep_marks({}, there)
     rows = list(journal.unfinished(failed_only=False))
@@ -129,7 +130,7 @@ def test_marks_are_kept_for_open_batches(journal: Journal) -> None:
     assert journal.tally() == Tally()
 
 
-def test_marks_of_a_done_batch_mend_what_had_failed(journal: Journal) -> None:
+def test_states_of_a_done_batch_correct_earlier_failures(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(2), failure(3), failure(4, "damaged")], 2), marks(0, 1))
     # A retry that was killed: 2 and 4 are stored now. And an old ledger that has 1 as well.
@@ -140,15 +141,15 @@ def test_marks_of_a_done_batch_mend_what_had_failed(journal: Journal) -> None:
     assert journal.open_count() == 0
 
 
-def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(journal: Journal) -> None:
-    """A ledger may be on the disk and its files not: after a power cut."""
+def test_states_of_a_done_batch_are_ignored_where_the_file_is_missing(journal: Journal) -> None:
+    """After a power cut a ledger may be on the disk and its files not."""
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
     asked: list[tuple[str, int]] = []
 
-    def verify(name: str, size: int, crc: int) -> bool:
-        asked.append((name, size))
-        return name == "0-3"
+    def verify(written: Written) -> bool:
+        asked.append((written.name, written.size))
+        return written.name == "0-3"
 
     journal.keep_marks({0: marks(1, 2, 3, size=7)}, verify)
     assert asked == [("0-2", 7), ("0-3", 7)]
@@ -156,21 +157,21 @@ def test_marks_of_a_done_batch_are_not_believed_where_the_file_is_not_there(jour
     assert journal.tally() == Tally(4, 0, 1, 307, 0)
 
 
-def test_after_a_sync_that_failed_nothing_is_published_of_open_batches(journal: Journal) -> None:
+def test_failed_sync_leaves_nothing_published_in_open_batches(journal: Journal) -> None:
     for seq in range(2):
         journal.open_batch(batch(seq))
     journal.settle(done(0, [failure(2)], 4), marks(0, 1, 3, 4))
     journal.keep_marks({1: marks(1)}, there)
     assert not journal.unsynced
-    journal.distrust()
-    journal.distrust()
+    journal.mark_unsynced()
+    journal.mark_unsynced()
     assert journal.unsynced
     assert (indices(journal.marks(0)), journal.marks(1)) == ([0, 1, 3, 4], b"")
-    journal.trust()
+    journal.mark_synced()
     assert not journal.unsynced
 
 
-def test_who_is_at_work(tmp_path: Path) -> None:
+def test_running_boot_is_recorded(tmp_path: Path) -> None:
     first = Journal(tmp_path)
     assert first.running == ""
     first.run("this boot")
@@ -223,7 +224,7 @@ def test_only_some_failures_are_tried_again(journal: Journal) -> None:
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
 
 
-def test_a_transaction_is_whole_or_not_at_all(journal: Journal) -> None:
+def test_transactions_are_atomic(journal: Journal) -> None:
     journal.open_batch(batch(0))
     with pytest.raises(JournalError):
         journal.settle(done(0, [failure(1), failure(1)], 3), marks(0))
@@ -232,7 +233,7 @@ def test_a_transaction_is_whole_or_not_at_all(journal: Journal) -> None:
     assert journal.tally().settled == COUNT
 
 
-def test_a_full_disk_is_named_and_the_journal_goes_on_afterwards(journal: Journal) -> None:
+def test_full_disk_is_reported_and_the_journal_usable_afterwards(journal: Journal) -> None:
     pages = journal._rows._db.execute("PRAGMA page_count").fetchone()[0]
     journal._rows._db.execute(f"PRAGMA max_page_count = {pages}")
 
@@ -266,14 +267,14 @@ def test_rows_may_change_while_they_are_read(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("content", [b"garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
-def test_garbage(tmp_path: Path, content: bytes) -> None:
+def test_garbage_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "journal.sqlite").write_bytes(content)
     for read_only in (False, True):
         with pytest.raises(JournalError, match="--restart"):
             Journal(tmp_path, read_only=read_only)
 
 
-def test_empty_and_foreign(tmp_path: Path) -> None:
+def test_empty_and_foreign_databases(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"")
     with pytest.raises(JournalError, match="ended before it began"):
         Journal(tmp_path, read_only=True)
@@ -290,14 +291,14 @@ def test_empty_and_foreign(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_names() -> None:
+def test_names_round_trip_and_damage_is_detected() -> None:
     names = ["a", "b/c", "ü" * 300]
     assert decode_names(encode_names(names)) == names
     with pytest.raises(JournalError, match="--restart"):
         decode_names(encode_names(names)[:-5])
 
 
-def test_a_source_that_grows_has_not_ended(journal: Journal) -> None:
+def test_new_batch_reopens_an_ended_source(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.end()
     assert journal.ended

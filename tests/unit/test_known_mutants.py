@@ -1,4 +1,4 @@
-"""Every known bug still has its place in the sources, and tests that can notice it."""
+"""Every known bug still has its place in the sources, and tests that can catch it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from syntax import NotOnce, Replacement, Sources  # noqa: E402
 
 @pytest.fixture(scope="module")
 def sources() -> Sources:
-    """The packages as they are."""
+    """Return the packages of the project."""
     return Sources(ROOT, ("downloader", "diagnostics"))
 
 
 @pytest.fixture(scope="module")
 def functions() -> dict[str, set[str]]:
-    """The names of the tests of each file."""
+    """Return the names of the tests of each file."""
     files = {each.split("::")[0] for mutant in KNOWN for each in mutant.tests}
     return {
         file: {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -32,13 +32,13 @@ def functions() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("mutant", KNOWN, ids=lambda each: each.name)
-def test_it_changes_one_place(mutant: Mutant, sources: Sources):
+def test_mutant_changes_one_place(mutant: Mutant, sources: Sources):
     for path, text in sources.replaced(mutant.replacements).items():
         assert text != ast.unparse(ast.parse(path.read_text()))
 
 
 @pytest.mark.parametrize("mutant", KNOWN, ids=lambda each: each.name)
-def test_its_tests_exist(mutant: Mutant, functions: dict[str, set[str]]):
+def test_tests_of_each_mutant_exist(mutant: Mutant, functions: dict[str, set[str]]):
     for test in mutant.tests:
         file, function = test.split("::")
         assert function.split("[")[0] in functions[file]
@@ -73,7 +73,7 @@ def feed(data):
 
 
 def package(tmp_path: Path) -> Path:
-    """A package of one module."""
+    """Return a package of one module."""
     path = tmp_path / "package" / "module.py"
     path.parent.mkdir()
     path.write_text(MODULE)
@@ -99,7 +99,7 @@ def test_statements_and_expressions_are_replaced_in_the_definition_named(tmp_pat
         ("Reader", "data"),
     ],
 )
-def test_what_is_not_there_once_is_an_error(tmp_path, at, old):
+def test_place_not_found_exactly_once_is_an_error(tmp_path, at, old):
     package(tmp_path)
     with pytest.raises(NotOnce):
         Sources(tmp_path, ["package"]).replaced([Replacement(at, old, "0")])

@@ -1,4 +1,4 @@
-"""The ledger: what is left of a worker that was killed."""
+"""The ledger: what a killed worker leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def contents(path: Path) -> dict[int, tuple[list[ItemState], list[int]]]:
     return {seq: (list(published(marks.packed())), marks.in_flight()) for seq, marks in read(path)}
 
 
-def test_a_killed_worker_leaves_what_it_did(tmp_path: Path) -> None:
+def test_killed_worker_leaves_its_item_states(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
     pid = os.fork()
     if not pid:
@@ -30,7 +30,7 @@ def test_a_killed_worker_leaves_what_it_did(tmp_path: Path) -> None:
     assert contents(path) == {7: ([ItemState(1, 100, 5)], [0])}
 
 
-def test_slots(tmp_path: Path) -> None:
+def test_ledger_slots_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
     ledger = Ledger(path, 3)
     slots = [ledger.open(seq, 5) for seq in range(3)]
@@ -43,7 +43,7 @@ def test_slots(tmp_path: Path) -> None:
 
 
 def test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest(tmp_path: Path) -> None:
-    """Its outcome may be in the supervisor's socket when the supervisor is killed."""
+    """Its result may be in the supervisor's socket when the supervisor is killed."""
     path = tmp_path / "ledger-0"
     ledger = Ledger(path, 3)
     for seq in range(3):
@@ -54,18 +54,18 @@ def test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest(tmp_path: 
     ledger.open(3, 5)
     found = contents(path)
     assert set(found) == {1, 2, 3}
-    # Nothing of the earlier owner shines through.
+    # Nothing of the previous owner remains.
     assert found[3] == ([], [])
     assert found[2] == ([ItemState(2, 100, 2)], [])
 
 
-def test_no_ledger(tmp_path: Path) -> None:
+def test_missing_ledger_is_empty(tmp_path: Path) -> None:
     assert list(read(tmp_path / "ledger-0")) == []
     with pytest.raises(DestinationError):
         Ledger(tmp_path / "missing" / "ledger-0", 1)
 
 
-def test_cut_and_foreign(tmp_path: Path) -> None:
+def test_truncated_and_foreign_ledgers(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
     slot = Ledger(path, 2).open(1, 5)
     slot.marks.publish(0, 1, 1)

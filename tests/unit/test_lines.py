@@ -18,7 +18,7 @@ LINES = st.lists(st.sampled_from(["a", "bb", "ccc", "#d", "", " ", "e" * 70_000]
 
 
 def read_on(lines: Lines, cursor: Place, most: int) -> list[Part]:
-    """The parts behind ``cursor``, as the source reads them: none behind a line without an end."""
+    """Return the parts behind ``cursor``, as the source reads them: none behind a line without an end."""
     lines.advance(cursor)
     parts: list[Part] = []
     while (part := lines.read(most)).lines:
@@ -29,7 +29,7 @@ def read_on(lines: Lines, cursor: Place, most: int) -> list[Part]:
 
 
 def meant(text: str) -> list[bytes]:
-    """What is to be fetched of ``text``."""
+    """Return the lines of ``text`` that are to be fetched."""
     return [
         line[:60_000].encode() for line in text.split("\n") if line.strip() and not line.startswith("#")
     ]
@@ -42,7 +42,7 @@ def told(parts: list[Part]) -> list[bytes]:
 
 @settings(deadline=None, max_examples=300)
 @given(LINES, st.lists(st.integers(0, 400), max_size=4), st.integers(1, 4), st.integers(0, 255))
-def test_each_line_is_there_once_it_is_whole(
+def test_complete_lines_are_read_exactly_once(
     lines: list[str], cuts: list[int], most: int, failed: int
 ) -> None:
     text = "\n".join(lines)
@@ -64,7 +64,7 @@ def test_each_line_is_there_once_it_is_whole(
                             grown = again.end
                         parts[index] = again
                 parts += read_on(source, grown or cursor, most)
-            # The beginning of a line may have been taken for one, too, but nothing else.
+            # Only the beginning of a line may have been read as a line as well.
             assert set(told(parts)) >= set(meant(text[:cut]))
             assert all(any(line.startswith(half) for line in meant(text)) for half in told(parts))
         with closing(Lines(str(path), "l.txt")) as source:
@@ -72,7 +72,7 @@ def test_each_line_is_there_once_it_is_whole(
 
 
 @pytest.mark.parametrize("now", ["a\nbX", "a\nX", "X\nb", "a\nb", "a\n", ""])
-def test_a_last_line_that_is_another(tmp_path: Path, now: str) -> None:
+def test_changed_last_line_is_detected(tmp_path: Path, now: str) -> None:
     path = tmp_path / "l.txt"
     path.write_text("a\nbb")
     with closing(Lines(str(path), "l.txt")) as lines:

@@ -1,5 +1,5 @@
-"""Any name at all, as a source hands it on, through the sink of each layout: inside the destination, one
-file for each name, and the name can be read back; or ``bad-name``."""
+"""Any name, from a source through the sink of each layout: inside the destination, one file per name, and
+the name can be recovered; or ``bad-name``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from downloader.core.naming import BadName, SafeName, escape, mirror_path, unescape, url_name, url_path
 from downloader.core.ownership import Rules
 from downloader.errors import FetchError
+from downloader.messages import Item, Lease
 from downloader.sinks.directory import FilesSink
 from downloader.sinks.stored import place
 
@@ -32,20 +33,20 @@ def as_bytes(raw: str | bytes) -> bytes:
 
 
 def of_server(layout: str, raw: str | bytes) -> str:
-    """The name that a file server's listing leads to."""
+    """Return the name that a file server's listing leads to."""
     if layout == "mirror":
         return mirror_path(["h", *(as_bytes(raw).split(b"/"))])
     return escape(raw)
 
 
 def of_url(layout: str, raw: str | bytes) -> str:
-    """The name that a URL in a list leads to."""
+    """Return the name that a URL in a list leads to."""
     url = "http://h/" + quote(as_bytes(raw), safe="/%.~-:&?")
     return url_path(url, KEY) if layout == "mirror" else url_name(url, KEY)
 
 
 def back(layout: str, path: str) -> bytes:
-    """What was listed, from where it stands."""
+    """Return what was listed, from the stored path."""
     parts = path.split("/")
     kept = parts[1:] if layout == "mirror" else parts[-1:]
     return b"/".join(unescape(SafeName(part)) for part in kept)
@@ -61,8 +62,9 @@ def stand(root: Path) -> dict[str, bytes]:
 
 def store(sink: FilesSink, name: str, body: bytes, index: int) -> None:
     """Store as a worker does it."""
-    if not sink.put(name, body):
-        writer = sink.open(name, 0, index)
+    batch = sink.begin(Lease(0, 1, b""))
+    if not batch.put(Item(name), body):
+        writer = batch.open(Item(name), index)
         try:
             writer.write(body)
             writer.publish()
@@ -73,7 +75,7 @@ def store(sink: FilesSink, name: str, body: bytes, index: int) -> None:
 @pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])
 @given(names=st.lists(RAW, min_size=1, max_size=8))
 @settings(max_examples=60, deadline=None)
-def test_inside_injective_and_reversible(layout: str, names: list[str | bytes]) -> None:
+def test_stored_paths_are_inside_injective_and_reversible(layout: str, names: list[str | bytes]) -> None:
     with tempfile.TemporaryDirectory() as outer:
         root = Path(outer, "deep", "root")
         root.mkdir(parents=True)
@@ -98,14 +100,14 @@ def test_inside_injective_and_reversible(layout: str, names: list[str | bytes]) 
             assert back(layout, path) == content
         assert os.listdir(outer) == ["deep"]
         assert os.listdir(Path(outer, "deep")) == ["root"]
-        # Only where one is a file and the other wants to be in a directory of that name.
+        # Only where one is a file and the other needs a directory of that name.
         assert refused <= ({"bad-name"} if layout == "mirror" else set())
 
 
 @pytest.mark.parametrize("layout", ["flat", "hashed", "mirror"])
 @given(raw=RAW)
 @settings(max_examples=60, deadline=None)
-def test_no_url_of_a_list_leads_outside(layout: str, raw: str | bytes) -> None:
+def test_no_listed_url_leads_outside(layout: str, raw: str | bytes) -> None:
     with tempfile.TemporaryDirectory() as outer:
         root = Path(outer, "root")
         root.mkdir()
@@ -125,7 +127,7 @@ def test_no_url_of_a_list_leads_outside(layout: str, raw: str | bytes) -> None:
 @given(names=st.lists(RAW, min_size=1, max_size=5), at=st.integers(0, 3))
 @settings(max_examples=40, deadline=None)
 def test_a_parent_that_is_a_symlink_is_not_followed(layout: str, names: list[str | bytes], at: int) -> None:
-    """Whichever of the directories it is, the first or a deeper one."""
+    """Any of the directories, the first or a deeper one."""
     with tempfile.TemporaryDirectory() as outer:
         root, outside = Path(outer, "root"), Path(outer, "outside")
         root.mkdir()
@@ -153,7 +155,9 @@ def test_a_parent_that_is_a_symlink_is_not_followed(layout: str, names: list[str
 
 
 @given(one=RAW, other=RAW)
-def test_two_that_differ_in_case_or_form_only_stay_two(one: str | bytes, other: str | bytes) -> None:
+def test_names_differing_in_case_or_unicode_form_stay_two_files(
+    one: str | bytes, other: str | bytes
+) -> None:
     for layout in ("flat", "mirror"):
         try:
             same = of_server(layout, one) == of_server(layout, other)
@@ -162,7 +166,7 @@ def test_two_that_differ_in_case_or_form_only_stay_two(one: str | bytes, other: 
         assert same == (as_bytes(one) == as_bytes(other))
 
 
-def test_the_layouts_as_they_are_placed() -> None:
+def test_layout_paths() -> None:
     assert place(SafeName("a"), "flat") == "a"
     assert place("h/x/a", "mirror") == "h/x/a"
     assert place(SafeName("a"), "hashed").endswith("/a")

@@ -1,4 +1,6 @@
-"""The files sink against a real directory: whole or not at all, never over another, never outside."""
+"""The directory sink against a real directory: files are whole or absent, replace nothing, and stay
+inside.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ from downloader.config.config import Config
 from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
+from downloader.messages import Item, Lease
 from downloader.sinks import directory as files
-from downloader.sinks.directory import FilesSink
+from downloader.sinks.directory import FilesSink, FilesWriter
 from downloader.sinks.null import NullSink
 from downloader.sinks.registry import open_sink, verifier
-from downloader.sinks.sink import NEW, REPLACED, SAME
+from downloader.sinks.sink import NEW, REPLACED, SAME, Written
 from downloader.sinks.stored import file_matches, place
 
 Make = Callable[..., FilesSink]
@@ -28,7 +31,7 @@ NO_RULES = Rules()
 
 @pytest.fixture(params=["unnamed", "named", "no links", "no proc"])
 def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Sinks as they work on file systems with and without O_TMPFILE, with and without hard links."""
+    """Return sinks as on file systems with and without O_TMPFILE, with and without hard links."""
     made: list[FilesSink] = []
     if request.param in ("named", "no links"):
         monkeypatch.setattr(files, "_TMPFILE", 0)
@@ -53,8 +56,12 @@ def refuse(number: int) -> Callable[..., object]:
     return call
 
 
+def begin(sink: FilesSink, name: str, index: int = 0, claim: int = UNTOUCHED) -> FilesWriter:
+    return sink.begin(Lease(0, 1, b"")).open(Item(name), index, claim)
+
+
 def put(sink: FilesSink, name: str, *chunks: bytes, index: int = 0, claim: int = UNTOUCHED) -> int:
-    writer = sink.open(name, 0, index, claim)
+    writer = begin(sink, name, index, claim)
     for chunk in chunks:
         writer.write(chunk)
     content = b"".join(chunks)
@@ -66,9 +73,9 @@ def names(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_name_appears_whole_or_not_at_all(make: Make, tmp_path: Path) -> None:
+def test_file_appears_complete_or_not_at_all(make: Make, tmp_path: Path) -> None:
     sink = make(tmp_path)
-    writer = sink.open("a", 0, 0)
+    writer = begin(sink, "a")
     writer.write(b"one")
     writer.write(b"two")
     assert not (tmp_path / "a").exists()
@@ -76,19 +83,19 @@ def test_a_name_appears_whole_or_not_at_all(make: Make, tmp_path: Path) -> None:
     assert writer.publish()
     assert (tmp_path / "a").read_bytes() == b"onetwo"
     assert put(sink, "empty")
-    gone = sink.open("b", 0, 1)
+    gone = begin(sink, "b", 1)
     gone.write(b"x")
     gone.abort()
     gone.abort()
     assert names(tmp_path) == {"a", "empty"}
-    assert sink.verify("a", 6, zlib.crc32(b"onetwo"))
-    assert not sink.verify("a", 6, 1)
-    assert not sink.verify("a", 5, zlib.crc32(b"onetwo"))
-    assert not sink.verify("b", 0, 0)
+    assert sink.verify(Written(0, 0, "a", 6, zlib.crc32(b"onetwo")))
+    assert not sink.verify(Written(0, 0, "a", 6, 1))
+    assert not sink.verify(Written(0, 0, "a", 5, zlib.crc32(b"onetwo")))
+    assert not sink.verify(Written(0, 0, "b", 0, 0))
     assert file_matches(str(tmp_path / "a"), None, 6, zlib.crc32(b"onetwo"))
 
 
-def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
+def test_taken_name_is_refused(make: Make, tmp_path: Path) -> None:
     sink = make(tmp_path)
     assert put(sink, "a", b"one")
     assert not put(sink, "a", b"one", index=1)
@@ -100,19 +107,19 @@ def test_a_name_that_is_taken(make: Make, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"two"
     assert put(sink, "a", b"three", index=2, claim=UNOWNED) == REPLACED
     assert (tmp_path / "a").read_bytes() == b"three"
-    # What is not trusted is written again, even if it looks the same.
+    # A file not known to be this item's is written again, even with the same content.
     before = (tmp_path / "a").stat().st_ino
     assert put(sink, "a", b"three", index=2, claim=OWNED) == NEW
     assert (tmp_path / "a").stat().st_ino != before
     assert names(tmp_path) == {"a"}
 
 
-def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
+def test_existing_file_is_replaced(make: Make, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "same").write_bytes(b"same")
     (tmp_path / "folder").mkdir()
     sink = make(tmp_path, rules=Rules((tmp_path / "same").stat().st_ctime_ns + 10**9))
-    # Left over from a run that was killed here; it must not be in the way.
+    # Left by a run that was killed here; it must not be in the way.
     (tmp_path / ".downloader-0-0").write_bytes(b"left over")
     assert put(sink, "a", b"new") == REPLACED
     assert put(sink, "same", b"same") == SAME
@@ -123,12 +130,12 @@ def test_a_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rules", ["keep", "fail"])
-def test_a_file_that_was_there_before_and_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
+def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "link").symlink_to("a")
     sink = make(tmp_path, rules=Rules((tmp_path / "a").stat().st_ctime_ns + 10**9, 0, rules))  # type: ignore[arg-type]
     for name in ("a", "link"):
-        writer = sink.open(name, 0, 0)
+        writer = begin(sink, name)
         writer.write(b"new one")
         if name == "a" and rules == "keep":
             assert writer.publish() == SAME
@@ -146,16 +153,14 @@ def test_a_file_that_was_there_before_and_is_kept(make: Make, tmp_path: Path, ru
 
 
 @pytest.mark.parametrize("foreign", [True, False])
-def test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before(
-    make: Make, tmp_path: Path, foreign: bool
-) -> None:
+def test_large_existing_file_is_replaced_unread(make: Make, tmp_path: Path, foreign: bool) -> None:
     """A worker that reads for longer than it may be silent would be taken for stuck."""
     block, blocks = bytes(1 << 20), 257
     (tmp_path / "a").touch()
     os.truncate(tmp_path / "a", len(block) * blocks)  # the same bytes
     before = os.stat(tmp_path / "a")
     sink = make(tmp_path, rules=Rules(before.st_ctime_ns + 10**9 if foreign else 0))
-    writer = sink.open("a", 0, 0)
+    writer = begin(sink, "a")
     for _ in range(blocks):
         writer.write(block)
     assert writer.publish() == (REPLACED if foreign else SAME)
@@ -164,14 +169,14 @@ def test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before(
     assert after.st_size == before.st_size
 
 
-def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
+def test_crash_between_link_and_unlink_does_not_truncate_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_TMPFILE", 0)
     (tmp_path / ".downloader-0-0").write_bytes(b"whole")
     os.link(tmp_path / ".downloader-0-0", tmp_path / "a")
     sink = FilesSink(tmp_path, "flat", Rules())
-    writer = sink.open("a", 0, 0)
+    writer = begin(sink, "a")
     assert (tmp_path / "a").read_bytes() == b"whole"
     writer.write(b"whole")
     assert (tmp_path / "a").read_bytes() == b"whole"
@@ -180,7 +185,7 @@ def test_a_crash_between_link_and_unlink_does_not_cut_what_is_published(
     assert names(tmp_path) == {"a"}
 
 
-def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_publish_method_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_TMPFILE", 0)
     monkeypatch.setattr(os, "link", refuse(errno.EPERM))
     monkeypatch.setattr(sys, "platform", "other")
@@ -194,19 +199,19 @@ def test_no_way_to_publish_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "name", ["..", ".", "", "/a", "../a", "a/../../b", "a//b", "a/.", "a/", "a\0b", "./a", "a/../b"]
 )
-def test_the_last_door(make: Make, tmp_path: Path, name: str) -> None:
+def test_sink_refuses_unsafe_names(make: Make, tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     sink = make(root)
     with pytest.raises(FetchError) as caught:
-        sink.open(name, 0, 0)
+        begin(sink, name)
     assert caught.value.code == "bad-name"
     assert "\0" not in caught.value.detail
-    assert not sink.verify(name, 0, 0)
+    assert not sink.verify(Written(0, 0, name, 0, 0))
     assert names(tmp_path) == set()
 
 
-def test_directories_that_lead_outside(make: Make, tmp_path: Path) -> None:
+def test_symlinked_directories_are_not_followed(make: Make, tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -223,10 +228,10 @@ def test_directories_that_lead_outside(make: Make, tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_descriptors_are_bounded(make: Make, tmp_path: Path) -> None:
+def test_open_descriptors_are_bounded(make: Make, tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     sink = make(tmp_path, "mirror")
-    held = [sink.open(f"first/{number}/a", 0, number) for number in range(10)]
+    held = [begin(sink, f"first/{number}/a", number) for number in range(10)]
     for number in range(600):
         put(sink, f"d{number}/a", b"x", index=100 + number)
     assert len(os.listdir("/proc/self/fd")) - before <= 256 + 2 + 2 * 10
@@ -241,7 +246,7 @@ def test_descriptors_are_bounded(make: Make, tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     assert len(names(tmp_path)) == 611
     monkey = make(tmp_path)  # close() of the fixture has an open one to close
-    assert monkey.verify("d0/b", 1, zlib.crc32(b"y"))
+    assert monkey.verify(Written(0, 0, "d0/b", 1, zlib.crc32(b"y")))
     sink.close = lambda: None  # type: ignore[method-assign]
 
 
@@ -267,7 +272,7 @@ def test_short_writes_and_full_disks(make: Make, tmp_path: Path, monkeypatch: py
         (errno.EDQUOT, "quota"),
         (errno.EIO, "output error"),
     ):
-        writer = sink.open("b", 0, 1)
+        writer = begin(sink, "b", 1)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", refuse(number))
             with pytest.raises(DestinationError, match=says):
@@ -280,7 +285,7 @@ def test_short_writes_and_full_disks(make: Make, tmp_path: Path, monkeypatch: py
 def test_a_small_file_that_cannot_be_written_has_no_name(
     room: int, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way of small files has a ``write`` of its own; there is room for some bytes, or for none."""
+    """Small files have a ``write`` of their own; there is room for some bytes, or for none."""
     sink = make(tmp_path)
     real = os.write
     seen: list[set[str]] = []
@@ -291,30 +296,30 @@ def test_a_small_file_that_cannot_be_written_has_no_name(
 
     monkeypatch.setattr(files, "_write", full)
     monkeypatch.setattr(os, "write", refuse(errno.ENOSPC))
-    assert not sink.put("a", b"0123456789")
-    writer = sink.open("a", 0, 0)
+    assert not sink.put(Item("a"), b"0123456789")
+    writer = begin(sink, "a")
     with pytest.raises(DestinationError, match="no space left"):
         writer.write(b"0123456789")
     writer.abort()
     assert names(tmp_path) == set()
     monkeypatch.setattr(os, "write", real)
-    assert sink.put("a", b"0123456789") or put(sink, "a", b"0123456789") == NEW
+    assert sink.put(Item("a"), b"0123456789") or put(sink, "a", b"0123456789") == NEW
     assert (tmp_path / "a").read_bytes() == b"0123456789"
     assert not any(seen)
 
 
-def test_a_destination_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_destination(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match="No such file"):
         FilesSink(tmp_path / "none", "flat", Rules())
 
 
-def test_opened_by_name(tmp_path: Path) -> None:
+def test_open_sink_chooses_by_configuration(tmp_path: Path) -> None:
     null = open_sink(Config(source="http://h", output=str(tmp_path), store="null"), Rules())
     assert isinstance(null, NullSink)
-    writer = null.open("../x", 0, 0)
+    writer = null.open(Item("../x"), 0)
     writer.write(b"abc")
     assert (writer.size, writer.crc, writer.publish()) == (3, zlib.crc32(b"abc"), True)
-    assert null.verify("x", 3, 0)
+    assert null.verify(Written(0, 0, "x", 3, 0))
     writer.abort()
     null.close()
     sink = open_sink(Config(source="http://h", output=str(tmp_path), layout="hashed"), Rules())
@@ -326,11 +331,12 @@ def test_opened_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["files", "null"])
-def test_what_is_verified_beside_a_sink_agrees_with_it(tmp_path: Path, store: str) -> None:
+def test_verification_beside_a_sink_agrees_with_it(tmp_path: Path, store: str) -> None:
     sink = open_sink(Config(source="http://h", output=str(tmp_path), store=store), Rules())
     verify = verifier(store, tmp_path, "flat")
-    assert sink.put("a", b"abc")
+    assert sink.begin(Lease(0, 1, b"")).put(Item("a"), b"abc")
     crc_of_a = zlib.crc32(b"abc")
     for name, size, crc in (("a", 3, crc_of_a), ("a", 3, 1), ("a", 4, crc_of_a), ("b", 0, 0)):
-        assert verify(name, size, crc) is sink.verify(name, size, crc)
+        written = Written(0, 0, name, size, crc)
+        assert verify(written) is sink.verify(written)
     sink.close()

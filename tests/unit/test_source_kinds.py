@@ -1,14 +1,12 @@
-"""Which kind of source a form is."""
+"""The kind that each form of source selects, and the message for an unknown form."""
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
-from downloader.config.source_kinds import KINDS, check_form, source_kind
+from downloader.config.config import Config
+from downloader.config.source_kinds import SOURCE_KINDS, kind_named, kind_of, refuse_later
 from downloader.errors import ConfigError
-from downloader.sources.registry import MODULES
 
 
 @pytest.mark.parametrize(
@@ -25,16 +23,16 @@ from downloader.sources.registry import MODULES
         ("./http:/x.txt", "urls"),
     ],
 )
-def test_kinds(source: str, kind: str) -> None:
-    assert source_kind(source) == kind
-    check_form(source)
+def test_kind_of_each_source(source: str, kind: str) -> None:
+    assert kind_of(source).name == kind
+    refuse_later(source)
 
 
 @pytest.mark.parametrize(
     "source", ["s3://b/p", "index+https://h/", "x.csv", "x.CSV.gz", "x.jsonl", "x.parquet", "x.txt.zst"]
 )
-def test_forms_of_a_later_version(source: str) -> None:
-    for ask in (source_kind, check_form):
+def test_source_forms_of_a_later_version(source: str) -> None:
+    for ask in (kind_of, refuse_later):
         with pytest.raises(ConfigError, match="not available in this version"):
             ask(source)
 
@@ -42,13 +40,32 @@ def test_forms_of_a_later_version(source: str) -> None:
 @pytest.mark.parametrize(
     "source", ["", "--", "list", "ftp://u:secret@h/x.txt", "x.txt\x1b[2J", "file:///x.txt"]
 )
-def test_forms_of_nothing(source: str) -> None:
+def test_unknown_source_forms(source: str) -> None:
     with pytest.raises(ConfigError, match="neither the URL of a file server") as caught:
-        source_kind(source)
+        kind_of(source)
     assert "secret" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
 
 
-def test_each_kind_has_its_module() -> None:
-    for kind in KINDS:
-        assert importlib.util.find_spec(f"downloader.sources.{MODULES[kind]}")
+def test_each_kind_is_found_by_its_name() -> None:
+    for kind in SOURCE_KINDS:
+        assert kind_named(kind.name) is kind
+    with pytest.raises(ConfigError, match="--source 'none' is not one of server, urls"):
+        kind_named("none")
+
+
+def test_options_have_the_values_that_are_given_or_their_defaults() -> None:
+    config = Config(source="http://h", output="d", source_options={"list_path": "names"})
+    assert (config.source_option("list_path"), config.source_option("get_path")) == ("names", "get")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"source_options": {"lst_path": "x"}}, "'lst_path' is no option of 'server', which has list_path"),
+        ({"store_options": {"depth": 1}}, "'depth' is no option of 'files', which has none"),
+    ],
+)
+def test_an_option_that_a_kind_does_not_have(more: dict[str, dict[str, object]], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Config(source="http://h", output="d", **more)

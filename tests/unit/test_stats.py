@@ -1,4 +1,4 @@
-"""What a run comes to, added up."""
+"""The totals of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from downloader.messages import Heartbeat, Tally
 from downloader.reporting.stats import RunStats
 
 
-def test_a_worker_and_the_one_in_its_place_do_not_add_up() -> None:
+def test_peaks_of_a_worker_and_its_replacement_are_not_summed() -> None:
     run = RunStats()
     for worker, connections in ((0, 8), (1, 5), (0, 7), (2, 6), (3, 2)):
         run.record_heartbeat(worker, Heartbeat(Tally(), connections))

@@ -1,4 +1,4 @@
-"""What we stand on, and what we do not do with what comes from others."""
+"""Our dependencies, and what we never do with data from others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Below these there are known vulnerabilities that concern us; a floor in setup.cfg must not be lower.
+# Versions below these have known vulnerabilities that concern us; a floor in setup.cfg must not be lower.
 FLOORS = {
     "requests": "2.32.4",  # CVE-2024-47081: netrc credentials for a crafted URL
-    "urllib3": "2.6.0",  # CVE-2025-50181, -66418, -66471: redirects, chains and bombs of decoding
+    "urllib3": "2.6.0",  # CVE-2025-50181, -66418, -66471: redirects, decompression chains and bombs
     "gevent": "23.9.0",  # CVE-2023-41419: WSGI server, request smuggling
     "gunicorn": "22.0.0",  # CVE-2024-1135, -6827: request smuggling
 }
-# Code that runs because of what is read: from a server, a file, another process.
+# Code that runs because of data that is read: from a server, a file, another process.
 REFUSED = {"eval", "exec", "compile", "__import__"}
 UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle"}
 SOURCES = sorted((ROOT / "downloader").rglob("*.py"))
@@ -29,7 +29,7 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def requirements() -> dict[str, str]:
-    """Name and floor of all that setup.cfg asks for."""
+    """Return name and floor of all requirements in setup.cfg."""
     config = configparser.ConfigParser(comment_prefixes=("#",), inline_comment_prefixes=None)
     config.read(ROOT / "setup.cfg")
     lines = config["options"]["install_requires"].split("\n")
@@ -40,7 +40,7 @@ def requirements() -> dict[str, str]:
         name, _, floor = line.partition(";")[0].partition(">=")
         key = name.strip().lower()
         least = floor.split(",")[0].strip()
-        # The lowest of several is the one that counts.
+        # The lowest of several counts.
         found[key] = min(found.get(key, least), least, key=version)
     return found
 
@@ -51,10 +51,10 @@ def test_no_floor_is_below_a_known_vulnerability(package: str) -> None:
     if package in asked:
         assert version(asked[package]) >= version(FLOORS[package])
     else:
-        assert package == "gunicorn"  # only the tests use it
+        assert package == "gunicorn"  # used by tests only
 
 
-def test_what_it_runs_on_has_floors() -> None:
+def test_runtime_requirements_have_floors() -> None:
     asked = requirements()
     for package in ("gevent", "requests", "urllib3", "httptools", "msgspec", "click", "rich", "trustme"):
         assert asked[package], package
@@ -79,7 +79,7 @@ def called(tree: ast.AST) -> set[str]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_is_evaluated_and_nothing_unpickled(path: Path) -> None:
+def test_no_eval_and_no_pickle(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert not imported(tree) & UNSAFE
     # Pickles under another name: queues, pools and pipes of multiprocessing.
@@ -95,7 +95,7 @@ def test_nothing_is_evaluated_and_nothing_unpickled(path: Path) -> None:
     assert not shells
 
 
-def test_it_would_be_noticed() -> None:
+def test_unsafe_imports_and_calls_are_detected() -> None:
     tree = ast.parse("from pickle import loads\nimport marshal as m\nexec('x')\neval(y)")
     assert imported(tree) & UNSAFE == {"pickle", "marshal"}
     assert called(tree) & REFUSED == {"exec", "eval"}

@@ -1,1 +1,1 @@
-"""Carries out a remedy in front of a command's ``.pth`` files, which run before ``sitecustomize``."""
+"""Execute a remedy before a command's ``.pth`` files, which run before ``sitecustomize``."""

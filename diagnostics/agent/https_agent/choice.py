@@ -1,4 +1,4 @@
-"""Tells whether this process of a command is one to probe: gevent is in use, and the set-up is over."""
+"""Decide whether this process of a command may be probed: gevent is in use, and the set-up is complete."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any, Callable, Dict, Optional
 
-# Processes that start and watch the ones that work; by module, the class whose instance does that.
+# Processes that only supervise workers: by module, the class whose instance makes the process one.
 _OVERSEERS = {"gunicorn.arbiter": "Arbiter"}
 _overseer = [0]  # the process id
 IMPORTS = "it is still importing "
@@ -20,22 +20,24 @@ UNUSED = "gevent is imported, but runs no hub and has patched nothing"
 
 def hub():
     # type: () -> Any
-    """Return gevent's hub of this thread, None where there is none."""
+    """Return gevent's hub of this thread; None if there is none."""
     local = sys.modules.get("gevent._hub_local")
     return local.get_hub_if_exists() if local is not None else None
 
 
 def current():
     # type: () -> Any
-    """Return the greenlet that runs, None without greenlet."""
+    """Return the current greenlet; None if greenlet is not loaded."""
     greenlet = sys.modules.get("greenlet")
     return greenlet.getcurrent() if greenlet is not None else None
 
 
 def uses_gevent():
     # type: () -> bool
-    """Return True where a hub exists or something is patched. Many libraries import gevent only to ask
-    whether it is in use."""
+    """Return True if a hub exists or something is patched.
+
+    That gevent is loaded does not count: many libraries import it only to find out whether it is in use.
+    """
     if "gevent" not in sys.modules:
         return False
     return hub() is not None or any(facts.patched().values())
@@ -43,14 +45,14 @@ def uses_gevent():
 
 def in_greenlet():
     # type: () -> bool
-    """Return True in a greenlet that a hub switches to, other than the one that the thread began with."""
+    """Return True in a greenlet that a hub switches to, but not in the main greenlet of the thread."""
     own = hub()
     return own is not None and current() is not own and current() is not own.parent
 
 
 def obstacle(frame):
     # type: (Optional[FrameType]) -> str
-    """Return why this process, interrupted in ``frame``, is not to be probed now; "" if it is."""
+    """Return why this process, interrupted in ``frame``, must not be probed now; "" if it may be."""
     if oversees():
         return OVERSEES
     if "gevent" not in sys.modules:
@@ -63,13 +65,13 @@ def obstacle(frame):
 
 def oversees():
     # type: () -> bool
-    """Return True in a process such as gunicorn's arbiter."""
+    """Return True in a process that supervises others, such as gunicorn's arbiter."""
     return _overseer[0] == os.getpid()
 
 
 def _set_up(frame):
     # type: (Optional[FrameType]) -> str
-    """Return what part of its set-up the program is at in ``frame``; "" when it is past that."""
+    """Return which part of its set-up the program is executing in ``frame``; "" if that is complete."""
     while frame is not None:
         name, function = str(frame.f_globals.get("__name__")), frame.f_code.co_name
         if function == "<module>" and name != "__main__":
@@ -82,7 +84,7 @@ def _set_up(frame):
 
 def note_overseers(on_import):
     # type: (Dict[str, Callable[[ModuleType], None]]) -> None
-    """Note which process becomes an overseer, from the import of its module on."""
+    """Detect which process becomes a supervisor, from the import of its module on."""
 
     def before(frame, arguments):
         # type: (FrameType, Any) -> None

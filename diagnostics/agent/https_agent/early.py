@@ -1,4 +1,4 @@
-"""Carries out the remedies that are a ``.pth`` file of their own in a process of a command."""
+"""Execute the remedies that are a ``.pth`` file of their own, in a process of a command."""
 
 from . import life, remedies
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 def carry_out(arguments):
     # type: (Dict[str, Any]) -> bool
-    """Carry out what precedes the ``.pth`` file that ``site`` is about to read; return whether it was."""
+    """Execute the remedy that precedes the ``.pth`` file that ``site`` is about to read.
+
+    Return True when there is nothing more to wait for: it was executed, or there are no instructions.
+    """
     spec = life.read_spec()
     for remedy in spec["remedies"] if spec else ():
         if remedies.precedes(remedy, arguments):

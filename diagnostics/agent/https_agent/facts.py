@@ -1,4 +1,4 @@
-"""What the process looks like now: versions, what is patched, which TLS urllib3 uses. Imports nothing."""
+"""Collect the state of the process: versions, what is patched, which TLS urllib3 uses. Imports nothing."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-# By module: names that gevent's version has as the same object once it is patched.
+# By module: the names that are the same object in gevent's module once it is patched.
 _PATCHED = {
     "socket": ("socket", ("socket",)),
     "dns": ("socket", ("getaddrinfo",)),
@@ -37,10 +37,10 @@ _PACKAGES = (
 
 def patched():
     # type: () -> Dict[str, bool]
-    """For each module of the standard library that matters: whether what it has is gevent's.
+    """Return for each relevant module of the standard library whether its functions are gevent's.
 
-    Identity with gevent's object decides: gevent's own flag stays up when somebody puts the original
-    back.
+    They are compared with gevent's objects by identity: gevent's own flag stays set when the original is
+    restored.
     """
     found = {}
     for key, (name, attributes) in _PATCHED.items():
@@ -67,7 +67,7 @@ def _ours(name, attribute, value):
 
 def injected():
     # type: () -> List[str]
-    """The copies of urllib3, vendored ones too, whose TLS is pyOpenSSL's."""
+    """Return the copies of urllib3, vendored ones too, whose TLS is pyOpenSSL's."""
     copies = []
     for name in sorted(name for name in sys.modules if name.endswith(".util.ssl_")):
         tls = sys.modules[name]
@@ -81,7 +81,7 @@ def injected():
 
 def packages():
     # type: () -> Dict[str, str]
-    """Installed versions of the packages that matter, from the names of their metadata folders."""
+    """Return the installed versions of the relevant packages, from the names of their metadata folders."""
     found = {}  # type: Dict[str, str]
     for folder in sys.path:
         try:
@@ -107,7 +107,7 @@ def _truststore():
 
 def collect():
     # type: () -> Dict[str, Any]
-    """All facts, as JSON has them."""
+    """Return all facts, as they go into the JSON."""
     gevent = sys.modules.get("gevent")
     ssl = sys.modules.get("ssl")
     return {
@@ -137,14 +137,14 @@ def collect():
 
 def _of_eventlet():
     # type: () -> List[str]
-    """The modules of the standard library that eventlet has patched."""
+    """Return the modules of the standard library that eventlet has patched."""
     patcher = sys.modules.get("eventlet.patcher")
     return sorted(str(name) for name in getattr(patcher, "already_patched", ()))
 
 
 def refreshed(facts):
     # type: (Dict[str, Any]) -> Dict[str, Any]
-    """``facts`` with what may have changed since they were collected; from any thread."""
+    """Return ``facts`` with what may have changed since they were collected; callable from any thread."""
     ssl = sys.modules.get("ssl")
     return dict(
         facts,
@@ -159,10 +159,10 @@ def refreshed(facts):
 
 def _file_of(name):
     # type: (str) -> str
-    """The source of a module; "" where it has none."""
+    """Return the source file of a module; "" if it has none."""
     path = getattr(sys.modules.get(name), "__file__", None)
     if path is None and name == "__main__":
-        # A script whose end has been reached has lost it.
+        # A script that has run to its end no longer has the attribute.
         script = (getattr(sys, "argv", None) or [""])[0]
         path = script if os.path.isfile(frames.absolute(script)) else None
     if not isinstance(path, str):
@@ -172,7 +172,7 @@ def _file_of(name):
 
 def _own_files():
     # type: () -> List[str]
-    """The files of the modules that are the user's own; where a cause shows in no stack, they are read."""
+    """Return the files of the user's own modules, to be searched where no stack shows the cause."""
     files = []
     for name in list(sys.modules):
         path = _file_of(name)
@@ -183,8 +183,10 @@ def _own_files():
 
 def _roots():
     # type: () -> List[str]
-    """The user's files that something else than the user's own code loads: where the application begins,
-    in the order in which they began."""
+    """Return the user's files that are loaded by other code than the user's: where the application starts.
+
+    They are in the order in which they started.
+    """
     main = sys.modules.get("__main__")
     package = getattr(getattr(main, "__spec__", None), "parent", None) or ""
     found = []
@@ -209,7 +211,7 @@ def _descriptors():
 
 def _threadpool():
     # type: () -> Any
-    """The most threads of gevent's pool, which also looks up names."""
+    """Return the maximum number of threads in gevent's pool, which also looks up names."""
     local = sys.modules.get("gevent._hub_local")
     hub = local.get_hub_if_exists() if local is not None else None
     return getattr(hub, "threadpool_size", None) if hub is not None else None

@@ -1,4 +1,4 @@
-"""How this process fetches: as the style, the application, or the connection that was seen would."""
+"""Create the function that fetches: as the style, the application, or the observed connection does."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Fetch = Callable[[str], Any]
 
 
-# Clients that wait in a way of their own, and those whose waiting gevent knows.
+# Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
 _KNOWN = ("requests", "urllib3", "httpx", "geventhttpclient", "botocore")
 
@@ -24,12 +24,12 @@ class Unusable(Exception):
 
 
 class NoSuchTarget(Unusable):
-    """What was named cannot be checked: it is not there, or is no fetch."""
+    """The named target does not exist, or cannot be used to fetch."""
 
 
 def style(name, options):
     # type: (str, Dict[str, Any]) -> Fetch
-    """Set this process up as ``name`` says and return what fetches. Imports and patches."""
+    """Set this process up for the style ``name`` and return its fetch. Imports and patches."""
     if name == "grequests":
         grequests = _needed("grequests")
         return _as_grequests(grequests, options)
@@ -60,9 +60,9 @@ def _as_requests(requests, options, get=None):
     def fetch(url):
         # type: (str) -> None
         keywords = {} if verify is None else {"verify": verify}
-        answer = get(url, timeout=options["limit"], **keywords)
-        if answer.status_code >= 400:
-            raise others.BadRequest("HTTP status %d" % answer.status_code)
+        response = get(url, timeout=options["limit"], **keywords)
+        if response.status_code >= 400:
+            raise others.BadRequest("HTTP status %d" % response.status_code)
 
     return fetch
 
@@ -76,11 +76,11 @@ def _as_grequests(grequests, options):
         keywords = {} if verify is None else {"verify": verify}
         request = grequests.get(url, timeout=options["limit"], **keywords)
         request.send()
-        answer = request.response
-        if answer is None:
+        response = request.response
+        if response is None:
             raise request.exception
-        if answer.status_code >= 400:
-            raise others.BadRequest("HTTP status %d" % answer.status_code)
+        if response.status_code >= 400:
+            raise others.BadRequest("HTTP status %d" % response.status_code)
 
     return fetch
 
@@ -101,9 +101,9 @@ def _as_pool(pool, options):
     # type: (Any, Dict[str, Any]) -> Fetch
     def fetch(url):
         # type: (str) -> None
-        answer = pool.request("GET", url, timeout=options["limit"], retries=False)
-        if answer.status >= 400:
-            raise others.BadRequest("HTTP status %d" % answer.status)
+        response = pool.request("GET", url, timeout=options["limit"], retries=False)
+        if response.status >= 400:
+            raise others.BadRequest("HTTP status %d" % response.status)
 
     return fetch
 
@@ -126,10 +126,10 @@ def _as_urllib(options):
 
 def _as_downloader(options):
     # type: (Dict[str, Any]) -> Fetch
-    """The downloader's own worker: patched by its one module, with its own session."""
+    """Return the fetch of the downloader's own worker: patched by its one module, with its own session."""
     try:
         if options["root"]:
-            # Where our packages are, which may be the current directory: on the path for this import only.
+            # The project's folder may be the current directory: put it on the path for this import only.
             sys.path.insert(0, options["root"])
             isolation = importlib.import_module("downloader.process.isolation")
             sys.path.remove(options["root"])
@@ -154,13 +154,13 @@ def _as_downloader(options):
         cacert=verify or "",
         deadline=options["limit"],
     )
-    lane = RequestsClient(config, HttpSession(config), lambda key: 0.0)
-    return lambda url: lane.read(url, 1 << 20)
+    client = RequestsClient(config, HttpSession(config), lambda key: 0.0)
+    return lambda url: client.read(url, 1 << 20)
 
 
 def application(target, options):
     # type: (str, Dict[str, Any]) -> Tuple[Optional[Fetch], str]
-    """Import ``MODULE[:CALLABLE]``; what fetches, None for a general one; and how that is called."""
+    """Import ``MODULE[:CALLABLE]``; return its fetch, None to use a general one, and its name."""
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
     if attribute:
@@ -187,7 +187,7 @@ def _asynchronous(value):
 
 def _takes(value):
     # type: (Any) -> Optional[int]
-    """How many arguments ``value`` must be given; None when that cannot be told."""
+    """Return the number of required arguments of ``value``; None if it cannot be determined."""
     try:
         import inspect
 
@@ -217,8 +217,11 @@ def _takes(value):
 
 def general(options):
     # type: (Dict[str, Any]) -> Tuple[Fetch, str]
-    """requests, urllib3, another client that is known, or the standard library: the first that is imported,
-    else importable."""
+    """Return a general fetch and the name of its client.
+
+    The client is the first of requests, urllib3 and the other known ones that is imported, else the first
+    that is importable, else the standard library.
+    """
     for imported in (True, False):
         for name in ("requests", "urllib3"):
             if imported and name not in sys.modules:
@@ -238,8 +241,11 @@ def general(options):
 
 def foreign():
     # type: () -> List[Dict[str, Any]]
-    """Return the clients that gevent does not make concurrent, by name and the line that imported them,
-    where they are the only ones: no other is loaded, and http.client tried no HTTPS connection."""
+    """Return the loaded clients that gevent does not make concurrent, if no other client is in use.
+
+    Each has its name and the line that imported it. Another client is in use if it is loaded, or if
+    http.client tried an HTTPS connection.
+    """
     if record.tried or any(name in sys.modules for name in _KNOWN):
         return []
     found = []
@@ -252,8 +258,11 @@ def foreign():
 
 def of_connection(frame, options):
     # type: (Optional[FrameType], Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-    """What opens the connection in ``frame``, so that the probe goes the same way: the application's own
-    session, pool manager, or client; None when none of them is in the stack."""
+    """Return the fetch that goes the same way as the connection in ``frame``, and its name.
+
+    It uses the application's own session, pool manager, or client. Return None if none of them is in the
+    stack.
+    """
     session = manager = other = None  # type: Any
     while frame is not None:
         own = frame.f_locals.get("self")

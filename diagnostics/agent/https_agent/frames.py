@@ -1,4 +1,4 @@
-"""Who did it: the stack, told as file and line of the code that a person would look at."""
+"""Attribute a stack to the code that a person would look at, by file and line."""
 
 import os
 import sys
@@ -15,17 +15,18 @@ _ABOVE = os.path.dirname(_HERE)
 _EARLY = os.path.join(_ABOVE, "early")
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 try:
-    _START = os.getcwd()  # where the process was started: it may go elsewhere
+    _START = os.getcwd()  # where the process was started: it may change its directory
 except OSError:
     _START = ""  # it was removed
 _kinds = {}  # type: Dict[CodeType, str]
-MOST = 60
+_MAX_FRAMES = 60
 _COUNTS_FROM_ONE = sys.version_info >= (3, 13)  # `site`, the lines of a .pth file
 
 
 def kind(code):
     # type: (CodeType) -> str
-    """``user``, ``package``, ``library``, ``gevent``, ``import`` (the import machinery) or ``agent``."""
+    """Return ``user``, ``package``, ``library``, ``gevent``, ``import`` (the import machinery) or
+    ``agent``."""
     found = _kinds.get(code)
     if found is None:
         found = _kinds[code] = kind_of_file(code.co_filename)
@@ -34,7 +35,7 @@ def kind(code):
 
 def kind_of_file(name):
     # type: (str) -> str
-    """The same for the name of a source file."""
+    """Return the same as ``kind`` for the name of a source file."""
     if name.startswith("<frozen importlib") or ("importlib" in name and "_bootstrap" in name):
         return "import"
     if name.startswith("<"):
@@ -54,15 +55,15 @@ def kind_of_file(name):
 
 def absolute(path):
     # type: (str) -> str
-    """The path in full, seen from where the process was started."""
+    """Return the absolute path, relative to where the process was started."""
     return os.path.normpath(os.path.join(_START, path))
 
 
 def stack(frame):
     # type: (Optional[FrameType]) -> List[Spot]
-    """The frames from ``frame`` outwards, innermost first, without the import machinery and us."""
+    """Return the frames from ``frame`` outwards, innermost first, without import machinery and agent."""
     spots = []  # type: List[Spot]
-    while frame is not None and len(spots) < MOST:
+    while frame is not None and len(spots) < _MAX_FRAMES:
         code = frame.f_code
         if kind(code) not in ("import", "agent"):
             spots.append(_pth(frame) or (code.co_filename, frame.f_lineno, code.co_name))
@@ -72,7 +73,7 @@ def stack(frame):
 
 def _pth(frame):
     # type: (FrameType) -> Optional[Spot]
-    """The line of a ``.pth`` file that ``site`` executes in ``frame``."""
+    """Return the line of a ``.pth`` file that ``site`` executes in ``frame``, if it does."""
     code = frame.f_code
     if code.co_name != "addpackage" or not code.co_filename.endswith(("site.py", "<frozen site>", "site>")):
         return None
@@ -85,7 +86,7 @@ def _pth(frame):
 
 def user(frame):
     # type: (Optional[FrameType]) -> Optional[Spot]
-    """The first frame outwards that is code of the user: not of the library or a package."""
+    """Return the first frame outwards that is the user's code: not the library's or a package's."""
     while frame is not None:
         pth = _pth(frame)
         if pth is not None:
@@ -98,8 +99,10 @@ def user(frame):
 
 def module_level(frame):
     # type: (Optional[FrameType]) -> Optional[Spot]
-    """The line of a module of the user's from which ``frame`` is reached: the outermost, else the one that
-    the main greenlet is at."""
+    """Return the line in a module of the user's from which ``frame`` is reached.
+
+    It is the outermost such line of the stack, else the one that the main greenlet is at.
+    """
     found = None
     outer = frame
     while outer is not None:
@@ -122,7 +125,7 @@ def module_level(frame):
 
 def caller(frame):
     # type: (Optional[FrameType]) -> Optional[Spot]
-    """The first frame outwards that is neither gevent's, nor ours, nor the import machinery's."""
+    """Return the first frame outwards that is the user's or a package's, not gevent's or the agent's."""
     while frame is not None:
         pth = _pth(frame)
         if pth is not None:
@@ -135,6 +138,6 @@ def caller(frame):
 
 def event(frame, **fields):
     # type: (Optional[FrameType], **Any) -> Dict[str, Any]
-    """A record of what happens in ``frame``: ``caller``, ``user`` and ``stack``."""
+    """Return a record of what happens in ``frame``: ``fields``, ``caller``, ``user`` and ``stack``."""
     fields.update(caller=caller(frame), user=user(frame), stack=stack(frame)[:25])
     return fields

@@ -1,4 +1,4 @@
-"""Who keeps a hub from running: the stacks of its thread, told apart and folded."""
+"""Identify what keeps a hub from running: the stacks of its thread, distinguished and aggregated."""
 
 import os
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
     Line = Tuple[CodeType, int]
     Stack = Tuple[Line, ...]  # outermost first
-    Spot = Tuple[str, int, str, str]  # file, line (0: it moves), function, whose it is
+    Spot = Tuple[str, int, str, str]  # file, line (0: it varies), function, kind of code
 
 _LOOP = ("gevent/_ffi/loop.py", "gevent/libuv/loop.py", "gevent/libev/corecffi.py")
-_DEEP = 40  # frames that are told
+_DEEP = 40  # frames that are reported
 _SAMPLES = 100  # stacks of one hold that are kept
-_MOST = 2.0 / 3  # of the samples decide
-# By address: the hash of a code object is computed anew each time, from all of its bytecode.
+_MAJORITY = 2.0 / 3  # fraction of the samples that decides
+# By address: a code object computes its hash every time, from all of its bytecode.
 _loops = {}  # type: Dict[int, Tuple[CodeType, bool]]
 
 
 def _is_loop(code):
     # type: (CodeType) -> bool
-    """Whether it is the loop itself, not what the loop calls."""
+    """Return whether it is the loop itself, or the agent, not what the loop calls."""
     known = _loops.get(id(code))
     if known is None:
         name = code.co_filename.replace("\\", "/")
@@ -33,9 +33,11 @@ def _is_loop(code):
 
 
 class Hold(object):
-    """Somebody who keeps the hub from running, since one ``stamp``: begun by the frame at ``root``.
-    ``seconds`` of wall time, ``spent`` of CPU time; ``own`` is the wall time without that in which the
-    machine had no CPU for it."""
+    """A time in which something kept the hub from running, since one ``stamp``.
+
+    ``root``: the address of the frame that began it; ``seconds`` of wall time, ``spent`` of CPU time;
+    ``own``: the wall time without the time in which the machine had no CPU for it.
+    """
 
     def __init__(self, stamp, root, stack, seconds, spent):
         # type: (float, int, Stack, float, float) -> None
@@ -47,14 +49,14 @@ class Hold(object):
 
     def lasts(self, seconds, own, spent):
         # type: (float, float, float) -> None
-        """It goes on."""
+        """Extend the hold."""
         self.seconds += max(0.0, seconds)
         self.own += max(0.0, own)
         self.spent += spent
 
     def seen(self, stack):
         # type: (Stack) -> None
-        """Once more."""
+        """Add a sample."""
         if self.samples[-1][0] == stack:
             self.samples[-1][1] += 1
         elif len(self.samples) < _SAMPLES:
@@ -62,33 +64,38 @@ class Hold(object):
 
     def place(self):
         # type: () -> Tuple[List[Line], Dict[int, int]]
-        """The stack that most of the samples share, as deep as they do; and where the innermost frame of
-        it was seen how often: at more than one line, if that is where they part."""
-        left, found = self.samples, []  # type: List[List[Any]], List[Line]
-        least = _MOST * sum(times for _, times in left)
+        """Return the stack that most samples share, and how often its innermost frame was at which line.
+
+        The stack is as deep as the samples agree. There is more than one line only if they part there.
+        """
+        remaining, found = self.samples, []  # type: List[List[Any]], List[Line]
+        minimum = _MAJORITY * sum(times for _, times in remaining)
         while True:
             depth = len(found)
             lines = {}  # type: Dict[Tuple[int, int], int]
             codes = {}  # type: Dict[int, int]
-            for stack, times in left:
+            for stack, times in remaining:
                 if len(stack) > depth:
                     code, line = stack[depth]
                     lines[id(code), line] = lines.get((id(code), line), 0) + times
                     codes[id(code)] = codes.get(id(code), 0) + times
             code_id = max(codes, key=lambda each: codes[each]) if codes else 0
-            if not codes or codes[code_id] < least:
+            if not codes or codes[code_id] < minimum:
                 return found, {found[-1][1]: 1} if found else {}
-            left = [each for each in left if len(each[0]) > depth and id(each[0][depth][0]) == code_id]
+            remaining = [
+                each for each in remaining if len(each[0]) > depth and id(each[0][depth][0]) == code_id
+            ]
             at = max((line for code, line in lines if code == code_id), key=lambda n: lines[code_id, n])
-            found.append((left[0][0][depth][0], at))
-            if lines[code_id, at] < least:
+            found.append((remaining[0][0][depth][0], at))
+            if lines[code_id, at] < minimum:
                 return found, dict((line, n) for (code, line), n in lines.items() if code == code_id)
-            left = [each for each in left if each[0][depth][1] == at]
+            remaining = [each for each in remaining if each[0][depth][1] == at]
 
 
 def spots(stack, moves):
     # type: (List[Line], bool) -> Tuple[Spot, ...]
-    """As it is told: innermost first; ``moves``: its line does not make it another place."""
+    """Return the stack as it is reported: innermost first; with line 0 for the innermost if it
+    ``moves``."""
     told = []
     for code, line in stack[-_DEEP:]:
         whose = frames.kind(code)
@@ -100,7 +107,7 @@ def spots(stack, moves):
 
 
 class Folded(object):
-    """All holds at one place."""
+    """The sums of all holds at one place."""
 
     def __init__(self):
         # type: () -> None
@@ -120,7 +127,7 @@ class Folded(object):
 
     def told(self, place):
         # type: (Tuple[Spot, ...]) -> Dict[str, Any]
-        """As it goes to the judge."""
+        """Return the sums as they are reported."""
         return {
             "stack": place,
             "line": max(self.lines, key=lambda each: self.lines[each]) if self.lines else 0,
@@ -134,8 +141,11 @@ class Folded(object):
 
 def walk(frame):
     # type: (Optional[FrameType]) -> Tuple[Stack, int, bool]
-    """The stack outside of the loop; which frame begins it, and whether that has been looked at before.
-    Its address alone does not tell: the next greenlet's may be the same."""
+    """Return the stack outside of the loop, the address of its outermost frame, and if that is known.
+
+    A known frame has been seen by an earlier call. Its address alone does not show that: the next
+    greenlet's frame may have the same one.
+    """
     stack = []  # type: List[Line]
     root = None
     while frame is not None:
@@ -145,7 +155,7 @@ def walk(frame):
         frame = frame.f_back
     if root is None:
         return (), 0, False
-    # So we leave a mark, in a field that only a debugger's line events heed. Python 3.6 has none.
+    # So mark the frame, in a field that only a debugger's line events use. Python 3.6 has no such field.
     known = not getattr(root, "f_trace_lines", False)
     if not known:
         root.f_trace_lines = False

@@ -1,4 +1,4 @@
-"""What is known of one hub: when its tick came last, and what its thread has used and waited for."""
+"""Track one hub: its last tick, and the CPU time and waiting time of its thread."""
 
 import errno
 import os
@@ -17,15 +17,16 @@ _OURS = "/proc/thread-self/schedstat"
 
 
 class Hub(object):
-    """Made in the thread of the hub."""
+    """The state of a hub; create it in the hub's thread."""
 
     def __init__(self, hub, tick, old, ticked):
         # type: (Any, float, float, Callable[[Hub], None]) -> None
-        """A tick each ``tick`` seconds, then ``ticked``; one that is ``old`` seconds late ends a hold."""
+        """Call ``ticked`` every ``tick`` seconds; a tick that is more than ``old`` seconds late ends a
+        hold."""
         self.over = False
         self.hold = None  # type: Optional[Hold]
         self.stamp = self.free = 0.0
-        self.settle()
+        self.bind_thread()
 
         def ticks():
             # type: () -> None
@@ -39,9 +40,9 @@ class Hub(object):
         timer.start(ticks)
         hub._https_agent = (self, timer)
 
-    def settle(self):
+    def bind_thread(self):
         # type: () -> None
-        """Find out which thread this is."""
+        """Determine the current thread, and start the accounts of it."""
         self.hold = None
         self.ident = get_ident()
         self.stamp = self.until = self.looked = clock()
@@ -53,30 +54,33 @@ class Hub(object):
 
     def cpu(self):
         # type: () -> float
-        """Seconds of CPU that the thread has used; the process, where it cannot be told."""
+        """Return the seconds of CPU that the thread has used; those of the process where that is
+        unknown."""
         if self._clock is None:
             return cpu()
         try:
             return time.clock_gettime(self._clock)
         except OSError:
-            self.over = True  # the thread is gone
+            self.over = True  # the thread has ended
             return self.spent
 
     def starved(self):
         # type: () -> Tuple[float, float]
-        """Seconds since this was asked last in which the thread, and ours, was ready to run and had no CPU;
-        0 where it cannot be told."""
-        (hub, ours) = before = self._waited
+        """Return the seconds since the last call in which each thread was ready to run and had no CPU.
+
+        The first is the hub's thread, the second the current one; 0 where that is unknown.
+        """
+        (hub, current) = before = self._waited
         try:
-            self._waited = hub, ours = _waited(self._path), _waited(self._path and _OURS)
+            self._waited = hub, current = _waited(self._path), _waited(self._path and _OURS)
         except (IOError, OSError) as error:
-            self.over = error.errno in (errno.ENOENT, errno.ESRCH)  # the thread is gone
-        return hub - before[0], ours - before[1]
+            self.over = error.errno in (errno.ENOENT, errno.ESRCH)  # the thread has ended
+        return hub - before[0], current - before[1]
 
 
 def _schedstat():
     # type: () -> str
-    """The file with the scheduler's account of this thread, if there is one."""
+    """Return the path of the scheduler's statistics of this thread; "" if there are none."""
     if not os.path.exists(_OURS):
         return ""
     return "/proc/%s/schedstat" % os.readlink("/proc/thread-self")

@@ -1,4 +1,4 @@
-"""The modules that keep what ssl had before gevent patched it: such a class or context stays unpatched."""
+"""Find modules that keep what ssl had before gevent patched it: such a class or context stays unpatched."""
 
 import sys
 
@@ -12,8 +12,11 @@ _TLS_CLIENT, _TLS_SERVER = 16, 17
 
 def found(importers):
     # type: (Dict[str, Any]) -> List[Dict[str, Any]]
-    """``module``, its ``file``, ``name`` in it, ``kind`` (``class`` or ``context``), whether a ``client``
-    may use it, and who imported the module: ``user`` and ``caller``."""
+    """Return one record for each kept class or context.
+
+    It has the ``module``, its ``file``, the ``name`` in it, the ``kind`` (``class`` or ``context``),
+    whether a ``client`` may use it, and where the module was imported: ``user`` and ``caller``.
+    """
     ssl, monkey = sys.modules.get("ssl"), sys.modules.get("gevent.monkey")
     original = getattr(monkey, "saved", {}).get("ssl", {}).get("SSLContext")
     current = getattr(ssl, "SSLContext", None)
@@ -43,7 +46,7 @@ def found(importers):
 
 def _kind(value, original, current):
     # type: (Any, Any, Any) -> str
-    # Not isinstance(): it asks proxies, which may stand for nothing yet.
+    # Not isinstance(): it reads __class__ of proxies, which may not be bound to an object yet.
     kind = value if isinstance(value, type) and type(value) is type else type(value)
     if not issubclass(kind, original) or issubclass(kind, current):
         return ""
@@ -52,7 +55,7 @@ def _kind(value, original, current):
 
 def _is_client(context):
     # type: (Any) -> bool
-    """A server's context checks no name."""
+    """Return True for a client's context. A server's context checks no host name."""
     return bool(
         context.protocol == _TLS_CLIENT or (context.protocol != _TLS_SERVER and context.check_hostname)
     )

@@ -1,7 +1,8 @@
-"""The agent's life in a process: says hello, waits for the moment to probe, reports.
+"""Run the agent in a process: announce it, wait for the moment to probe, and report.
 
-A report is a file of JSON in the outbox, written whole and then renamed: nobody has to be listening,
-nothing can block, and a fork or an exec does not matter.
+The controller is the process that started all this (``diagnostics.launch``). A report to it is a JSON file
+in the outbox, written completely and then renamed. So no reader needs to be present, nothing can block, and
+a fork or an exec does no harm.
 """
 
 import gc
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     Fetch = Callable[[str], Any]
 
 VARIABLE = "HTTPS_DIAGNOSTICS"
-# The judge sends it when --after has passed; nobody else uses it.
+# The controller sends it when --after has passed; no other program is known to use it.
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
-_IMPORTS = 15.0  # seconds after which an import is taken for the program itself
+_IMPORTS = 15.0  # seconds after which an import is regarded as the program itself
 _ANOTHER = "it is not the process that was probed at first"
 
 
 class Agent(object):
-    """One for each process. ``spec`` is what the judge wants, see ``diagnostics.launch``."""
+    """The agent of one process. ``spec``: the controller's instructions, see ``diagnostics.launch``."""
 
     def __init__(self, spec):
         # type: (Dict[str, Any]) -> None
@@ -38,24 +39,25 @@ class Agent(object):
         self._sent = 0
         self._begun = False
         self._connected = False  # has tried HTTPS since gevent is in use
-        self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it did
-        self._asked = 0.0  # when the judge did first
-        self._scheduled = False  # a greenlet is to probe
-        # Greenlets that were there before the probe, weakly: an id is used again by one that comes later.
+        self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it fetched then
+        self._asked = 0.0  # time of the controller's first signal
+        self._scheduled = False  # a greenlet was started to probe
+        # The greenlets that existed before the probe. Weak references, since an id may be reused later.
         self._bystanders = []  # type: List[weakref.ref[Any]]
 
     # reports
 
     def tell(self, kind, **fields):
         # type: (str, **Any) -> None
-        """Put a report into the outbox."""
+        """Write a report into the outbox."""
         self._sent += 1
         fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
-        # In the order of their names, which the judge reads them in; an exec begins to count anew.
+        # The controller reads reports in the order of their names. The count restarts after an exec, so
+        # the time comes first.
         name = "%020d-%05d-%s-%d.json" % (time.time() * 1e6, self._sent, kind, os.getpid())
         path = os.path.join(self.spec["outbox"], name)
         if not os.path.isdir(self.spec["outbox"]):
-            return  # the judge has gone
+            return  # the controller has ended
         out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             os.write(out, json.dumps(fields, default=repr).encode("utf-8"))
@@ -65,7 +67,7 @@ class Agent(object):
 
     def failed(self, stage, text, **fields):
         # type: (str, str, **Any) -> None
-        """The probe cannot be run, and why."""
+        """Report that the probe cannot be run, and why."""
         self.tell(
             "failed", stage=stage, text=text, seen=self.record.seen(), facts=facts.collect(), **fields
         )
@@ -74,7 +76,7 @@ class Agent(object):
 
     def measure(self, fetch, name):
         # type: (Optional[Fetch], str) -> None
-        """Probe with ``fetch``, or a general one, and report."""
+        """Probe with ``fetch``, or with a general one if that is None, and report."""
         foreign = [] if fetch is not None else fetchers.foreign()
         try:
             how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
@@ -90,7 +92,7 @@ class Agent(object):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
             result["applied"] = sorted(set(remedies.applied))
-            # What the first fetch does to the process counts: it may be the one that patches.
+            # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
@@ -99,11 +101,11 @@ class Agent(object):
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
-    # one that is told what to check
+    # a process that was started for a style or an application
 
     def run_told(self):
         # type: () -> None
-        """Set up as a style or an application, then probe."""
+        """Set up the style or the application, then probe."""
         target, options = self.spec["target"], self.options()
         if "startup" in target:
             self.tell("recorded", seen=self.record.seen())
@@ -111,7 +113,7 @@ class Agent(object):
         fetch = None  # type: Optional[Fetch]
         try:
             if "style" in target:
-                fetch, name = self._styled(target["style"], dict(options, root=target["root"]))
+                fetch, name = self._set_up_style(target["style"], dict(options, root=target["root"]))
             else:
                 fetch, name = fetchers.application(target["app"], options)
         except fetchers.Unusable as error:
@@ -126,34 +128,35 @@ class Agent(object):
         remedies.reach("fetch")
         self.measure(fetch, name)
 
-    def _styled(self, name, options):
+    def _set_up_style(self, name, options):
         # type: (str, Dict[str, Any]) -> Tuple[Fetch, str]
         remedies.reach("set-up")
         return fetchers.style(name, options), name
 
     def options(self):
         # type: () -> Dict[str, Any]
-        """What the fetches need."""
+        """Return the options of the fetches."""
         return {"verify": self.spec["verify"], "limit": self.spec["limit"]}
 
-    # one that waits in a command
+    # a process of a command
 
     def wait_in_command(self):
         # type: () -> None
-        """Probe at a connection of a greenlet, at the signal, or at the end: where ``choice`` agrees."""
+        """Arrange to probe at a greenlet's connection, at the signal, or at exit, where ``choice``
+        permits."""
         import atexit
 
-        signal.signal(SIGNAL, self._signalled)
-        atexit.register(self._ends)
-        main_end.call(self._main_ends)
-        self.record.on_connection = self._connects
+        signal.signal(SIGNAL, self._on_signal)
+        atexit.register(self._at_exit)
+        main_end.call(self._at_main_end)
+        self.record.on_connection = self._on_connection
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._after_fork)
         else:
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
         self.record.on_import["multiprocessing.util"] = self._note_ends
-        wrapping.wrap(os, "_exit", lambda frame, arguments: self._exits())
+        wrapping.wrap(os, "_exit", lambda frame, arguments: self._at_os_exit())
         choice.note_overseers(self.record.on_import)
         self.tell("hello", argv=_argv(), forked=False)
 
@@ -165,38 +168,44 @@ class Agent(object):
             # type: () -> int
             pid = fork()
             if not pid:
-                self._forked()
+                self._after_fork()
             return pid
 
         os.fork = forking
 
     def _note_ends(self, module):
         # type: (Any) -> None
-        """A process of multiprocessing ends without ``atexit``."""
-        wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._ends())
+        """Catch the exit of a process of multiprocessing, which does not run ``atexit``."""
+        wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._at_exit())
 
-    def _exits(self):
+    def _at_os_exit(self):
         # type: () -> None
-        """A child of a fork often ends without ``atexit``. So does one that could not become another
-        program, or that has made a daemon: these have tried no HTTPS."""
-        if self._connected:
-            self._ends()
+        """Handle ``os._exit``, with which a forked child often ends without ``atexit``.
 
-    def _forked(self):
+        A child that failed to execute another program, or that started a daemon, ends in the same way, but
+        has tried no HTTPS.
+        """
+        if self._connected:
+            self._at_exit()
+
+    def _after_fork(self):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
         self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
 
-    def _fits(self):
+    def _is_chosen(self):
         # type: () -> bool
-        """Whether this may be the process that was probed before; remedies do not change the choice."""
+        """Return whether this may be the process that was probed before.
+
+        With ``chosen``, it has the same arguments: remedies must not change which process is probed.
+        """
         chosen = self.spec.get("chosen")
-        # Older Pythons have no sys.argv while `site` runs.
+        # Older Pythons do not have sys.argv yet while `site` runs.
         return chosen is None or not hasattr(sys, "argv") or chosen == _argv()
 
     def _claim(self):
         # type: () -> bool
-        """Whether this process is the one that probes: one for each run."""
+        """Return whether this process is the one that probes; there is one for each run."""
         if self._begun:
             return False
         self._begun = True
@@ -207,12 +216,12 @@ class Agent(object):
         self.tell("probing")
         return True
 
-    def _connects(self, frame):
+    def _on_connection(self, frame):
         # type: (FrameType) -> None
         if self._begun:
-            self._stand_aside()
+            self._delay_connection()
             return
-        if not self._fits() or not choice.uses_gevent():
+        if not self._is_chosen() or not choice.uses_gevent():
             return
         if not self._connected:
             self._connected = True
@@ -220,14 +229,14 @@ class Agent(object):
         self.record.reached = frames.module_level(frame)
         if choice.in_greenlet() and not choice.obstacle(frame):
             if self._claim():
-                self._go(frame)
+                self._probe(frame)
         else:
-            # The beginning of its work, or a part of its set-up: go on, and remember how it fetches.
+            # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
             self._fetch = fetchers.of_connection(frame, self.options()) or self._fetch
 
-    def _stand_aside(self):
+    def _delay_connection(self):
         # type: () -> None
-        """The application's other connections wait for the end, so that they do not weigh on the probe."""
+        """Delay the application's other connections to the end, so that they do not slow the probe down."""
         current = choice.current()
         if current is choice.hub() or not any(each() is current for each in self._bystanders):
             return
@@ -235,30 +244,30 @@ class Agent(object):
 
         gevent.sleep(self.spec["limit"])
 
-    def _signalled(self, number, frame):
+    def _on_signal(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
         if self._begun:
             return
         self._asked = self._asked or sampler.clock()
-        if self._refuses(frame):
+        if self._postpones(frame):
             return
         self.record.reached = frames.module_level(frame)
         if choice.hub() is not None and not self._scheduled:
-            # Not in the midst of whatever the signal interrupted, which may hold a lock.
+            # Do not probe in the code that the signal interrupted: it may hold a lock.
             import gevent
 
             self._scheduled = True
-            self.tell("later", why="it does not come back to its hub")
+            self.tell("later", why="it does not return to its hub")
             gevent.spawn(self._scheduled_probe)
         elif (choice.hub() is None or choice.current() is not choice.hub()) and self._claim():
-            self._go(None)  # it does not come back to its hub
+            self._probe(None)  # it has not returned to its hub since
 
-    def _refuses(self, frame):
+    def _postpones(self, frame):
         # type: (Optional[FrameType]) -> bool
-        """Whether this process is not to be probed yet; the judge is told why."""
-        why = choice.obstacle(frame) if self._fits() else _ANOTHER
+        """Return whether this process must not be probed yet; tell the controller why."""
+        why = choice.obstacle(frame) if self._is_chosen() else _ANOTHER
         if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
-            why = "" if choice.uses_gevent() else choice.UNUSED  # its work is done by an import
+            why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
         why = why or sampler.no_threads()
         if why:
             self.tell("later", why=why)
@@ -267,16 +276,16 @@ class Agent(object):
     def _scheduled_probe(self):
         # type: () -> None
         self._scheduled = False
-        if not self._begun and not self._refuses(None) and self._claim():
-            self._go(None)
+        if not self._begun and not self._postpones(None) and self._claim():
+            self._probe(None)
 
-    def _ends(self):
+    def _at_exit(self):
         # type: () -> None
         if self._begun:
             return
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
-        why = choice.obstacle(None) if self._fits() else _ANOTHER
+        why = choice.obstacle(None) if self._is_chosen() else _ANOTHER
         if why or (text and not self._connected and not _in_ssl(value)):
             raised = {}  # type: Dict[str, Any]
             if value is not None:
@@ -289,23 +298,27 @@ class Agent(object):
             self.tell("over", text=text, why=why)
             return
         self.tell("ends")
-        if not self._may_probe() or not self._claim():
+        if not self._await_decision() or not self._claim():
             return
         threading = sys.modules.get("threading")
         if getattr(threading, "_SHUTTING_DOWN", False):
-            # The application is over, the probe is not: it may need threads to look up names.
+            # The application has ended, but the probe may need threads to look up names.
             threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
-        self._go(None)
+        self._probe(None)
 
-    def _main_ends(self, error):
+    def _at_main_end(self, error):
         # type: (Optional[BaseException]) -> None
-        """Where a probe at exit comes too late. An exception is told there."""
-        if error is None or isinstance(error, SystemExit) or self._connected or _in_ssl(error):
-            self._ends()
+        """Probe at the end of the main module, where a probe at exit would be too late.
 
-    def _may_probe(self):
+        An exception other than SystemExit that ends it before any HTTPS connection is left to be reported
+        at exit.
+        """
+        if error is None or isinstance(error, SystemExit) or self._connected or _in_ssl(error):
+            self._at_exit()
+
+    def _await_decision(self):
         # type: () -> bool
-        """Wait until the judge, who sees the other processes, has decided."""
+        """Wait for the controller, which knows the other processes; return whether this one may probe."""
         outbox = self.spec["outbox"]
         answer = os.path.join(outbox, "answer-%d" % os.getpid())
         while os.path.isdir(outbox):
@@ -315,21 +328,24 @@ class Agent(object):
             sampler._sleep(0.01)
         return False
 
-    def _go(self, frame):
+    def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
-            them = [each for each in gc.get_objects() if isinstance(each, greenlet)]
-            self._bystanders = [weakref.ref(each) for each in them]
+            greenlets = [each for each in gc.get_objects() if isinstance(each, greenlet)]
+            self._bystanders = [weakref.ref(each) for each in greenlets]
         self.measure(*(found or (None, "")))
 
 
 def _in_ssl(error):
     # type: (Any) -> bool
-    """Return True for the recursion of a context that was imported before patching: a client that is made
-    while the program begins ends it, and what it would have fetched with fails in the same way."""
+    """Return True for the RecursionError of a context that was imported before patching.
+
+    A client that is created while the program starts then ends the program. The requests that it would have
+    made fail in the same way, so they can be probed.
+    """
     if "recursion" not in probe._text(error):
         return False
     return any(os.path.basename(spot[0]) == "ssl.py" for spot in probe._raised(error))
@@ -342,7 +358,7 @@ def _argv():
 
 def _is_missing(error, module):
     # type: (BaseException, str) -> bool
-    """Whether ``module`` itself could not be found, not something that it imports."""
+    """Return whether ``module`` itself could not be found, not something that it imports."""
     if not isinstance(error, ImportError):
         return False
     name = getattr(error, "name", None) or str(error).rpartition(" ")[2].strip("'\"")
@@ -351,7 +367,7 @@ def _is_missing(error, module):
 
 def read_spec():
     # type: () -> Optional[Dict[str, Any]]
-    """What the judge wants of this process; None when there is no judge."""
+    """Return the controller's instructions for this process; None if there is no controller."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None
@@ -359,13 +375,13 @@ def read_spec():
         with open(path) as source:
             spec = json.load(source)  # type: Dict[str, Any]
     except (IOError, ValueError):
-        return None  # the judge has gone, and left its name in somebody's environment
+        return None  # the controller has ended, and the variable is left in an environment
     return spec
 
 
 def begin(spec):
     # type: (Dict[str, Any]) -> Agent
-    """Record from now on."""
+    """Start to record, and return the agent."""
     remedies.prepare(spec["remedies"], recorder.record)
     recorder.install()
     return Agent(spec)

@@ -1,4 +1,4 @@
-"""Tells when the main module is over, on Python 3.12: behind that, at exit, it starts no threads."""
+"""Detect when the main module ends, on Python 3.12: afterwards, at exit, it starts no threads."""
 
 import sys
 
@@ -12,7 +12,7 @@ _NAME = "https_agent"
 
 def call(over):
     # type: (Callable[[Optional[BaseException]], None]) -> None
-    """Have ``over`` called when the code of ``__main__`` returns, or with the exception that ends it."""
+    """Call ``over`` when the code of ``__main__`` returns, or with the exception that ends it."""
     monitoring = getattr(sys, "monitoring", None)  # type: Any
     if monitoring is None or sys.version_info[:2] != (3, 12):
         return
@@ -33,7 +33,7 @@ def call(over):
     def returned(code, offset, value):
         # type: (CodeType, int, Any) -> Any
         if code.co_name != "<module>":
-            return monitoring.DISABLE  # each place is looked at once
+            return monitoring.DISABLE  # report each place only once
         ended(sys._getframe(1), None)
         return None
 
@@ -55,7 +55,7 @@ def _is_main(frame):
 
 def _threads_run():
     # type: () -> bool
-    """Return whether threads are left that the interpreter waits for before it ends."""
+    """Return whether threads are left that the interpreter waits for before it exits."""
     threading = sys.modules.get("threading")  # type: Any
     if threading is None:
         return False

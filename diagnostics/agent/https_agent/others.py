@@ -1,7 +1,8 @@
-"""Clients that gevent makes concurrent and that are not urllib3's: httpx.Client, geventhttpclient.
+"""Support the clients besides urllib3 that gevent makes concurrent: httpx.Client, geventhttpclient.
 
-The probe has a client of its own, like the application's: with its limits, hooks and TLS context. The
-connection at which it begins keeps a place in the application's pool, which may have only one.
+The probe uses a client of its own that is like the application's: with its limits, hooks and TLS context.
+The application's pool may have room for only one connection, and the connection at which the probe starts
+takes it.
 """
 
 import copy
@@ -17,12 +18,12 @@ _MANY = 1000
 
 
 class BadRequest(Exception):
-    """An answer that is not the expected one."""
+    """The response is not the expected one."""
 
 
 def knows(own):
     # type: (Any) -> bool
-    """Return True for a client that ``like`` can be given."""
+    """Return True for a client that can be passed to ``like``."""
     return _kind(own) != ""
 
 
@@ -37,7 +38,7 @@ def _kind(own):
 
 def like(own, options):
     # type: (Any, Dict[str, Any]) -> Tuple[Fetch, str]
-    """Return what fetches as the client ``own`` does, and how that is called."""
+    """Return a fetch that does the same as the client ``own``, and its name."""
     if _kind(own) == "httpx":
         return _as_httpx(_httpx_like(own, options), options), "httpx.Client"
     pool = own._connection_pool
@@ -47,7 +48,7 @@ def like(own, options):
 
 def imported(options):
     # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-    """Return the same for a client that is imported and was not seen to be used; None without one."""
+    """Return the same for a client that is imported but was not seen in use; None if there is none."""
     ssl = sys.modules.get("ssl")
     if "httpx" in sys.modules and ssl is not None:
         context = _trusting(ssl.create_default_context(), options)
@@ -61,7 +62,7 @@ def imported(options):
 
 def _trusting(context, options):
     # type: (Any, Dict[str, Any]) -> Any
-    """Have ``context``, which may be the application's, trust the server of the probe."""
+    """Make ``context``, which may be the application's, trust the probe's server, and return it."""
     if context is not None and options["verify"] is False:
         context.check_hostname = False
         context.verify_mode = 0
@@ -90,16 +91,16 @@ def _as_httpx(client, options):
     # type: (Any, Dict[str, Any]) -> Fetch
     def fetch(url):
         # type: (str) -> None
-        answer = client.get(url, timeout=options["limit"])
-        if answer.status_code >= 400:
-            raise BadRequest("HTTP status %d" % answer.status_code)
+        response = client.get(url, timeout=options["limit"])
+        if response.status_code >= 400:
+            raise BadRequest("HTTP status %d" % response.status_code)
 
     return fetch
 
 
 def _as_geventhttpclient(size, context, options):
     # type: (int, Any, Dict[str, Any]) -> Fetch
-    """One client, which is made for a host."""
+    """Return a fetch with a single client, which is created for the first URL's host."""
     clients = []  # type: List[Any]
     keywords = {
         "concurrency": size,
@@ -114,9 +115,9 @@ def _as_geventhttpclient(size, context, options):
         # type: (str) -> None
         if not clients:
             clients.append(sys.modules["geventhttpclient"].HTTPClient.from_url(url, **keywords))
-        answer = clients[0].get(url)
-        answer.read()
-        if answer.status_code >= 400:
-            raise BadRequest("HTTP status %d" % answer.status_code)
+        response = clients[0].get(url)
+        response.read()
+        if response.status_code >= 400:
+            raise BadRequest("HTTP status %d" % response.status_code)
 
     return fetch

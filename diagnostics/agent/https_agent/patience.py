@@ -1,19 +1,22 @@
-"""When a measurement is given up. Pure.
+"""Decide when a measurement is given up. Pure.
 
-On a busy machine a thread may be without a CPU for most of the time. That is not the program's doing, so
-it does not count, up to a bound: the judge waits, too.
+On a busy machine a thread may be without a CPU for most of the time. The program does not cause that, so
+that time does not count, up to a maximum, since the controller's patience is limited, too.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-_MOST = 2  # limits that a measurement may take longer where it has no CPU
+_MAX_EXTENSION = 2  # in limits: by how much a measurement without a CPU may take longer
 
 
 class Patience(object):
-    """``limit``: seconds for all of it; ``stuck``: seconds without a sign of the hub. ``starved`` are the
-    seconds so far in which the hub's thread was ready and had no CPU."""
+    """The time limits of a measurement.
+
+    ``limit``: seconds for all of it; ``stuck``: seconds without a sign of the hub. In the methods,
+    ``starved`` is the total of seconds in which the hub's thread was ready and had no CPU.
+    """
 
     def __init__(self, limit, stuck, began):
         # type: (float, float, float) -> None
@@ -23,19 +26,19 @@ class Patience(object):
 
     def is_over(self, now, starved):
         # type: (float, float) -> bool
-        """Return whether the time for all of it is over."""
-        return now - min(starved, _MOST * self._limit) >= self.ends
+        """Return whether the time limit of the whole measurement has passed."""
+        return now - min(starved, _MAX_EXTENSION * self._limit) >= self.ends
 
     def needs_more(self, now, starved):
         # type: (float, float) -> bool
-        """Return whether it goes on although the limit has passed."""
+        """Return whether it continues although the limit has passed."""
         return now >= self.ends and not self.is_over(now, starved)
 
     def exhausted(self, now, starved, sign, starved_then):
         # type: (float, float, float, float) -> Optional[float]
-        """Return the seconds after which it is given up, None when it is not.
+        """Return the seconds after which it is given up; None if it continues.
 
-        ``sign``: when the hub gave its last one; ``starved_then``: as ``starved`` was then.
+        ``sign``: the time of the hub's last sign; ``starved_then``: ``starved`` at that time.
         """
         if self.is_over(now, starved):
             return now - self.ends + self._limit

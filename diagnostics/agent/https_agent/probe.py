@@ -1,4 +1,4 @@
-"""Measures: N greenlets fetch at once, at two delays; what holds the hub, and where greenlets wait."""
+"""Measure N simultaneous fetches at two delays, what holds the hub, and where greenlets wait."""
 
 import sys
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.02
 _LOOK_AT = 50  # greenlets
 _REPEATS = 3
-_ERRORS = 5  # of these with their text
-_STUCK = 5.0  # seconds without the hub beyond what any number of serial requests takes
+_ERRORS = 5  # maximum that is reported with text and stack
+_STUCK = 5.0  # seconds without the hub, beyond the time that all requests take one by one
 
 
 def urls(template, run, count, delay):
     # type: (str, str, int, float) -> List[str]
-    """The URLs of one round: ``{run}``, ``{delay}`` and ``{index}`` of ``template`` are filled in."""
+    """Return the URLs of one round: ``template`` with ``{run}``, ``{delay}`` and ``{index}`` filled in."""
     return [
         template.replace("{run}", run).replace("{delay}", "%g" % delay).replace("{index}", str(index))
         for index in range(count)
@@ -29,7 +29,7 @@ def urls(template, run, count, delay):
 
 
 class Probe(object):
-    """One measurement of ``fetch``; the result is in JSON's terms."""
+    """A measurement of ``fetch``; the result can be written as JSON."""
 
     def __init__(self, fetch, spec):
         # type: (Fetch, Dict[str, Any]) -> None
@@ -42,13 +42,14 @@ class Probe(object):
         self._during = {}  # type: Dict[Any, float]
         self._looked = 0.0
         self._gap = 0.0
+        self._looking = False
         self.greenlets = set()  # type: set[Any]
 
     def run(self, told, longer):
         # type: (Callable[[Dict[str, Any]], None], Callable[[], None]) -> Dict[str, Any]
-        """Warm up, then measure; ``told`` gets what there is when the time is over.
+        """Warm up, measure, and return the result; call ``told`` with a partial one when the time is over.
 
-        ``longer`` is called when it takes more than that for want of a CPU.
+        ``longer`` is called once when it takes more than the limit for lack of a CPU.
         """
         gevent, spec = self._gevent, self._spec
         watch = sampler.Sampler(gevent.get_hub())
@@ -56,7 +57,7 @@ class Probe(object):
         self._began = sampler.clock()
         rounds = []  # type: List[Dict[str, Any]]
         result = {"rounds": rounds, "name": spec.get("name")}  # type: Dict[str, Any]
-        # A serial process holds the hub for one request at a time, and not for longer than all of them.
+        # A serial process holds the hub for one request at a time, at most for as long as all of them take.
         stuck = 2 * spec["requests"] * spec["delay"] + _STUCK
         patience = self._patience = Patience(spec["limit"], stuck, sampler.clock())
         asked = []  # type: List[float]
@@ -76,7 +77,8 @@ class Probe(object):
 
         watch.on_tick = tick
         watch.start()
-        looking = gevent.spawn(self._look)
+        self._looking = True
+        gevent.spawn(self._look)
         try:
             for number, (count, delay) in enumerate(self._plan(rounds)):
                 if patience.is_over(sampler.clock(), watch.starved):
@@ -84,13 +86,15 @@ class Probe(object):
                 rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay))
         finally:
             watch.stop()
-            looking.kill()
+            # Not killed: what is raised in a greenlet while a finalizer runs in it is swallowed there, and
+            # who waits for its end waits for ever.
+            self._looking = False
             self._thread.close()
         return self._complete(result, watch, None)
 
     def _plan(self, rounds):
         # type: (List[Dict[str, Any]]) -> Any
-        """Warm up with one; N at no delay and N at the delay; again while the result is not clear."""
+        """Yield the rounds: a warm-up, then N at no delay and N at the delay, repeated while unclear."""
         count, delay = self._spec["requests"], self._spec["delay"]
         yield 1, 0.0
         if self._spec["fixed"]:
@@ -106,9 +110,9 @@ class Probe(object):
             slope = grown / max(single, 1e-6)
             if sampler.clock() + sum(each["wall"] for each in rounds[-2:]) > self._patience.ends:
                 break  # no time is left for another pair
-            # A rate, or a busy machine: once more shows which.
+            # A rate or a busy machine: another pair shows which.
             far = last["wall"] - last["cpu"] - last["ready"] > (1 + (count - 1) / 3.0) * single
-            # Nothing serial takes longer than one at a time does: beyond that it is a busy machine.
+            # A serial process takes as long as one request at a time does; more means a busy machine.
             if (slope < 1.5 and not far) or 0.7 * count < slope < 1.4 * count or last["errors"]:
                 break
 
@@ -154,9 +158,9 @@ class Probe(object):
 
     def _look(self):
         # type: () -> None
-        """Where the greenlets wait, and the longest time without us."""
+        """Record where the greenlets wait, and the longest time in which this greenlet did not run."""
         last = sampler.clock()
-        while True:
+        while self._looking:
             self._gevent.sleep(_LOOK_EVERY)
             now = sampler.clock()
             self._gap = max(self._gap, now - last)
@@ -166,7 +170,7 @@ class Probe(object):
                 if frame is not None:
                     key = tuple(frames.stack(frame)[:30])
                     seen[key] = seen.get(key, 0) + 1
-            # What passed while the hub was held says nothing about where they wait.
+            # Time in which the hub was held does not show where they wait.
             passed = min(now - last, 2 * _LOOK_EVERY)
             self._looked += passed
             for key, count in seen.items():
@@ -211,20 +215,21 @@ def _text(error):
     # type: (BaseException) -> str
     try:
         return str(error)[:500]
-    except Exception:  # a text that cannot be encoded, on Python 2
+    except Exception:  # on Python 2, the text may not be encodable
         return repr(error)[:500]
 
 
 def _raised(error):
     # type: (BaseException) -> List[frames.Spot]
-    """Where it was raised, innermost first; a RecursionError has thousands of frames."""
+    """Return where it was raised, innermost first; shortened, as a RecursionError has thousands of
+    frames."""
     trace = getattr(error, "__traceback__", None) or sys.exc_info()[2]
     spots = []  # type: List[frames.Spot]
     while trace is not None and len(spots) < 5000:
         code = trace.tb_frame.f_code
         if frames.kind(code) != "agent":
             spot = (code.co_filename, trace.tb_lineno, code.co_name)
-            if spots[-1:] != [spot]:  # one that calls itself counts once
+            if spots[-1:] != [spot]:  # a recursive call counts once
                 spots.append(spot)
         trace = trace.tb_next
     return spots[::-1][:30] + spots[:5]

@@ -1,8 +1,8 @@
-"""Records how the process comes about: who imports, who patches, who injects, who makes contexts.
+"""Record how the process is set up: what imports, patches, injects, and creates TLS contexts.
 
-A finder in front of ``sys.meta_path`` sees each first import with the stack that led to it. It finds
-nothing itself; for the few modules in ``_changed`` it notes the calls of some functions once the module
-is complete. Events are numbered by one counter, so that "before" and "after" can be told.
+A finder at the front of ``sys.meta_path`` sees each first import with the stack that led to it. It finds
+nothing itself. For the few modules in ``_change`` it records the calls of some functions once the module is
+complete. One counter numbers all events, so that "before" and "after" can be decided.
 """
 
 import sys
@@ -27,11 +27,11 @@ _FIRST = (
 )
 _ENDINGS = (".urllib3", ".requests", ".contrib.pyopenssl", ".ssl_")
 _PATCHERS = ("gevent_openssl", "eventlet.patcher")
-_MOST = 50  # of one kind of event
+_MAX_EVENTS = 50  # of one kind
 
 
 class Record(object):
-    """All that is seen: lists of events, see ``frames.event``."""
+    """Everything that was recorded: lists of events, see ``frames.event``."""
 
     def __init__(self):
         # type: () -> None
@@ -59,13 +59,13 @@ class Record(object):
 
     def note(self, events, frame, **fields):
         # type: (List[Dict[str, Any]], Optional[FrameType], **Any) -> None
-        """Add an event that happens in ``frame`` to ``events``; not more than ``_MOST`` of them."""
-        if len(events) < _MOST:
+        """Add an event that happens in ``frame`` to ``events``, up to ``_MAX_EVENTS`` of them."""
+        if len(events) < _MAX_EVENTS:
             events.append(frames.event(frame, at=self.next(), **fields))
 
     def seen(self):
         # type: () -> Dict[str, Any]
-        """As it goes to the judge."""
+        """Return the recording as it is reported."""
         return {
             "imports": self.imports,
             "patches": self.patches,
@@ -83,7 +83,7 @@ record = Record()
 
 
 class _Finder(object):
-    """See the module. Both import protocols: of Python 2 and of Python 3."""
+    """An import hook that only observes, for the import protocols of Python 2 and of Python 3."""
 
     def __init__(self):
         # type: () -> None
@@ -105,7 +105,7 @@ class _Finder(object):
 
         def find_module(self, name, path=None):
             # type: (str, Any) -> Any
-            _imported(name, sys._getframe().f_back)  # none where the interpreter itself imports: runpy
+            _imported(name, sys._getframe().f_back)  # no frame where the interpreter itself imports: runpy
             change = _change(name)
             return None if change is None else _Loader.of(name, path, change)
 
@@ -121,7 +121,7 @@ def _imported(name, frame):
 
 def _then(finder, name, path, target, change):
     # type: (Any, str, Any, Any, Callable[[ModuleType], None]) -> Any
-    """The spec that the other finders give, with ``change`` carried out behind the module's code."""
+    """Return the spec that the other finders give, with ``change`` called after the module's code."""
     for other in sys.meta_path:
         find = getattr(other, "find_spec", None)
         if other is finder or find is None:
@@ -141,14 +141,16 @@ def _then(finder, name, path, target, change):
             try:
                 spec.loader.exec_module = exec_module
             except AttributeError:
-                pass  # a loader without a dictionary: seen, not changed
+                pass  # a loader without a dictionary: the module is not changed
         return spec
     return None
 
 
 class _Loader(object):
-    """Python 2: imports with ``imp``, then carries out the change. The rest is as pkgutil has it: runpy
-    asks for the code."""
+    """A loader for Python 2 that imports with ``imp``, then calls the change.
+
+    Everything else is pkgutil's: runpy, for example, gets the code object from it.
+    """
 
     def __init__(self, name, found, change):
         # type: (str, Any, Callable[[ModuleType], None]) -> None
@@ -184,7 +186,7 @@ class _Loader(object):
 
 def _change(name):
     # type: (str) -> Optional[Callable[[ModuleType], None]]
-    """What is to be done to module ``name`` when it is complete."""
+    """Return the function that changes module ``name`` when it is complete; None if it is not changed."""
     own = record.on_import.get(name)
     if own is not None:
         return own
@@ -206,7 +208,7 @@ def _change(name):
 
 def _note_patching(module):
     # type: (ModuleType) -> None
-    """Each ``patch_*`` that is not called by another one, with the arguments that are not the defaults."""
+    """Record each ``patch_*`` call that another one does not make, with its non-default arguments."""
     for name in [each for each in vars(module) if each.startswith("patch_")]:
         function = vars(module)[name]
 
@@ -222,7 +224,10 @@ def _note_patching(module):
 
 def _is_patching(frame):
     # type: (FrameType) -> bool
-    """Whether gevent itself calls, as a part of patching; ``python -m gevent.monkey`` has a ``main``."""
+    """Return whether gevent itself makes the call while it patches.
+
+    ``main`` of ``python -m gevent.monkey`` does not count.
+    """
     return frames.kind(frame.f_code) == "gevent" and frame.f_code.co_name != "main"
 
 
@@ -241,7 +246,7 @@ def _note_injecting(module):
 
 def _note_contexts(module):
     # type: (ModuleType) -> None
-    """Contexts of the standard library, and what they connect."""
+    """Record the standard library's contexts, and what they connect."""
     context = getattr(module, "SSLContext", None)
     if context is None:
         return
@@ -272,7 +277,7 @@ def _note_wrapping(module):
 
 def _note_connecting(module):
     # type: (ModuleType) -> None
-    """The first HTTPS connection that is tried, whether or not anybody answers."""
+    """Record attempts to open an HTTPS connection, whether or not a server accepts them."""
     for name, kind in list(vars(module).items()):
         if hasattr(kind, "__bases__") and "HTTPS" in name and "connect" in vars(kind):
 
@@ -285,7 +290,7 @@ def _note_connecting(module):
 
 def _note_pyopenssl(module):
     # type: (ModuleType) -> None
-    """Contexts and connections of pyOpenSSL, whoever makes them: no name of a module matters."""
+    """Record pyOpenSSL's contexts and connections, whichever module makes them."""
     wrapping.wrap(
         module.Context,
         "__init__",
@@ -311,7 +316,7 @@ def _connecting(frame, module, arguments):
             outer = outer.f_back if outer is not None else None
     elif module.__name__.startswith("gevent"):
         name = "gevent.ssl.SSLSocket"
-    if len(record.connections) < _MOST:
+    if len(record.connections) < _MAX_EVENTS:
         record.connections.append(frames.event(frame, at=record.next(), cls=name))
     _trying(frame)
 
@@ -323,8 +328,8 @@ def _trying(frame):
         record.on_connection(frame)
 
 
-# What gevent must have replaced, and somebody may put back: looked at with each import, since an
-# assignment to a module's attribute cannot be seen when it happens.
+# Functions that gevent replaces and that other code may restore. They are compared at each import, since
+# an assignment to a module's attribute cannot be observed when it happens.
 _KEPT = (("select", "select"), ("select", "poll"), ("time", "sleep"), ("socket", "socket"))
 _last = {}  # type: Dict[str, bool]
 
@@ -344,7 +349,7 @@ def _watch_replacements(frame):
 
 def install():
     # type: () -> None
-    """Begin to record."""
+    """Start to record."""
     record.early = [name for name in _FIRST if name in sys.modules]
     for name in list(sys.modules):
         module = sys.modules[name]
@@ -356,5 +361,5 @@ def install():
 
 def look():
     # type: () -> None
-    """Once more whether something was put back; at the end of the set-up."""
+    """Check once more whether something was restored, at the end of the set-up."""
     _watch_replacements(sys._getframe(1))

@@ -1,8 +1,8 @@
-"""Carries out a remedy in this process: the line of code that is printed, at the place that is named.
+"""Execute a remedy in this process: the line of code that is printed, at the place that is printed.
 
-A remedy is a dictionary: ``code``, ``line`` (the code), ``place`` (a key of ``_PLACES``) and what the
-place needs: ``file``, ``number`` and ``last`` (lines), ``name``. The lines and places are chosen in
-``diagnostics.remedy``; nothing here knows one by its code.
+A remedy is a dictionary: ``code``, ``line`` (the code), ``place`` (a key of ``_PLACES``) and what the place
+needs: ``file``, ``number`` and ``last`` (lines), ``name``. ``diagnostics.remedy`` chooses lines and places;
+nothing here depends on a remedy's code.
 """
 
 import os
@@ -19,27 +19,30 @@ if TYPE_CHECKING:
 
     Remedy = Dict[str, Any]
 
-applied = []  # type: List[str]  # codes of the remedies that were carried out
-_waiting = {}  # type: Dict[str, List[Remedy]]  # by the moment that the agent knows: pth, set-up, fetch
+applied = []  # type: List[str]  # codes of the remedies that were executed
+_waiting = {}  # type: Dict[str, List[Remedy]]  # by the moment at which the agent executes it: pth, set-up, fetch
 
 
 def prepare(wanted, record):
     # type: (List[Remedy], Record) -> None
-    """Have each of ``wanted`` carried out when its place is reached; KeyError for an unknown place."""
+    """Arrange for each of ``wanted`` to be executed when its place is reached.
+
+    Raises KeyError for an unknown place.
+    """
     for remedy in wanted:
         _PLACES[remedy["place"]](remedy, record)
 
 
 def reach(moment):
     # type: (str) -> None
-    """Carry out what is to be done at ``moment``."""
+    """Execute the remedies for ``moment``."""
     for remedy in _waiting.pop(moment, []):
         _run(remedy, {})
 
 
 def before_pth_files(site):
     # type: (Any) -> None
-    """Have the remedies that are a ``.pth`` file of their own run in front of the one that they precede."""
+    """Arrange for the remedies that are a ``.pth`` file to run before the file that they precede."""
     for remedy in _waiting.pop("pth", []):
 
         def before(frame, arguments, remedy=remedy):
@@ -52,15 +55,17 @@ def before_pth_files(site):
 
 def precedes(remedy, arguments):
     # type: (Remedy, Dict[str, Any]) -> bool
-    """Return whether it is a ``.pth`` file in front of the one that ``site.addpackage`` is called for, and
-    was not carried out."""
+    """Return whether ``remedy`` is a ``.pth`` file that sorts before the current one, and was not executed.
+
+    The current file is the one for which ``site.addpackage`` is called with ``arguments``.
+    """
     here = remedy["place"] == "pth" and _same(arguments["sitedir"], remedy["file"])
     return bool(here and arguments["name"] > remedy["name"] and remedy["code"] not in applied)
 
 
 def run_early(remedy):
     # type: (Remedy) -> None
-    """Carry it out now."""
+    """Execute the remedy now."""
     _run(remedy, {})
 
 
@@ -79,8 +84,11 @@ def _same(path, other):
 
 
 class _Insertion(object):
-    """Runs the line as if it stood in the module of ``file``: in front of its first statement, behind its
-    last one, or in front of the lines ``number`` to ``last``."""
+    """Executes the line as if it stood in the module of ``file``.
+
+    It does so before the module's first statement, after its last one, or before the lines ``number`` to
+    ``last``.
+    """
 
     def __init__(self, remedy, record):
         # type: (Remedy, Record) -> None
@@ -120,7 +128,8 @@ class _Insertion(object):
 
 def _called_at(frame, remedy):
     # type: (FrameType, Remedy) -> bool
-    """Whether one of the innermost frames is at the lines of ``remedy``, but for our own and libraries'."""
+    """Return whether the innermost frame of the user's or a package's code is at the lines of
+    ``remedy``."""
     spot = frames.caller(frame)
     if spot is None or not _same(spot[0], remedy["file"]):
         return False
@@ -129,7 +138,7 @@ def _called_at(frame, remedy):
 
 def _leave_out(remedy, record):
     # type: (Remedy, Record) -> None
-    """The call of the function ``name`` at these lines does nothing."""
+    """Make the call of the function ``name`` at these lines do nothing."""
 
     def instead(function):
         # type: (Callable[..., Any]) -> Callable[..., Any]
@@ -147,7 +156,7 @@ def _leave_out(remedy, record):
 
 def _without_argument(remedy, record):
     # type: (Remedy, Record) -> None
-    """What is made at these lines is made with ``name=False``."""
+    """Make the objects that are created at these lines with ``name=False``."""
 
     def change(module):
         # type: (ModuleType) -> None
@@ -174,7 +183,7 @@ def _turned_off(begin, remedy):
 
 def _limit(remedy, record):
     # type: (Remedy, Record) -> None
-    """As ``ulimit -n`` does in the shell that starts the process."""
+    """Set the limit as ``ulimit -n`` in the shell that starts the process does."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (remedy["number"], remedy["number"]))

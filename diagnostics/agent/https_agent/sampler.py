@@ -1,7 +1,8 @@
-"""Watches the hub from a real thread: which frame holds it while it does not run, and for how long.
+"""Sample the hub from a real thread: which frame holds it while it does not run, and for how long.
 
-The functions of the standard library are taken as they were before anything is patched. A timer of the
-hub sets a stamp; while the stamp is old, the hub does not run, and what the thread shows is what holds it.
+The functions of the standard library are taken as they were before anything is patched. A timer of the hub
+sets a time stamp. While the stamp is old, the hub does not run, and the current stack of its thread is what
+holds it.
 """
 
 import os
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def original(module, name):
     # type: (str, str) -> Any
-    """Return the function that is not gevent's, also when a ``.pth`` file has patched already."""
+    """Return the function that is not gevent's, even when a ``.pth`` file has already patched it."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
 
@@ -38,14 +39,14 @@ _IDLE = ("gevent/hub.py", "gevent/_hub_primitives.py", "gevent/libev/corecffi.py
 
 def cpu():
     # type: () -> float
-    """Seconds of CPU that this process has used."""
+    """Return the seconds of CPU that this process has used."""
     spent = os.times()
     return spent[0] + spent[1]
 
 
 def waits_in_loop(frame):
     # type: (FrameType) -> bool
-    """Whether ``frame`` is the hub's own loop: it waits for events, or the machine is slow."""
+    """Return whether ``frame`` is the hub's own loop, which waits for events, or runs on a slow machine."""
     name = frame.f_code.co_filename.replace("\\", "/")
     return name.endswith(_IDLE) and frame.f_code.co_name in ("run", "run_callback")
 
@@ -67,10 +68,11 @@ def _nothing():
 
 
 class Spent(object):
-    """What a thread has spent since it was last asked: seconds of CPU, and seconds in which it was ready
-    and had no CPU, since the machine was busy. The rest of the time it waited for something.
+    """The time that the current thread spends: seconds of CPU, and seconds of being ready without a CPU.
 
-    From ``/proc/self/task/TID/schedstat`` (Linux); elsewhere from the process's CPU time alone.
+    A thread is ready without a CPU when the machine is busy. The rest of the time it waited for something.
+    The numbers are from ``/proc/self/task/TID/schedstat`` (Linux); elsewhere only from the process's CPU
+    time.
     """
 
     def __init__(self):
@@ -81,7 +83,7 @@ class Spent(object):
             self._file = os.open("/proc/%s/schedstat" % own, os.O_RDONLY)
         except (OSError, AttributeError):
             pass
-        self.known = self._file is not None  # whether readiness is
+        self.known = self._file is not None  # whether the time of being ready is known
         self._last = self._now()
 
     def _now(self):
@@ -97,33 +99,36 @@ class Spent(object):
 
     def since(self):
         # type: () -> Tuple[float, float]
-        """Seconds of CPU and of readiness since the last call."""
+        """Return the seconds of CPU and of being ready since the last call."""
         last, self._last = self._last, self._now()
         return max(0.0, self._last[0] - last[0]), max(0.0, self._last[1] - last[1])
 
     def close(self):
         # type: () -> None
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class Sampler(object):
-    """One thread for as long as a measurement takes. ``held``: by stack, the seconds of wall time, of CPU,
-    of readiness without a CPU, and the samples; ``gap``: the longest time without the hub, in seconds;
-    ``stamp``: its last sign; ``starved``: seconds in which its thread was ready and had no CPU,
-    ``starved_then``: as it was at the last sign."""
+    """A thread that samples the hub for as long as a measurement takes.
 
-    def __init__(self, hub, tick=TICK, least=HELD):
+    - ``held``: by stack, the seconds of wall time, of CPU, of being ready without a CPU, and the samples;
+    - ``gap``: the longest time in which the hub did not run, in seconds;
+    - ``stamp``: the time of the hub's last sign;
+    - ``starved``: seconds in which its thread was ready and had no CPU, ``starved_then`` at the last sign.
+    """
+
+    def __init__(self, hub, tick=TICK, minimum=HELD):
         # type: (Any, float, float) -> None
         self.held = {}  # type: Dict[Stack, list[float]]
         self.gap = 0.0
         self.starved = self.starved_then = 0.0
         self.over = False
-        self._spent = Spent()  # of the thread that makes it, which is the hub's
+        self._spent = Spent()  # of the current thread, which is the hub's
         self._tick = tick
-        self._least = least
+        self._minimum = minimum
         self._ident = get_ident()
         self.stamp = clock()
         self._timer = hub.loop.timer(tick, tick, ref=False)
@@ -131,17 +136,17 @@ class Sampler(object):
 
     def start(self):
         # type: () -> None
-        """Begin; call it in the thread that the hub has."""
-        self._timer.start(self._alive)
+        """Start sampling; call it in the hub's thread."""
+        self._timer.start(self._set_stamp)
         start_new_thread(self._watch, ())
 
     def stop(self):
         # type: () -> None
-        """End; the thread goes within a tick."""
+        """Stop sampling; the thread ends within a tick."""
         self.over = True
         self._timer.stop()
 
-    def _alive(self):
+    def _set_stamp(self):
         # type: () -> None
         now = clock()
         self.gap = max(self.gap, now - self.stamp)
@@ -156,7 +161,7 @@ class Sampler(object):
             _sleep(self._tick)
             now, (used, ready) = clock(), self._spent.since()
             self.starved += ready
-            if now - self.stamp > self._least:
+            if now - self.stamp > self._minimum:
                 frame = sys._current_frames().get(self._ident)
                 if frame is not None and not waits_in_loop(frame):
                     key = tuple(frames.stack(frame)[:_DEEP])
@@ -172,7 +177,7 @@ class Sampler(object):
 
     def found(self):
         # type: () -> list[Dict[str, Any]]
-        """What held the hub, longest first."""
+        """Return what held the hub, longest first."""
         ranked = sorted(self.held.items(), key=lambda pair: -pair[1][0])
         return [
             {"stack": list(key), "seconds": seen[0], "cpu": seen[1], "ready": seen[2], "samples": seen[3]}

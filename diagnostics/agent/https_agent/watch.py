@@ -1,8 +1,9 @@
-"""Watches the hubs of a process for as long as it lives: what holds one longer than ``max_block``?
+"""Watch the hubs of a process for its whole lifetime: report what holds one longer than ``max_block``.
 
-A timer of each hub sets a stamp; a real thread looks how old it is, and while it is old takes the stack of
-the hub's thread. What was seen is folded and rewritten as one file of the outbox for each process: nobody
-has to be listening, nothing can block, the disk cannot fill. After a fork the hub's next tick begins anew.
+A timer of each hub sets a time stamp. A real thread checks the age of the stamps, and takes the stack of
+the hub's thread while its stamp is old. The samples are aggregated, and rewritten as one file of the outbox
+for each process. So no reader needs to be present, nothing can block, and the disk cannot fill. After a
+fork, the hub's next tick starts anew.
 """
 
 import atexit
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 _allocate_lock = sampler.original(sampler.THREAD, "allocate_lock")
 _start_new_thread = sampler.original(sampler.THREAD, "start_new_thread")
 _sleep = sampler.original("time", "sleep")
-_MOST = 50  # stacks that are told apart
-_IDLE = 0.0005  # seconds of CPU that one who waits may use
-_SEND = 0.25  # seconds between two reports at least
+_MAX_STACKS = 50  # stacks that are distinguished
+_IDLE = 0.0005  # seconds of CPU that waiting code may use
+_SEND = 0.25  # minimum seconds between two reports
 
 
 def _nothing():
@@ -35,7 +36,7 @@ def _nothing():
 
 
 class Watch(object):
-    """One for each process."""
+    """The watch of one process."""
 
     def __init__(self, spec):
         # type: (Dict[str, Any]) -> None
@@ -44,14 +45,14 @@ class Watch(object):
         self.suspect = self.tick + self.limit / 4
         self._nap = min(self.limit / 4, 0.25)
         self._outbox = spec["outbox"]
-        self._running = False  # whether there is a thread, or is to be one
+        self._running = False  # True while there is a thread, or is to be one
         self._paused = True
         self._renew()
 
     def _renew(self):
         # type: () -> None
         self.pid = os.getpid()
-        # The number of a process that ended can come again.
+        # The id of a process that ended can be reused.
         self._name = "%d-%x" % (self.pid, int(clock() * 1e6))
         self._hubs = []  # type: List[hubs.Hub]
         self._folded = {}  # type: Dict[Tuple[holds.Spot, ...], holds.Folded]
@@ -61,9 +62,9 @@ class Watch(object):
 
     # the application's threads
 
-    def hub(self, hub):
+    def add_hub(self, hub):
         # type: (Any) -> None
-        """A hub runs for the first time."""
+        """Add a hub that runs for the first time."""
         if self.pid != os.getpid():
             self._renew()
             self._running = False
@@ -74,8 +75,8 @@ class Watch(object):
     def _ticked(self, entry):
         # type: (hubs.Hub) -> None
         if self.pid != os.getpid():
-            # This is a child: the thread has stayed with the parent, and so have the other hubs.
-            entry.settle()
+            # In a forked child, neither the watching thread nor the other hubs exist.
+            entry.bind_thread()
             self._renew()
             self._hubs = [entry]
             self._begin()
@@ -86,7 +87,7 @@ class Watch(object):
         self._stop.acquire()
         self._gone.acquire()
         mask = getattr(signal, "pthread_sigmask", None)
-        # A signal must not be delivered to a thread that the application does not know.
+        # The kernel must not deliver the application's signals to this thread.
         before = mask(signal.SIG_BLOCK, _signals()) if mask is not None else None
         try:
             self._running, self._paused = True, False
@@ -97,7 +98,7 @@ class Watch(object):
 
     def pause(self):
         # type: () -> None
-        """Before a fork: with a thread of ours, Python 3.12 would warn of it."""
+        """End the thread before a fork, as Python 3.12 would warn of a fork with a second thread."""
         if self._running and not self._paused and self.pid == os.getpid():
             self._paused = True
             self._stop.release()
@@ -105,18 +106,18 @@ class Watch(object):
 
     def resume(self):
         # type: () -> None
-        """After a fork, in the parent."""
+        """Restart the thread after a fork, in the parent."""
         if self._running and self._paused and self.pid == os.getpid():
             self._begin()
 
     def forked(self):
         # type: () -> None
-        """After a fork, in the child."""
+        """Forget the thread after a fork, in the child."""
         self._running = False
 
-    def ends(self):
+    def at_exit(self):
         # type: () -> None
-        """The interpreter ends: what was not sent yet."""
+        """Send what was not sent yet, as the interpreter exits."""
         if self._running and self.pid == os.getpid():
             if sys.version_info[0] > 2:
                 self.pause()
@@ -127,11 +128,11 @@ class Watch(object):
 
     def failed(self, error):
         # type: (Exception) -> None
-        """What went wrong with the watching may not be seen in the application; the judge says it."""
+        """Report an error of the watching itself; the controller prints it, not the application."""
         self._trouble = repr(error)
         self._send()
 
-    # our thread
+    # the watching thread
 
     def _watch(self, stop, gone):
         # type: (Any, Any) -> None
@@ -145,14 +146,14 @@ class Watch(object):
         except Exception as error:
             try:
                 self.failed(error)
-            except Exception:  # at its end Python 2 takes its modules apart
+            except Exception:  # Python 2 clears its modules at exit
                 pass
         finally:
             gone.release()
 
     def _sleeps(self, stop):
         # type: (Any) -> bool
-        """Whether this is to end; after a while."""
+        """Sleep for a while; return whether the thread is to end."""
         if sys.version_info[0] > 2:
             ended = stop.acquire(True, self._nap)  # type: bool
             return ended
@@ -172,22 +173,22 @@ class Watch(object):
         # type: (hubs.Hub, float) -> None
         stamp, since, spent = entry.stamp, now - entry.looked, entry.cpu()
         used = spent - entry.spent
-        # When we did not run, the interpreter was locked by one who computes, or the machine was slow, or
-        # the process was stopped. Only the first is somebody's fault.
-        most = used if since > 2 * self._nap else since
+        # If this thread did not run, a computing thread had the GIL, or the machine was slow, or the
+        # process was stopped. Only the first of these is a hold.
+        credited = used if since > 2 * self._nap else since
         if entry.hold is not None and entry.hold.stamp != stamp:
-            self._finish(entry, min(entry.until - entry.looked, most))
+            self._finish(entry, min(entry.until - entry.looked, credited))
         if now - stamp > self.suspect and not entry.over:
-            self._sample(entry, stamp, now, most, used)
+            self._sample(entry, stamp, now, credited, used)
         entry.looked, entry.spent = now, spent
 
-    def _sample(self, entry, stamp, now, most, used):
+    def _sample(self, entry, stamp, now, credited, used):
         # type: (hubs.Hub, float, float, float, float) -> None
-        # First of all, before anything that gives the interpreter's lock away: one who had it locked goes
-        # on then, and would be somewhere else.
+        # Take the stack before anything that releases the GIL: the thread that had the GIL would continue
+        # then, and be somewhere else.
         frame = sys._current_frames().get(entry.ident)
         stack, root, known = holds.walk(frame)
-        del frame  # or what the application drops is destroyed in this thread
+        del frame  # else objects that the application drops would be destroyed in this thread
         hold = entry.hold
         if not stack:
             self._finish(entry, 0.0)
@@ -196,7 +197,7 @@ class Watch(object):
         since, (starved, ours) = now - entry.looked, entry.starved()
         if hold is not None and known and root == hold.root and stack[0][0] is hold.samples[0][0][0][0]:
             if used > _IDLE:
-                # It also waited for the interpreter's lock as long as that was ours and we had no CPU.
+                # It also waited for the GIL while this thread had it and was without a CPU.
                 starved += ours
             hold.lasts(since, max(used, since - starved), used)
             hold.seen(stack)
@@ -205,15 +206,16 @@ class Watch(object):
         if hold is not None:
             self._finish(entry, 0.0)
             entry.free = now
-        # It has had the hub since the tick failed to come; or, if that was not its fault, since now.
+        # It has held the hub since the missing tick was due; or, if other code held it before, since that
+        # ended.
         seconds = max(0.0, now - max(stamp + self.tick, entry.free))
-        if most < since:
-            seconds = min(seconds, most)
+        if credited < since:
+            seconds = min(seconds, credited)
         entry.hold = holds.Hold(stamp, root, stack, seconds, min(used, seconds))
 
     def _finish(self, entry, seconds):
         # type: (hubs.Hub, float) -> None
-        """The hold of ``entry`` is over, ``seconds`` after it was seen last."""
+        """End the hold of ``entry``, ``seconds`` after it was seen last."""
         hold, entry.hold = entry.hold, None
         if hold is None:
             return
@@ -221,14 +223,14 @@ class Watch(object):
         if hold.own >= self.limit:
             stack, lines = hold.place()
             place = holds.spots(stack, len(lines) > 1)
-            if place not in self._folded and len(self._folded) >= _MOST:
+            if place not in self._folded and len(self._folded) >= _MAX_STACKS:
                 place, lines = (), {}
             self._folded.setdefault(place, holds.Folded()).add(hold, lines)
             self._dirty = True
 
     def _send(self, after=_nothing):
         # type: (Callable[[], None]) -> None
-        """Put down all there is to tell; for ``after`` see ``_put``."""
+        """Write the report; for ``after`` see ``_put``."""
         self._dirty, self._sent = False, clock()
         lasting = []
         for entry in self._hubs:
@@ -249,18 +251,21 @@ class Watch(object):
 
 def _put(path, text, after=_nothing):
     # type: (str, bytes, Callable[[], None]) -> None
-    """Write a file whole or not at all: the judge may be gone, the disk full. Each step gives the
-    interpreter's lock away, and one who had it locked since goes on with the next: ``after`` each."""
+    """Write a file completely or not at all; ignore errors, as the controller may be gone or the disk full.
+
+    Each step releases the GIL. A thread that took it meanwhile moves on at the next step, so ``after`` is
+    called after each one, to sample it.
+    """
     try:
         out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         after()
         try:
-            whole = os.write(out, text) == len(text)
+            complete = os.write(out, text) == len(text)
             after()
         finally:
             os.close(out)
         after()
-        if whole:
+        if complete:
             os.rename(path + ".part", path + ".json")
             after()
     except (IOError, OSError):
@@ -274,7 +279,7 @@ def _signals():
 
 
 class _Finder(object):
-    """In front of ``sys.meta_path``: finds nothing itself, see ``recorder``."""
+    """An import hook for gevent's hub; it finds nothing itself, see ``recorder``."""
 
     def __init__(self, change):
         # type: (Callable[[ModuleType], None]) -> None
@@ -300,7 +305,7 @@ class _Finder(object):
 
 def begin(spec):
     # type: (Dict[str, Any]) -> None
-    """Watch each hub that will run in this process and in those that it forks."""
+    """Watch each hub that will run in this process and in the processes that it forks."""
     watch = Watch(spec)
     _put(os.path.join(spec["outbox"], "python"), b"")
 
@@ -311,7 +316,7 @@ def begin(spec):
         def run(self):
             # type: (Any) -> Any
             try:
-                watch.hub(self)
+                watch.add_hub(self)
             except Exception as error:
                 watch.failed(error)
             return original_run(self)
@@ -329,7 +334,7 @@ def begin(spec):
         run.__doc__, destroy.__doc__ = original_run.__doc__, original_destroy.__doc__
         module.Hub.run, module.Hub.destroy = run, destroy
 
-    atexit.register(watch.ends)
+    atexit.register(watch.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=watch.pause, after_in_parent=watch.resume, after_in_child=watch.forked)
     loaded = sys.modules.get("gevent.hub")

@@ -1,8 +1,8 @@
-"""Puts a function in front of another one that looks and behaves like it, and notes its calls.
+"""Replace a function by one that looks and behaves the same, and records its calls.
 
-What an application asks of a function must get the same answer: ``python -m gevent.monkey`` reads its
-options from the arguments of ``patch_all``, with ``inspect.getargspec`` on Python 2. So the new function
-is compiled with the same parameters.
+Inspecting the function must give the same result: ``python -m gevent.monkey`` derives its options from the
+arguments of ``patch_all``, with ``inspect.getargspec`` on Python 2. So the new function is compiled with
+the same parameters.
 """
 
 import sys
@@ -26,7 +26,7 @@ _NAMES = {
 
 def wrap(owner, name, before, static=False):
     # type: (Any, str, Before, bool) -> None
-    """Have ``owner.name`` call ``before(frame of the caller, arguments by name)`` first, once.
+    """Make ``owner.name`` call ``before(frame of the caller, arguments by name)`` first; wrap it only once.
 
     ``*args`` and ``**kwargs`` are in the arguments under the names that the function gives them.
     """
@@ -41,7 +41,7 @@ def wrap(owner, name, before, static=False):
 
 def alike(function, before):
     # type: (Any, Before) -> Any
-    """Return a function of the same signature, name and documentation, which calls ``before`` first."""
+    """Return a function of the same signature, name and documentation that calls ``before`` first."""
     code = getattr(function, "__code__", None)
     names = list(getattr(code, "co_varnames", ()))
     if code is None or not all(_plain(name) for name in names[: _count(code)]):
@@ -69,14 +69,14 @@ def alike(function, before):
 
 def _count(code):
     # type: (Any) -> int
-    """How many of the first variables are parameters."""
+    """Return the number of parameters; they are the first of the variables."""
     more = bool(code.co_flags & _VARARGS) + bool(code.co_flags & _KEYWORDS)
     return int(code.co_argcount) + int(getattr(code, "co_kwonlyargcount", 0)) + more
 
 
 def _plain(name):
     # type: (str) -> bool
-    """Tell a name from what Python 2 calls a tuple of parameters: ``.0``."""
+    """Return whether it is a name, and not a tuple of parameters of Python 2: ``.0``."""
     return name.replace("_", "a").isalnum()
 
 
@@ -107,7 +107,7 @@ def _source(code):
 
 def _any_arguments(function, before):
     # type: (Any, Before) -> Any
-    """For what is not written in Python: ``inspect`` follows ``__wrapped__``."""
+    """Return the same for a function that is not written in Python; ``inspect`` follows ``__wrapped__``."""
 
     def noted(*args, **kwargs):
         # type: (*Any, **Any) -> Any
@@ -119,7 +119,8 @@ def _any_arguments(function, before):
 
 def differing(function, arguments):
     # type: (Any, Dict[str, Any]) -> Dict[str, Any]
-    """Those of ``arguments`` that are not the defaults of ``function``, in the order of the parameters."""
+    """Return those of ``arguments`` that are not the defaults of ``function``, in the order of the
+    parameters."""
     code = function.__code__
     names = list(code.co_varnames[: _count(code)])
     plain = names[: code.co_argcount]

@@ -1,12 +1,12 @@
-"""The pipelined client: small plain files at little more than the cost of their bytes.
+"""Fetch small plain files over pipelined connections, at little more than the cost of their bytes.
 
-The requests session stays the authority: urllib3 writes one request of its own for each origin, and those
-bytes are the template of all; urllib3's connection object opens and verifies each connection, and the
-census counts it. What is left here is to send the template with other targets, several at a time where
-that pays (``core.pipeline_depth``), and to parse the responses (``parser``).
+The requests session defines requests and connections: urllib3 writes one request for each origin, which
+serves as the template of all others; urllib3's connection object opens and verifies each connection, and
+the census counts it. This client sends the template with other targets, several at a time if that pays
+(``core.pipeline_depth``), and parses the responses (``parser``).
 
-Only a plain 200 with a known length is stored here. An error status is a failure with its code. Any other
-response falls back to the requests client, which asks again and does what a user of requests expects.
+Only a plain 200 with a known length is stored here. An error status is a failure with its code. For any
+other response, the requests client repeats the request and does what a user of requests expects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gevent.pool import Group  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core import pipeline_depth as depths  # noqa: E402
-from downloader.core.item_states import UNTOUCHED  # noqa: E402
+from downloader.core.content_check import ContentCheck  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -33,35 +33,44 @@ from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
 from downloader.http.pipelined.interfaces import Owner  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
-from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import (  # noqa: E402
+    Body,
+    NeedsRequestsClient,
+    ResponseParser,
+    discard_body,
+)
+from downloader.http.pipelined.recording_parser import RecordingParser  # noqa: E402
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession, Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.sink import Sink, Writer  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedClient"]
 
 _SWEEP = 0.25
-# After so many responses in a row that were for the requests client, an origin is left to it.
+# After so many responses in a row that need the requests client, an origin is left to it.
 _MAX_FALLBACKS = 3
-_READY = 256  # tasks that are kept ready, as long as connections are used for one request at a time
-# What all connections together may hold before they are known to be in step: responses, and bytes.
+_READY = 256  # tasks to keep ready while connections have one request in flight at a time
+# Maximum number of responses, and of their bytes, that all connections together hold in memory until
+# they are known to be in step.
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
 
 
 class PipelinedClient:
-    """Fetches over connections that ``session`` describes into ``sink``; see ``interfaces``.
+    """A client that fetches tasks over connections of ``session`` and stores the files in their batches.
 
-    ``depths``: how many requests were sent at which depth. ``appetite``: how many tasks should be ready,
-    so that no connection has to wait for one.
+    ``owner``: see ``interfaces``. ``recording``: store what the response says about the file in each task.
+
+    ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
+    connection has to wait for one.
     """
 
-    def __init__(self, config: Config, session: HttpSession, sink: Sink, owner: Owner) -> None:
+    def __init__(self, config: Config, session: HttpSession, owner: Owner, *, recording: bool) -> None:
         self._config = config
         self._session = session
-        self._sink = sink
+        self.new_parser = RecordingParser if recording else ResponseParser
         self._owner = owner
         self.secrets = config.secrets
         self.max_size = config.max_size
@@ -85,14 +94,14 @@ class PipelinedClient:
         self.commit_queue = CommitQueue(owner.fatal)
 
     def accepts(self, origin: Origin) -> bool:
-        """Return whether files of ``origin`` may be fetched here: not with cookies."""
+        """Return whether files of ``origin`` may be fetched here: not, for example, with cookies."""
         if not (self._enabled and origin.plain) or origin.jar is not None:
             return False
         state = self._origins.get(origin)
         return state is None or state.fallback_count < _MAX_FALLBACKS
 
     def fetch(self, task: FetchTask) -> None:
-        """Begin to fetch ``task``, which has a slot of its host, and others with it while there are any."""
+        """Start to fetch ``task``, which has a slot of its host; further tasks follow in the same slot."""
         state = self._origins.get(task.origin) or self._add_origin(task.origin)
         idle = self._idle[state]
         while idle:
@@ -106,7 +115,7 @@ class PipelinedClient:
         self._opening.start(gevent.Greenlet(self._open, state, task))
 
     def stop_reasons(self) -> dict[str, int]:
-        """Return why connections are not used deeper, and for how many origins."""
+        """Return the reasons why the depth does not grow, with the number of origins for each."""
         found: dict[str, int] = {}
         for state in self._origins.values():
             why = state.depth.stopped or "the end of the job"
@@ -114,7 +123,7 @@ class PipelinedClient:
         return found
 
     def sweep(self) -> None:
-        """End connections that are silent, too slow, or past the deadline; one greenlet for all."""
+        """End connections that are silent, too slow, or past the deadline, in one greenlet for all."""
         silence, limit = self._config.read_timeout, self._config.deadline
         pause = min(_SWEEP, silence / 4, limit / 4)
         silent = f"nothing came for --read-timeout {show_time(silence)}"
@@ -131,17 +140,17 @@ class PipelinedClient:
                     connection.fail(below_min_speed(self._config))
 
     def requeue_outstanding(self) -> None:
-        """Store what is known to be in step, requeue the rest, and close all connections."""
+        """Store responses that are known to be in step, requeue the rest, and close all connections."""
         self.flush()
         self.commit_queue.commit_all()
-        self._opening.kill()
+        self._opening.kill(timeout=1)
         for connection in list(self._busy):
             connection.requeue_outstanding()
 
-    # what connections ask; see ``interfaces.ConnectionOwner``
+    # called by connections; see ``interfaces.ConnectionOwner``
 
     def new_pace(self) -> Pace | None:
-        """Return what measures bodies under --min-speed."""
+        """Return the measurement for --min-speed of a new connection, None without --min-speed."""
         return Pace(self._config.min_speed) if self._config.min_speed else None
 
     def next_tasks(self, connection: PipelinedConnection, most: int) -> list[FetchTask]:
@@ -159,16 +168,16 @@ class PipelinedClient:
         return tasks
 
     def depth_reached(self, depth: int) -> None:
-        """An origin is used at ``depth`` from now on: keep that many tasks ready."""
+        """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
         self.appetite = max(self.appetite, min(depth * self._config.connections, _HELD))
 
     def idle(self, connection: PipelinedConnection) -> None:
-        """``connection`` has nothing to do; its slot is free."""
+        """Take back ``connection``, which has nothing to do, and free its slot."""
         slot, connection.slot = connection.slot, None
         self._busy.discard(connection)
         idle = self._idle.get(connection.origin_state)
         if idle is None:
-            connection.close()  # its origin was forgotten: nobody would find it again
+            connection.close()  # its origin was dropped, so the connection cannot be reused
         else:
             idle.append(connection)
             self._session.census.idle[connection] = None
@@ -176,7 +185,7 @@ class PipelinedClient:
             self._owner.release(slot)
 
     def forget(self, connection: PipelinedConnection) -> None:
-        """``connection`` is being closed."""
+        """Remove ``connection``, which is being closed."""
         self._busy.discard(connection)
         self._session.census.idle.pop(connection, None)
         idle = self._idle.get(connection.origin_state, [])
@@ -189,10 +198,10 @@ class PipelinedClient:
             self._owner.requeue(tasks)
 
     def deliver(self, task: FetchTask, body: Body) -> None:
-        """Store ``body`` once all connections that have received something were read and sent more.
+        """Store ``body`` after all connections with data have been read and have sent further requests.
 
-        Then servers work while the worker stores, and the code that stores stays in the CPU's cache. A
-        suspect's is stored at once: if that kills the worker, nothing else is in flight.
+        So servers work while the worker stores, and the code that stores stays in the CPU's cache. The
+        body of a suspect is stored at once: if that kills the worker, nothing else is in flight.
         """
         if task.solo:
             self.store_completed(None, [(task, body)])
@@ -202,7 +211,7 @@ class PipelinedClient:
         self._fresh.append((task, body))
 
     def flush(self) -> None:
-        """Store what was delivered."""
+        """Store the delivered bodies."""
         fresh, self._fresh = self._fresh, []
         try:
             self.store_completed(None, fresh)
@@ -210,7 +219,7 @@ class PipelinedClient:
             self.fatal(error)
 
     def store_completed(self, state: OriginState | None, completed: list[tuple[FetchTask, Body]]) -> None:
-        """Store the files among ``completed``, from the origin of ``state``; report the others."""
+        """Store the files among ``completed``, from the origin of ``state``; report failures."""
         began, cost = thread_time(), self._storage_cost
         self._store_completed(state, completed)
         cost.files += len(completed)
@@ -220,8 +229,8 @@ class PipelinedClient:
         at, last = 0, len(completed)
         while at < last:
             task, body = completed[at]
-            if type(body) is bytes and task.size < 0:
-                count, problem = task.batch.put_all(self._sink, islice(completed, at, None))
+            if type(body) is bytes and not task.promised:
+                count, problem = task.batch.put_all(islice(completed, at, None))
                 at += count
                 if count:
                     self._stored(task, state)
@@ -250,36 +259,26 @@ class PipelinedClient:
                 self._stored(task, state)
 
     def _stored(self, task: FetchTask, state: OriginState | None) -> None:
-        """``task`` is stored, and perhaps others of its batch and host."""
+        """Report that ``task`` is stored, and perhaps others of its batch and host."""
         if not task.batch.left:
             self._owner.batch_finished(task.batch)
         self._owner.host_succeeded(task.host)
         if state is not None:
             state.fallback_count = 0
 
-    def _store(self, task: FetchTask, body: bytes | bytearray | Writer) -> None:
-        if isinstance(body, (bytes, bytearray)):
-            writer: Writer = self.open_writer(task)
-            try:
-                writer.write(body)
-            except BaseException:
-                writer.abort()
-                raise
-        else:
-            writer = body
+    def _store(self, task: FetchTask, body: bytes | bytearray | CheckedWriter) -> None:
+        writer = self.open_writer(task) if isinstance(body, (bytes, bytearray)) else body
         try:
-            if task.size >= 0 and writer.size != task.size:
-                text = f"{writer.size} bytes arrived, the source says {task.size}"
-                raise FetchError("size-mismatch", text)
-            how = task.batch.publish(task.index, writer)
+            if isinstance(body, (bytes, bytearray)):
+                writer.write(body)
+            how = task.batch.publish(task, writer)
             task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
         finally:
             writer.abort()
 
-    def open_writer(self, task: FetchTask) -> Writer:
+    def open_writer(self, task: FetchTask) -> CheckedWriter:
         """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
-        batch, index = task.batch, task.index
-        return self._sink.open(task.name, batch.seq, index, batch.claims.get(index, UNTOUCHED))
+        return CheckedWriter(task.batch.open(task), ContentCheck(task.item, self.max_size))
 
     # connections
 

@@ -1,8 +1,8 @@
-"""The order in which connections store what they have received: one portion per turn of the hub's loop.
+"""Queue connections that store what they have received: one portion per iteration of the event loop.
 
 Between two portions the sockets are read and more is requested, so servers work while the worker stores.
 Storing everything that is ready at once would leave the servers without requests, and then the worker
-without responses; and since such a pause synchronizes the connections, the next pause would follow.
+without responses. Such a pause also synchronizes the connections, which causes the next pause.
 ``benchmarks/README.md`` has the measurements.
 """
 
@@ -16,18 +16,18 @@ import gevent
 __all__ = ["PORTION", "CommitQueue", "Committer"]
 
 PORTION = 256
-"""The number of responses after which the other committers wait for the next turn of the loop."""
+"""Number of responses after which the other committers wait for the next iteration of the event loop."""
 
 
 class Committer(Protocol):
-    """A connection that stores what it holds when the queue calls it."""
+    """A connection that stores its held responses when the queue calls it."""
 
     def commit(self) -> int:
-        """Store what is held and return the number of responses. It may enqueue itself again."""
+        """Store the held responses and return their number. It may enqueue itself again."""
 
 
 class CommitQueue:
-    """A first-in, first-out queue of committers. What ``commit`` raises goes to ``on_error``."""
+    """A first-in, first-out queue of committers. Exceptions of ``commit`` are passed to ``on_error``."""
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self._on_error = on_error
@@ -42,25 +42,25 @@ class CommitQueue:
         self._schedule()
 
     def enqueue_after(self, committer: Committer, seconds: float) -> None:
-        """Append ``committer`` after so many seconds, unless it is queued or delayed already."""
+        """Append ``committer`` after ``seconds``, unless it is queued or delayed already."""
         if committer not in self._delayed and committer not in self._queue:
             self._delayed[committer] = _timer(seconds, self.enqueue, committer)
 
     def remove(self, committer: Committer) -> None:
-        """Take ``committer`` out of the queue and cancel its delay."""
+        """Remove ``committer`` from the queue and cancel its delay."""
         self._queue.pop(committer, None)
         if timer := self._delayed.pop(committer, None):
             timer.stop()
             timer.close()
 
     def commit_all(self) -> None:
-        """Have all that are queued commit now."""
+        """Let all queued committers commit now."""
         for committer in list(self._queue):
             if committer in self._queue:  # another's commit may have removed it
                 self._commit(committer)
 
     def _schedule(self) -> None:
-        # By a timer: callbacks of the loop may be called many times before it looks at any socket.
+        # With a timer: the loop may run its callbacks many times before it polls the sockets.
         if self._timer is None and self._queue:
             self._timer = _timer(0, self._commit_portion)
 
@@ -84,6 +84,6 @@ class CommitQueue:
 def _timer(seconds: float, callback: Callable[..., None], *args: object) -> Any:
     loop = gevent.get_hub().loop
     timer = loop.timer(seconds, priority=loop.MINPRI)  # after the sockets that are ready
-    # From now, not from when this turn of the loop began.
+    # The delay counts from now, not from the start of this iteration of the loop.
     timer.start(callback, *args, update=True)
     return timer

@@ -1,14 +1,14 @@
-"""One pipelined connection: requests out, responses in, and whether the two are still in step.
+"""Send requests and receive responses on one pipelined connection, and check that they stay in step.
 
-In HTTP/1.1 only the order says which request a response belongs to. A server that sends one response too
-many shifts all that follow, and each of them looks right. So while more than one request is in flight,
-complete responses are held in memory, a window at a time, and stored only when the connection is known to
-be in step: every request is answered, and nothing more arrives for as long as the slowest response took.
-Then the connection joins the ``commit_queue``. Where something does arrive, or the connection ends before
-that, the whole window is fetched again. With one request at a time, whatever arrives behind a response
-closes the connection.
+In HTTP/1.1 only the order determines which request a response belongs to. If a server sends one response
+too many, all that follow are shifted, and each of them looks right. So while more than one request is in
+flight, complete responses are held in memory, a window at a time. They are stored only when the connection
+is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
+response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
+ends before that, the whole window is fetched again. With one request in flight at a time, any data after a
+response closes the connection.
 
-No greenlet belongs to a connection: a watcher calls ``_readable``, which reads, parses, and sends the next
+A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
 """
 
@@ -19,45 +19,47 @@ from downloader.process import patching
 patching.require()
 
 import ssl  # noqa: E402  (only in a patched process)
-from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
+from downloader.core.pipeline_window import room, room_in_window  # noqa: E402
 from downloader.core.scheduler import Host  # noqa: E402
+from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.exceptions import translate  # noqa: E402
+from downloader.http.pipelined import connection_state as states  # noqa: E402
+from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
-from downloader.http.pipelined.parser import Body, ResponseParser, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
 from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
     MIN_REST,
     Blocked,
     Transport,
 )
-from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
-from downloader.sinks.sink import Writer  # noqa: E402
+from downloader.http.pipelined.window import Window  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedConnection"]
 
-# A window is so many times the depth, and so many requests at least; a rest lasts so many seconds at most.
-_WINDOW, _MIN_WINDOW, _MAX_REST = 8, 256, 5.0
+_MAX_REST = 5.0  # seconds
 
 
 class PipelinedConnection:
-    """See the module. ``slot``: the host whose slot of the schedule it uses; None while it is idle.
+    """A pipelined connection; see the module.
 
-    ``sent`` and ``served``: requests and responses so far; ``since``: when the current response began to
-    be waited for; ``last_received``: when something arrived last (seconds, monotonic).
+    ``slot``: the host whose slot in the scheduler it uses, None while it is idle. ``sent`` and ``served``:
+    number of requests and responses so far; ``since``: when the wait for the current response began;
+    ``last_received``: when data last arrived (seconds, monotonic).
     """
 
     __slots__ = (
         "_client",
-        "_counted",
         "_deep",
-        "_held_bytes",
-        "_slowest",
+        "_state",
         "_transport",
         "_window",
         "key",
@@ -81,19 +83,20 @@ class PipelinedConnection:
         self.usable = self._transport.usable
         self.max_size = client.max_size
         self.pace = client.new_pace()
-        self.parser = ResponseParser(self, origin_state.shapes)
+        self.parser = client.new_parser(self, origin_state.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
-        self.since = self.last_received = self._slowest = 0.0
-        # Of the current window: whether more than one request was in flight, how many were sent, how many
-        # of its responses are counted, and the bytes that these hold.
-        self._deep = False
-        self._window = self._counted = self._held_bytes = 0
+        self.since = self.last_received = 0.0
+        self._state, self._deep = states.ConnectionState.IDLE, False
+        self._window = Window()
 
-    # requests
+    def _enter(self, event: Event) -> None:
+        self._state = transition(states.TRANSITIONS, self._state, event)
+        self._deep = self._state in states.DEEP
 
     def start(self, task: FetchTask, *, alone: bool = True) -> None:
-        """Send ``task``, taking over its slot; unless ``alone``, send others with it."""
+        """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
+        self._enter(Event.START)
         self.slot, began = task.host, task.sent
         now = self.last_received = monotonic()
         others = 0 if alone else self._room(1, 1)
@@ -107,25 +110,24 @@ class PipelinedConnection:
         if not outstanding:
             self.since = now
         self.sent += len(tasks)
-        self._window += len(tasks)
+        self._window.sent += len(tasks)
         for task in tasks:
             task.sent = now
             task.batch.states[task.index] = IN_FLIGHT
         outstanding.extend(tasks)
-        self._deep = self._deep or len(outstanding) > 1
+        if len(outstanding) > 1 and not self._deep:
+            self._enter(Event.PIPELINE)
         depth, depths = origin_state.depth.now, self._client.depths
         if depth not in depths:
             depths[depth] = 0
             self._client.depth_reached(depth)
         depths[depth] += len(tasks)
-        self._transport.send(origin_state.requests([task.target for task in tasks]))
-
-    # responses
+        self._transport.send(origin_state.requests(tasks))
 
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
         if self.slot is None:
-            self.close()  # idle: most often a server whose keep-alive timeout has passed
+            self.close()  # idle: most often the server's keep-alive timeout has expired
             return
         parser, transport, outstanding = self.parser, self._transport, self.parser.outstanding
         while True:
@@ -148,8 +150,9 @@ class PipelinedConnection:
             parser.feed(self._client.buffer[:count])
             if count >= ACKNOWLEDGED_AT_ONCE and outstanding:
                 transport.acknowledge()
-            # The last may be responses to discard (see ``large``); those before them are stored.
-            if parser.problem or parser.surplus or len(parser.completed) > self._counted or not outstanding:
+            # The last responses may be ones to discard (see ``large``); those before them are stored.
+            fresh = len(parser.completed) > self._window.counted
+            if parser.problem or parser.surplus or fresh or not outstanding:
                 self._process(now)
                 if self.slot is None or parser.problem is not None:
                     return
@@ -157,7 +160,7 @@ class PipelinedConnection:
                 return
 
     def _process(self, now: float) -> None:
-        """Process complete responses, or what is wrong with one; may close the connection."""
+        """Process complete responses, or an invalid one; may close the connection."""
         parser = self.parser
         completed = parser.completed
         if (
@@ -169,8 +172,8 @@ class PipelinedConnection:
         ):
             self._process_single(completed.pop(), now)
             return
-        if len(completed) > self._counted:
-            self._count(now, len(completed) - self._counted)
+        if len(completed) > self._window.counted:
+            self._count(now)
         if parser.surplus or (parser.in_message and not parser.outstanding):
             self._desynchronized()
             return
@@ -185,94 +188,73 @@ class PipelinedConnection:
         self._continue(now)
 
     def _process_single(self, response: tuple[FetchTask, Body], now: float) -> None:
-        """Process an ordinary response where one request is in flight at a time: a cheaper path."""
+        """Process an ordinary response with one request in flight, on a cheaper path than ``_process``."""
         task, body = response
         latency = now - task.sent
         task.batch.latency.add(latency)
         self.served += 1
         self.since = now
-        self._window = 0
+        self._window.sent = 0
         self.origin_state.fallback_count = 0
         self.origin_state.record_responses(now, 1, latency)
         self._client.deliver(task, body)
         self._continue(now)
 
-    def _count(self, now: float, fresh: int) -> None:
-        """Record the latency and size of the ``fresh`` last responses."""
-        parser, size = self.parser, 0
-        completed = parser.completed
-        for task, body in islice(completed, self._counted, None):
-            if type(body) is bytes:
-                size += len(body)
-                if task.size >= 0 and task.size != len(body) and self._deep:
-                    parser.surplus = True  # the size of this file, or of the next one
-            elif isinstance(body, FetchError):
-                self._window = self._client.window  # wait for what it means before sending more
-        self._held_bytes += size
-        first, last = completed[self._counted][0], completed[-1][0]
-        if first.sent is last.sent and first.batch is last.batch:
-            # Requests that were sent together are counted together.
-            self._record_latency(now - last.sent, last.batch, fresh)
-        else:
-            for task, _ in islice(completed, self._counted, None):
-                self._record_latency(now - task.sent, task.batch, 1)
-        self._counted = len(completed)
+    def _count(self, now: float) -> None:
+        """Record the responses that are not counted yet."""
+        window = self._window
+        fresh = window.count(self.parser.completed, now)
+        if window.shifted and self._deep:
+            self.parser.surplus = True  # another size: this may be the response for another file
         if not self.served:
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":
                 self.origin_state.disable_pipelining("HTTP/1.0")
         self.served += fresh
         self.since = now
-        self.origin_state.record_responses(now, fresh, self._slowest)
-
-    def _record_latency(self, latency: float, batch: TaskBatch, count: int) -> None:
-        batch.latency.add(latency, count)
-        if latency > self._slowest:
-            self._slowest = latency
+        self.origin_state.record_responses(now, fresh, window.slowest)
 
     def _room(self, waiting: int, unsent: int = 0) -> int:
-        """Return how many more requests may be sent where ``waiting`` are in flight, ``unsent`` of them
-        about to be sent; 0: none.
+        """Return how many more requests may be sent while ``waiting`` are in flight.
 
-        The request after which a server closes is sent alone, once all before it are in step. Within a
-        window, one response too many would make up for the one that the close leaves out.
+        ``unsent`` of these are about to be sent. The result is at most 0 if no request may be sent.
         """
         depth, limit = self.origin_state.depth.now, self.origin_state.limit
-        room = depth - waiting
+        free, window = depth - waiting, self._window
         if self._deep or depth > 1:
-            window = min(self._client.window, max(depth * _WINDOW, _MIN_WINDOW))
-            room = min(room, window - self._window - unsent)
-            room = room if self._held_bytes < self._client.window_bytes else 0
-            limit = self.origin_state.window_end(self.sent - self._window)
-        if not limit:
-            return room
-        left = limit - self.sent - unsent
-        alone = left == 1 and not (self._deep or waiting)
-        return min(room, left if alone else left - 1)
+            free = min(free, room_in_window(depth, self._client.window, window.sent + unsent))
+            # After a failure, wait for what it means before sending more.
+            free = free if window.held_bytes < self._client.window_bytes and not window.failed else 0
+            limit = self.origin_state.window_end(self.sent - window.sent)
+        return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:
-        """Send more requests, or rest before the window is committed, or become idle, or close."""
+        """Send more requests, or rest until the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
-        room = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
-        if room > 0 and (tasks := client.next_tasks(self, room)):
+        free = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
+        if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
             return
         if waiting:
             return
         spent = bool(origin_state.limit) and self.sent >= origin_state.limit
         if self.parser.completed or (spent and not origin_state.no_keepalive):
+            self._enter(Event.REST if self._deep else Event.AWAIT_CLOSE)
             self._transport.acknowledge()
-            client.commit_queue.enqueue_after(self, min(max(self._slowest, MIN_REST), _MAX_REST))
+            client.commit_queue.enqueue_after(self, min(max(self._window.slowest, MIN_REST), _MAX_REST))
         elif spent:
             self.end()
         else:
+            if self._deep:
+                self._commit_window()  # of which every response was discarded
+            self._enter(Event.FINISH)
             client.idle(self)
 
     def commit(self) -> int:
-        """Store the window and return the number of responses: the connection has rested.
+        """Store the window after the rest, and return the number of its responses.
 
-        Something may have arrived that has not been read yet; then the window is not stored.
+        If data has arrived that is not read yet, it is read first, and the window may not be stored.
         """
         if not self.usable():
             self._readable()
@@ -282,25 +264,22 @@ class PipelinedConnection:
         self._commit_window()
         origin_state = self.origin_state
         if origin_state.limit and self.sent >= origin_state.limit and not origin_state.no_keepalive:
-            origin_state.limit = 0  # it was for another reason that the server closed
+            origin_state.limit = 0  # the server had closed for another reason
         self._continue(monotonic())
         return stored
 
     def _commit_window(self) -> None:
-        """Store what is held: the connection is in step."""
+        """Store the held responses, since the connection is in step."""
         completed, self.parser.completed = self.parser.completed, []
         self.origin_state.trusted = self.origin_state.trusted or self._deep
-        self._deep = False
-        self._window = self._counted = self._held_bytes = 0
-        self._slowest = 0.0
+        self._enter(Event.COMMIT)
+        self._window.clear()
         self._client.store_completed(self.origin_state, completed)
 
-    # ends
-
     def _on_close(self) -> None:
-        """The server has closed, or announced it; closes the connection.
+        """Close the connection after the server has closed it, or announced that it will.
 
-        Within a window a request may be unanswered though all seem to be: see
+        Within a window a request may be unanswered even though all seem to be answered: see
         ``OriginState.closes_early``.
         """
         if self._deep:
@@ -312,7 +291,7 @@ class PipelinedConnection:
             self.end()
 
     def _on_end(self, error: FetchError | None) -> None:
-        """The connection has ended, by ``error`` or in good order; closes it."""
+        """Close the connection after it has ended, with ``error`` or, if that is None, in order."""
         parser, origin_state = self.parser, self.origin_state
         if not parser.outstanding:
             if error is None:
@@ -328,10 +307,10 @@ class PipelinedConnection:
         if self.served and not parser.in_message and not parser.headers_complete:
             origin_state.broke_at(self.served)
             first = parser.outstanding[0]
-            # The connection had served others, and nothing of the next response came: no attempt is
-            # charged the first time; nor the second, where it shows the limit of the server.
-            spared = 2 if origin_state.limit == self.served else 1
-            if first is None or first.cut_off < spared:
+            # The connection had served others, and no part of the next response arrived. No attempt is
+            # charged the first time, nor the second time if that reveals the limit of the server.
+            uncharged = 2 if origin_state.limit == self.served else 1
+            if first is None or first.cut_off < uncharged:
                 if first:
                     first.cut_off += 1
                 origin_state.broke()
@@ -346,7 +325,7 @@ class PipelinedConnection:
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
         if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
-            # Which request was answered by that is not known yet.
+            # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)
             first = None
@@ -361,16 +340,16 @@ class PipelinedConnection:
         self.end()
 
     def _desynchronized(self) -> None:
-        """A response without a request has arrived; closes the connection."""
+        """Close the connection after a response without a request has arrived."""
         self.origin_state.desynchronized()
         if not self._deep:
             self._commit_window()
         self.requeue_outstanding()
 
     def _discard_window(self) -> None:
-        """Requeue what is held: it may belong to other requests."""
+        """Discard the held responses, which may belong to other requests, and requeue their tasks."""
         completed, self.parser.completed = self.parser.completed, []
-        self._counted = 0
+        self._window.counted = 0
         for _, body in completed:
             discard_body(body)
         self._requeue([task for task, _ in completed])
@@ -386,16 +365,16 @@ class PipelinedConnection:
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:
-        """Close the connection and requeue what was sent and is not stored."""
+        """Close the connection and requeue all tasks that were sent and are not stored."""
         self.parser.discard()
         self._requeue(self.parser.take_outstanding())
         self._discard_window()
         self.end()
 
-    # what the parser asks; see ``parser.ParserOwner``
+    # called by the parser; see ``parser.ParserOwner``
 
-    def large(self, task: FetchTask, length: int) -> Writer:
-        """Return a writer for the large body of ``task``; requeue what waits behind it, or for it."""
+    def large(self, task: FetchTask, length: int) -> CheckedWriter:
+        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window."""
         outstanding = self.parser.outstanding
         if len(outstanding) > 1 or self.parser.completed:
             self._discard_window()
@@ -408,11 +387,12 @@ class PipelinedConnection:
         return self._client.open_writer(task)
 
     def proxied(self) -> None:
-        """A response came through a proxy."""
+        """Disable pipelining, since a response came through a proxy."""
         self.origin_state.disable_pipelining("a proxy is in the path (Via)")
 
     def close(self) -> None:
-        """Close the socket; the census calls it, too, when another connection needs the room."""
+        """Close the socket. The census also calls this, to make room for another connection."""
+        self._enter(Event.CLOSE)
         self._client.commit_queue.remove(self)
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))

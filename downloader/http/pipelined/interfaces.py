@@ -1,4 +1,4 @@
-"""What a pipelined connection asks of its client, and the client of its worker."""
+"""Define the interfaces between a pipelined connection and its client, and the client and its worker."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from downloader.core.throughput import Pace
 from downloader.errors import FetchError
 from downloader.http.pipelined.commit_queue import CommitQueue
 from downloader.http.pipelined.origin_state import OriginState
-from downloader.http.pipelined.parser import Body
+from downloader.http.pipelined.parser import Body, ParserOwner, ResponseParser
 from downloader.http.session import Origin
 from downloader.http.task import FetchTask
-from downloader.sinks.sink import Writer
+from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = ["ConnectionOwner", "Owner"]
 
 
 class Owner(Protocol):
-    """What the client asks of its worker. No call waits."""
+    """The worker, as the pipelined client calls it. No call waits."""
 
     def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
         """Return up to ``most`` tasks of ``host`` and ``origin`` that need no slot of their own."""
 
     def batch_finished(self, batch: Any) -> None:
-        """The last item of ``batch``, a ``TaskBatch``, has reached its end."""
+        """Report that all items of ``batch``, a ``TaskBatch``, are finished."""
 
     def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
-        """An attempt at ``task``, sent at ``began``, has failed."""
+        """Report that an attempt at ``task``, sent at ``began``, has failed."""
 
     def fall_back(self, task: FetchTask) -> None:
         """Fetch ``task`` through the requests client."""
@@ -39,17 +39,18 @@ class Owner(Protocol):
         """Free a slot of ``host``."""
 
     def host_succeeded(self, host: Host) -> None:
-        """``host`` has responded as it should."""
+        """Report a successful response of ``host``."""
 
     def fatal(self, error: Exception) -> None:
-        """The worker cannot go on: the destination failed, or this is a defect."""
+        """Report that the worker must stop: the destination failed, or there is a bug."""
 
 
 class ConnectionOwner(Protocol):
-    """What a connection asks of its client; ``connection`` is always the one that asks.
+    """The client, as a connection calls it; the argument ``connection`` is always the calling one.
 
-    ``buffer``: shared by all connections. ``window``, ``window_bytes``: how many responses, and bytes of
-    them, a connection may hold before it is known to be in step. ``depths``: requests sent, by depth.
+    ``buffer``: the receive buffer of all connections. ``window``, ``window_bytes``: the maximum number of
+    responses, and of their bytes, that a connection may hold until it is known to be in step. ``depths``:
+    number of requests sent, by depth.
     """
 
     buffer: memoryview
@@ -60,31 +61,34 @@ class ConnectionOwner(Protocol):
     window: int
     window_bytes: int
 
+    def new_parser(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], Any]) -> ResponseParser:
+        """Return the parser of a new connection."""
+
     def new_pace(self) -> Pace | None:
-        """Return what measures bodies under --min-speed."""
+        """Return the measurement for --min-speed of a new connection, None without --min-speed."""
 
     def next_tasks(self, connection: Any, most: int) -> list[FetchTask]:
         """Return up to ``most`` tasks that ``connection`` may send next."""
 
     def depth_reached(self, depth: int) -> None:
-        """An origin is used at ``depth`` from now on: keep that many tasks ready."""
+        """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
 
     def idle(self, connection: Any) -> None:
-        """``connection`` has nothing to do; its slot is free."""
+        """Take back ``connection``, which has nothing to do, and free its slot."""
 
     def forget(self, connection: Any) -> None:
-        """``connection`` is being closed."""
+        """Remove ``connection``, which is being closed."""
 
     def requeue(self, tasks: list[FetchTask]) -> None:
         """See ``Owner``."""
 
     def deliver(self, task: FetchTask, body: Body) -> None:
-        """Store ``body``, whose connection is in step, soon."""
+        """Store ``body``, whose connection is in step, after other connections have been read."""
 
     def store_completed(self, origin_state: OriginState, completed: list[tuple[FetchTask, Body]]) -> None:
-        """Store the files among ``completed`` and report the others, now."""
+        """Store the files among ``completed`` now, and report failures."""
 
-    def open_writer(self, task: FetchTask) -> Writer:
+    def open_writer(self, task: FetchTask) -> CheckedWriter:
         """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
 
     def release(self, host: Host) -> None:

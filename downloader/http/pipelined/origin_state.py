@@ -1,4 +1,4 @@
-"""What the pipelined client knows of one origin, and what it measures of it."""
+"""Keep the state of one origin in the pipelined client, and measure its goodput."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from typing import Any  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.http.session import Origin  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["OriginState", "StorageCost"]
 
-# A measurement of goodput takes so long at least (seconds), and so many responses.
+# The minimum duration (seconds) and number of responses of a measurement of goodput.
 _EPOCH, _SAMPLES = 0.05, 400
-# After so many requests Apache and nginx close a connection by default.
+# The number of requests after which Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
 
 
 @dataclass(slots=True)
 class StorageCost:
-    """What the client has stored so far: ``files``, and the ``seconds`` of CPU that it took."""
+    """The cost of storing so far: the number of ``files``, and the CPU ``seconds`` they took."""
 
     files: int = 0
     seconds: float = 0.0
 
 
 class OriginState:
-    """The request template of an origin, its depth, and how its server treats connections.
+    """The request template of an origin, its depth, and its server's handling of connections.
 
-    ``limit``: after how many requests the server closes a connection, 0 where that is not known.
+    ``limit``: number of requests after which the server closes a connection, 0 if unknown.
     ``no_keepalive``: the server sent a response without a request, so each connection is used once.
-    ``trusted``: the server has answered several requests in step, so a new connection need not begin with
-    a single one. ``fallback_count``: responses in a row that were for the requests client.
+    ``trusted``: the server has responded to several requests in step, so a new connection need not begin
+    with a single one. ``fallback_count``: responses in a row that needed the requests client.
     """
 
     __slots__ = (
@@ -72,9 +73,17 @@ class OriginState:
         self._since = self._worked = self._waited = self._storing = 0.0
         self._responses = 0
 
-    def requests(self, targets: list[bytes]) -> bytes:
-        """Return the bytes of the requests for ``targets``."""
-        return self._head + self._joint.join(targets) + self._tail
+    def requests(self, tasks: list[FetchTask]) -> bytes:
+        """Return the bytes of the requests for ``tasks``."""
+        if self.origin.has_extra_headers:
+            return b"".join([self._request(task) for task in tasks])
+        return self._head + self._joint.join([task.target for task in tasks]) + self._tail
+
+    def _request(self, task: FetchTask) -> bytes:
+        """Return the bytes of the request for ``task``, including its own header fields."""
+        extra = task.request.headers if task.request is not None else ()
+        lines = b"".join([f"{name}: {value}\r\n".encode("latin-1") for name, value in extra])
+        return self._head + task.target + self._tail[:-2] + lines + b"\r\n"
 
     def record_responses(self, now: float, count: int, latency: float) -> None:
         """Record ``count`` more responses, the slowest after ``latency`` seconds."""
@@ -84,7 +93,7 @@ class OriginState:
         if elapsed < _EPOCH or (self._responses < _SAMPLES and elapsed < 10 * _EPOCH):
             return
         responses, stored, worked = self._responses, self._stored, thread_time()
-        if elapsed < 20 * _EPOCH:  # longer: there was nothing to do
+        if elapsed < 20 * _EPOCH:  # if longer, the connections were idle
             busy = min((worked - self._worked) / elapsed, 1.0)
             owed = responses * stored.seconds / stored.files if stored.files else 0.0
             debt = (owed - (stored.seconds - self._storing)) / elapsed
@@ -94,35 +103,41 @@ class OriginState:
         self._responses, self._waited = 0, 0.0
 
     def discard_sample(self) -> None:
-        """Discard the current measurement: there were fewer tasks than could have been sent."""
+        """Discard the current measurement, since there were fewer tasks than could have been sent."""
         self._since = 0.0
 
     def broke(self) -> None:
-        """A connection ended with requests unanswered."""
+        """Reduce the depth after a connection ended with requests unanswered."""
         self._set_depth(depths.broke(self.depth))
 
     def broke_at(self, served: int) -> None:
-        """A connection ended after ``served`` responses, unannounced: the same twice is a limit."""
+        """Record that a connection ended unannounced after ``served`` responses.
+
+        If two connections in a row end after the same number, it becomes the limit.
+        """
         if served == self._broke_at:
             self.limit = served
         self._broke_at = served
 
     def closes_early(self, served: int) -> None:
-        """The server closed, or is about to, after ``served`` responses, within a window or with its last.
+        """Record that the server closes after ``served`` responses, within a window or with its last one.
 
-        One response too many before that would look the same, so the window is not believed.
+        A surplus response before the close would look the same, so the window must not be stored.
         """
         self.broke_at(served)
         if self.limit != served:
             self.broke()
 
     def window_end(self, committed: int) -> int:
-        """Return the request after which the server may close a connection with ``committed`` responses in
-        step, by its limit or a usual one: a window ends before it. 0: none is known."""
+        """Return the request after which the server may close the connection, 0 if none is known.
+
+        It is the server's limit or the next usual one after ``committed`` responses in step. A window ends
+        before this request.
+        """
         return self.limit or next((usual for usual in _USUAL_LIMITS if committed < usual), 0)
 
     def closes(self, served: int) -> None:
-        """The server closed, or is about to, after ``served`` responses."""
+        """Record that the server closed, or is about to close, after ``served`` responses."""
         if self.no_keepalive:
             return
         self.limit = served
@@ -134,16 +149,16 @@ class OriginState:
         self._set_depth(depths.shut(self.depth, why))
 
     def large_body(self) -> None:
-        """A large body has come."""
+        """Reset the depth after a large body."""
         self._set_depth(depths.large(self.depth))
 
     def desynchronized(self) -> None:
-        """A response came without a request: no connection is trusted with a second one."""
+        """Use each connection for one request only, since a response arrived without a request."""
         self.disable_pipelining("an answer that nobody asked for")
         self.no_keepalive = True
         self.limit = 1
 
     def _set_depth(self, depth: depths.Depth) -> None:
-        """Go on at ``depth``; what a new connection can take has to be seen again."""
+        """Continue at ``depth``; new connections begin with a single request again."""
         self.trusted = False
         self.depth = depth

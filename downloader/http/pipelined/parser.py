@@ -1,13 +1,13 @@
-"""The parser of one pipelined connection's responses: the callbacks of llhttp (``httptools``).
+"""Parse the responses of one pipelined connection, with the callbacks of llhttp (``httptools``).
 
-llhttp itself puts the header fields into a dict, without a line of Python for each. What a set of field
-names means is computed once (``_Shape``): a server sends the same names with nearly every response.
+llhttp puts the header fields into a dict without running Python code for each. The meaning of a set of
+field names is computed once (``header_shape``): a server sends the same names with nearly every response.
 
-A response ends as an entry of ``completed``: its task, and either the body, a writer that has the body, or
-the exception that says why it is not a file.
+Each response becomes an entry of ``completed``: its task, and either the body, a writer that has the body,
+or the exception that says why it is not a file.
 
-The bytes of a large body bypass llhttp once the length is known: they go from the receive buffer to the
-writer, without the copy that llhttp's callback makes.
+Once its length is known, a large body bypasses llhttp: its bytes go from the receive buffer to the writer,
+without the copy that llhttp makes for its callback.
 """
 
 from __future__ import annotations
@@ -19,66 +19,58 @@ patching.require()
 from collections import deque  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from time import time  # noqa: E402
-from typing import NamedTuple, Protocol  # noqa: E402
+from typing import Protocol  # noqa: E402
 
 import httptools  # noqa: E402
 
+from downloader.core.content_check import check_length  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
-from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.http.pipelined.header_shape import MAX_LINES, HeaderShape, shape_of  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.sink import Writer  # noqa: E402
+from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["MAX_HEAD", "Body", "NeedsRequestsClient", "ParserOwner", "ResponseParser", "discard_body"]
 
 MAX_HEAD = 64 << 10
 _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
-_LINES = 100  # of a head; http.client has the same limit
 _SHAPES = 256
-_WORN = -1  # the parser has not seen the end of its last body: the next answer needs a new one
-_NONE = b""  # no piece of the body is here; told apart by identity
+_NEEDS_NEW_PARSER = -1  # llhttp has not seen the end of its last body, so the next response needs a new one
+_NONE = b""  # no chunk of the body has arrived; compared by identity
 
 
 class NeedsRequestsClient(Exception):
-    """The response is not one for the pipelined client; the requests client has to ask again."""
+    """The pipelined client cannot handle the response; the requests client must repeat the request."""
 
 
-Body = bytes | bytearray | Exception | Writer
-
-
-class _Shape(NamedTuple):
-    """What the names of a response's fields mean; the names as the server spells them."""
-
-    plain: bool
-    chunked: bytes = b""
-    length: bytes = b""
-    retry_after: bytes = b""
-    via: bool = False
+Body = bytes | bytearray | Exception | CheckedWriter
 
 
 class ParserOwner(Protocol):
-    """What a parser asks of the connection that it belongs to."""
+    """The connection of a parser, as the parser calls it."""
 
     max_size: int
 
-    def large(self, job: FetchTask, length: int) -> Writer:
-        """Return the writer for the large body of ``job``; ``length`` is 0 where it is not known. Raises
-        FetchError, DestinationError."""
+    def large(self, task: FetchTask, length: int) -> CheckedWriter:
+        """Return the writer for the large body of ``task``; ``length`` is 0 if it is not known.
+
+        Raises FetchError, DestinationError.
+        """
 
     def proxied(self) -> None:
-        """The response came through a proxy."""
+        """Handle that the response came through a proxy."""
 
 
 class ResponseParser:
-    """llhttp's callbacks, and what was received.
+    """The callbacks of llhttp, and the received data.
 
-    ``outstanding``: the tasks that wait for a response, oldest first (None: its response is discarded).
-    ``completed``: the tasks whose response is complete. ``in_message``: a response has begun;
-    ``headers_complete``: so have its headers; ``closing``: the last response announced that no other
-    follows; ``surplus``: there was a response without a request; ``problem``: the connection cannot be
-    used any more, because the response that is being received is not valid.
+    ``outstanding``: the tasks that wait for a response, oldest first (None: discard the response).
+    ``completed``: the tasks whose response is complete, with their bodies. ``in_message``: a response has
+    begun; ``headers_complete``: its headers are complete; ``closing``: the last response announced that no
+    other follows; ``surplus``: there was a response without a request; ``problem``: the connection cannot
+    be used any more, because the response that is being received is not valid.
     """
 
     __slots__ = (
@@ -106,7 +98,7 @@ class ResponseParser:
         "surplus",
     )
 
-    def __init__(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], _Shape]) -> None:
+    def __init__(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], HeaderShape]) -> None:
         self.owner = owner
         self.shapes = shapes
         self.outstanding: deque[FetchTask | None] = deque()
@@ -116,11 +108,13 @@ class ResponseParser:
         self.body: Body = _NONE
         self._status = self._head = self._received = 0
         self._before = self._idle = 0
-        self._left = 0  # of a body that does not pass the parser
+        self._left = 0  # remaining bytes of a body that bypasses llhttp
         self.max_in_memory = min(owner.max_size, _WHOLE) if owner.max_size else _WHOLE
-        self._plain: tuple[bytes, ...] | None = None  # () is what an answer without fields has
+        self._plain: tuple[bytes, ...] | None = (
+            None  # not (), which are the names of a response without fields
+        )
         self._fields: dict[bytes, bytes] = {}
-        # Of several fields of one name the first stays; see `_judge` for the one where that matters.
+        # Keeps the first of several fields of one name; `_check_head` has the case where that matters.
         self.on_header: Callable[[bytes, bytes], bytes] = self._fields.setdefault
         self.parser = httptools.HttpResponseParser(self)
 
@@ -138,18 +132,20 @@ class ResponseParser:
                 self._left -= taken
                 if not self._left and self.problem is None:
                     self.on_message_complete()
-                    self._left = _WORN
+                    self._left = _NEEDS_NEW_PARSER
             else:
                 if self._left:
                     self.parser = httptools.HttpResponseParser(self)
                     self._left = 0
-                # In slices, so that the length of a head is known, though nobody counts it field by field.
+                # In slices, to bound the size of a head without counting it field by field.
                 taken = self._feed(data if self.headers_complete else data[:_SLICE])
             data = data[taken:]
 
     def _feed(self, data: memoryview) -> int:
-        """Give ``data`` to llhttp and return how many bytes of it are dealt with: the beginning of a large
-        body is left, to be written together with what follows it."""
+        """Pass ``data`` to llhttp and return the number of bytes that were consumed.
+
+        The beginning of a large body is not consumed, to be written together with what follows it.
+        """
         size = len(data)
         inside = self.in_message and not self.headers_complete
         if inside:
@@ -161,11 +157,11 @@ class ResponseParser:
             if self.closing or self.problem is not None:
                 return size
             if not self.in_message:
-                self.surplus = True  # garbage behind a complete response
+                self.surplus = True  # garbage after a complete response
             elif self.headers_complete:
                 self.problem = FetchError("protocol", f"the body is not valid HTTP: {error}")
             else:
-                # llhttp is stricter than what a user of requests expects; let that decide.
+                # llhttp is stricter than a user of requests expects; let the requests client decide.
                 self.problem = NeedsRequestsClient()
             return size
         if not self.in_message or self.headers_complete:
@@ -177,9 +173,11 @@ class ResponseParser:
         return size
 
     def _inside(self, size: int) -> int:
-        """Take the rest of the body past llhttp if its length is known; return how many of ``size`` bytes
-        belong to a large body that begins with them. Where the length is not known, progress is required:
-        trailers may be endless."""
+        """Let the rest of the body bypass llhttp if its length is known.
+
+        Returns how many of ``size`` bytes belong to a large body that begins in them. If the length is not
+        known, the body must make progress, since trailers may be endless.
+        """
         body = self.body
         if isinstance(body, Exception):
             return 0
@@ -187,7 +185,7 @@ class ResponseParser:
         if shape is not None and shape.length and not shape.chunked:
             length, here = int(self._fields[shape.length]), 0
             large = length > self.max_in_memory
-            if large and isinstance(body, bytes):  # one piece, so it is of these bytes
+            if large and isinstance(body, bytes):  # a single chunk, so it is part of these bytes
                 here, self.body = len(body), _NONE
             self._left = length - self.progress
             if large:
@@ -199,19 +197,19 @@ class ResponseParser:
             self.problem = FetchError("protocol", "the body does not end, and nothing of it comes")
         return 0
 
-    # callbacks of llhttp, which would wrap what they raise; so they store it
+    # Callbacks of llhttp. They store exceptions instead of raising them, since llhttp would wrap them.
 
     def on_message_begin(self) -> None:
         self.in_message = True
 
     def on_headers_complete(self) -> None:
         status = self._status = self.parser.get_status_code()
-        # The same field names as a plain response before it: this one is plain, too.
+        # With the same field names as an earlier plain response, this one is plain, too.
         if status == 200 and not self._big and tuple(self._fields) == self._plain:
             self.headers_complete = True
             return
         try:
-            self._judge(status)
+            self._check_head(status)
         except FetchError as error:
             self.body = error
         except NeedsRequestsClient as error:
@@ -219,8 +217,8 @@ class ResponseParser:
             if not self._short():
                 self.problem = error  # not worth waiting for its end
 
-    def _judge(self, status: int) -> None:
-        """Check that the response can be stored from here. Raises FetchError, NeedsRequestsClient."""
+    def _check_head(self, status: int) -> None:
+        """Check that this client can store the response. Raises FetchError, NeedsRequestsClient."""
         fields = self._fields
         if self._big and max(self._head, sum(map(len, fields.values()))) > MAX_HEAD:
             raise FetchError("protocol", "the headers are too long")
@@ -231,14 +229,10 @@ class ResponseParser:
             return
         self.headers_complete = True
         names = tuple(fields)
-        shape = self.shapes.get(names)
-        if shape is None:
-            if len(self.shapes) >= _SHAPES:
-                self.shapes.clear()
-            shape = self.shapes[names] = _shape(names, bool(self.owner.max_size))
+        shape = self.shapes.get(names) or self._add_shape(names)
         if shape.via:
             self.owner.proxied()
-        if len(fields) > _LINES:
+        if len(fields) > MAX_LINES:
             raise NeedsRequestsClient
         if status >= 400:
             value = fields.get(shape.retry_after)
@@ -248,20 +242,32 @@ class ResponseParser:
             raise NeedsRequestsClient
         if shape.plain:
             self._plain = names
-            return
+        else:
+            self._check_framing(shape)
+
+    def _add_shape(self, names: tuple[bytes, ...]) -> HeaderShape:
+        if len(self.shapes) >= _SHAPES:
+            self.shapes.clear()
+        shape = self.shapes[names] = shape_of(names, bool(self.owner.max_size))
+        return shape
+
+    def _check_framing(self, shape: HeaderShape) -> None:
+        """Check that the end of the body will be known. Raises FetchError, NeedsRequestsClient."""
+        fields = self._fields
         if shape.chunked:
-            # A chunked body tells its own end; llhttp refuses one that has a length as well, and reads
-            # to the end of the connection where chunked is not the last coding.
+            # A chunked body marks its own end. llhttp rejects one that also has a length, and reads to
+            # the end of the connection if chunked is not the last coding.
             if fields[shape.chunked].lower() != b"chunked" or not self.parser.should_keep_alive():
                 raise NeedsRequestsClient
             self._before = self._idle = 0
             return
         if not shape.length:
             raise NeedsRequestsClient
-        self._check_size(int(fields[shape.length]))  # llhttp has checked that it is a number
+        # llhttp has checked that it is a number.
+        check_length(int(fields[shape.length]), self.owner.max_size)
 
     def _short(self) -> bool:
-        """Return whether the response, which is not stored, is short and has a length."""
+        """Return whether the response, which is not stored, is known to be short."""
         length = [value for name, value in self._fields.items() if name.lower() == b"content-length"]
         return self._status in (204, 304) or (bool(length) and int(length[0]) <= MAX_HEAD)
 
@@ -274,12 +280,15 @@ class ResponseParser:
         self._append(chunk)
 
     def _append(self, chunk: bytes | memoryview, length: int = 0) -> None:
-        """Add ``chunk`` to the body, in memory or in a writer; ``length`` is that of the whole, or 0."""
+        """Add ``chunk`` to the body, in memory or in a writer.
+
+        ``length`` is that of the whole body, 0 if it is not known.
+        """
         body = self.body
         if isinstance(body, Exception):
             self._received += len(chunk)
             if self._received > MAX_HEAD and self.problem is None:
-                self.problem = body  # enough of an error's page
+                self.problem = body  # do not read more of an error page
             return
         try:
             if isinstance(body, (bytes, bytearray)):
@@ -287,75 +296,69 @@ class ResponseParser:
                     self.body = bytearray(body) if isinstance(body, bytes) else body
                     self.body += chunk
                     return
-                self._check_size(len(body) + len(chunk))
-                job = self.outstanding[0] if self.outstanding else None
-                if job is None:
-                    raise NeedsRequestsClient  # nobody waits for it
-                writer = self.body = self.owner.large(job, length)
+                check_length(len(body) + len(chunk), self.owner.max_size)
+                task = self.outstanding[0] if self.outstanding else None
+                if task is None:
+                    raise NeedsRequestsClient  # no task waits for it
+                writer = self.body = self.owner.large(task, length)
                 if body:
                     writer.write(body)
             else:
                 writer = body
-                self._check_size(writer.size + len(chunk))
             if chunk:
                 writer.write(chunk)
         except (FetchError, DestinationError, NeedsRequestsClient) as error:
             self.discard()
             self.body = self.problem = error
 
-    def _check_size(self, size: int) -> None:
-        max_size = self.owner.max_size
-        if max_size and size > max_size:
-            raise FetchError("too-large", f"{show_size(size)}, --max-size is {show_size(max_size)}")
-
     def on_message_complete(self) -> None:
         self.in_message = False
         self._fields.clear()
         if self._status < 200:
-            return  # 100, 103: the answer is still to come
+            return  # 100, 103: the final response follows
         self.headers_complete = False
         body, self.body = self.body, _NONE
         self._received = 0
         if self.problem is body:
-            self.problem = None  # the answer has ended by itself
+            self.problem = None  # the response is complete, so the connection can be used
         try:
-            job = self.outstanding.popleft()
+            task = self.outstanding.popleft()
         except IndexError:
             self.surplus = True
             return
         if not self.parser.should_keep_alive():
             self.closing = True
-        if job is not None:
-            self.completed.append((job, body))
+        if task is not None:
+            self.completed.append((task, body))
         else:
             discard_body(body)
 
     @property
     def progress(self) -> int:
-        """The number of bytes received of the current body."""
+        """Number of bytes received of the current body."""
         body = self.body
         if isinstance(body, (bytes, bytearray)):
             return len(body)
         return self._received if isinstance(body, Exception) else body.size
 
     def cut_error(self) -> FetchError:
-        """Return the error that a connection which ends here means."""
+        """Return the error for a connection that ends at this point."""
         if self.headers_complete:
             return FetchError("truncated", "the body ends early")
         if self.in_message:
-            return FetchError("truncated", "the answer ends in its headers")
+            return FetchError("truncated", "the response ends in its headers")
         return FetchError("reset", "the server closed the connection")
 
     def finish(self) -> None:
         """Complete the response that ended with the connection."""
-        job, body = self.outstanding.popleft(), self.body
+        task, body = self.outstanding.popleft(), self.body
         self.body = _NONE
         self.in_message = self.headers_complete = False
-        if job is not None:
-            self.completed.append((job, body))
+        if task is not None:
+            self.completed.append((task, body))
 
     def take_outstanding(self) -> list[FetchTask | None]:
-        """Return all outstanding tasks and wait for them no longer."""
+        """Remove and return all outstanding tasks."""
         taken = list(self.outstanding)
         self.outstanding.clear()
         return taken
@@ -367,21 +370,6 @@ class ResponseParser:
 
 
 def discard_body(body: Body) -> None:
-    """Discard ``body``: a writer must leave nothing behind."""
+    """Discard ``body``; abort it if it is a writer, so that no file is left."""
     if not isinstance(body, (bytes, bytearray, Exception)):
         body.abort()
-
-
-def _shape(names: tuple[bytes, ...], limited: bool) -> _Shape:
-    spelt = {name.lower(): name for name in names}
-    odd = b"content-encoding" in spelt or b"set-cookie" in spelt
-    chunked = spelt.get(b"transfer-encoding", b"")
-    length = spelt.get(b"content-length", b"")
-    via = b"via" in spelt
-    return _Shape(
-        plain=bool(length) and not (odd or chunked or via or limited) and len(names) <= _LINES,
-        chunked=b"" if odd else chunked,
-        length=b"" if odd else length,
-        retry_after=spelt.get(b"retry-after", b""),
-        via=via,
-    )

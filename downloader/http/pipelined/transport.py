@@ -1,8 +1,8 @@
-"""The socket of one pipelined connection, without a greenlet: bytes in and out, as they come.
+"""Read and write the socket of one pipelined connection, without a greenlet.
 
-urllib3 has opened and verified the connection. Waiting is done on a watcher that is made once; reading
-goes into a buffer that all connections share (a large ``recv`` maps, remaps and unmaps memory for every
-answer). TLS is read and written through the SSL object below gevent's socket.
+urllib3 has opened and verified the connection. A watcher, created once, waits for data. Data is read into
+a buffer that all connections share (a large ``recv`` maps, remaps and unmaps memory for every response).
+TLS is read and written through the SSL object below gevent's socket.
 """
 
 from __future__ import annotations
@@ -19,30 +19,34 @@ from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 
+from downloader.process.library_internals import raw_socket, tls_object  # noqa: E402
+
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "MIN_REST", "Blocked", "Transport"]
 
 BUFFER = 512 << 10
 _WIDE = 2 << 20
 _READ, _WRITE = 1, 2
-_RECORD = 16 << 10  # the most that one record of TLS holds
+_RECORD = 16 << 10  # maximum size of a TLS record
 _FULL = _RECORD // 2
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 MIN_REST = 0.002 if _QUICKACK is not None else 0.25
-"""Seconds without a byte after which nothing more is expected: see ``acknowledge``."""
+"""Minimum seconds of silence after which no more data is expected: see ``acknowledge``."""
 
 ACKNOWLEDGED_AT_ONCE = 32 << 10
-"""Bytes in one read that are acknowledged at once while more is awaited: see ``acknowledge``."""
+"""Bytes in one read from which on they are acknowledged at once: see ``acknowledge``."""
 
 Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What ``receive`` raises when nothing has arrived."""
+"""The exceptions that ``receive`` raises if nothing has arrived."""
 
 
 class Transport:
-    """Calls ``readable`` when there is something to ``receive``; what that raises goes to ``on_error``.
+    """A non-blocking transport that calls ``readable`` when data has arrived.
 
-    ``receive(many)`` returns the number of bytes that it has read into the buffer, 0 at the end; ``many``:
-    several responses are awaited. It raises Blocked when nothing has arrived, and OSError.
+    Exceptions of ``readable`` are passed to ``on_error``.
+
+    ``receive(many)`` returns the number of bytes read into the buffer, 0 at the end; ``many``: several
+    responses are outstanding. It raises Blocked if nothing has arrived, and OSError.
     """
 
     __slots__ = (
@@ -71,9 +75,9 @@ class Transport:
         self._on_error = on_error
         self.key: tuple[str, int] = connection.key
         sock = connection.sock
-        self._tls: Any = getattr(sock, "_sslobj", None)
+        self._tls: Any = tls_object(sock)
         # gevent's sockets are non-blocking underneath.
-        self._raw = sock._sock
+        self._raw = raw_socket(sock)
         self._buffer = buffer
         self._end: OSError | None = None
         self.receive: Callable[[bool], int] = self._receive if self._tls is None else self._receive_tls
@@ -84,7 +88,7 @@ class Transport:
         self._watcher.start(self.guarded, readable)
 
     def guarded(self, react: Callable[[], None]) -> None:
-        """Call ``react``; report what it raises, which the hub would only print."""
+        """Call ``react`` and report its exceptions, which the hub would only print."""
         try:
             react()
         except Exception as error:
@@ -94,8 +98,11 @@ class Transport:
         return int(self._raw.recv_into(self._buffer))
 
     def _receive_tls(self, many: bool) -> int:
-        """Read records of TLS. Where another one is likely it is read at once, since coming back for it
-        takes a turn of the loop; where it is not, that would be a wasted call."""
+        """Read TLS records.
+
+        If another record is likely, it is read at once, to save an iteration of the event loop. If not,
+        that would be a wasted call.
+        """
         if self._end is not None:
             raise self._end
         read, buffer = self._tls.read, self._buffer
@@ -107,17 +114,18 @@ class Transport:
         except Blocked:
             pass
         except OSError as error:
-            self._end = error  # after what has come before it
+            self._end = error  # raised by the next call, after the data that arrived before it
         return filled
 
     def pending(self) -> bool:
-        """Return whether there is more to receive that was read from the socket already."""
+        """Return whether there is more to receive that the TLS layer has read from the socket already."""
         return self._tls is not None and (self._end is not None or bool(self._tls.pending()))
 
     def send(self, data: bytes) -> None:
-        """Send ``data``; what the socket does not take at once is sent later.
+        """Send ``data``; the part that the socket does not accept at once is sent later.
 
-        A broken connection is noticed by reading, after what the server sent before.
+        Errors are not raised: reading reports a broken connection, after the data that the server sent
+        before.
         """
         if self._unsent:
             self._unsent += data
@@ -132,50 +140,51 @@ class Transport:
             self._unsent = data[sent:]
             if self._writable is None:
                 self._writable = gevent.get_hub().loop.io(self._raw.fileno(), _WRITE)
-            self._writable.start(self.guarded, self._send_on)
+            self._writable.start(self.guarded, self._send_unsent)
 
-    def _send_on(self) -> None:
+    def _send_unsent(self) -> None:
         self._writable.stop()
         data, self._unsent = self._unsent, b""
         self.send(data)
 
     def proven(self) -> None:
-        """Keep the TLS session for later connections: the server has answered."""
+        """Keep the TLS session for later connections; call this after the first response."""
         if self._tls is not None:
             sock = self._connection.sock
             with contextlib.suppress(OSError):
                 sock.context.remember(sock)
 
     def acknowledge(self) -> None:
-        """Acknowledge all that has arrived at once.
+        """Acknowledge all received data immediately.
 
-        The server's kernel may keep the last small piece until then (Nagle, RFC 896), or what does not fit
-        into the window that it knows of; and ours waits 40 to 200 ms for something to say along with it, as
-        long as no more than one segment has come, which on loopback is 64 kB. Where ours cannot be told,
-        MIN_REST is longer than that.
+        Until then, the server's kernel may hold back the last small segment (Nagle, RFC 896), or data that
+        does not fit into the window that it knows of. The local kernel delays the acknowledgement by 40 to
+        200 ms, to send it with other data, as long as no more than one segment has arrived (on loopback, a
+        segment is 64 kB). Where the local kernel has no such option, MIN_REST is longer than that delay.
         """
         if _QUICKACK is not None:
             with contextlib.suppress(OSError):
                 self._raw.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def widen(self, length: int) -> None:
-        """Let the kernel take in the whole of a body of ``length`` bytes, if that is small enough.
+        """Let the kernel buffer a whole body of ``length`` bytes, if it is small enough.
 
-        To wait for so much makes its buffer twice as large at once (tcp_set_rcvlowat() of Linux; SO_RCVBUF
-        would end its own tuning and is limited more). Then we wait for any byte again.
+        Setting SO_RCVLOWAT immediately makes the receive buffer twice as large as that value
+        (tcp_set_rcvlowat() in Linux; SO_RCVBUF would disable autotuning and has a lower limit). Afterwards
+        SO_RCVLOWAT is reset to 1.
         """
         if 0 < length <= _WIDE and not self._wide:
             self._wide = True
-            for least in (_WIDE, 1):
+            for minimum in (_WIDE, 1):
                 with contextlib.suppress(OSError):
-                    self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+                    self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, minimum)
 
     def usable(self) -> bool:
-        """Return whether it is open and nothing has arrived without a request."""
+        """Return whether the idle connection is open and nothing has arrived on it."""
         return bool(self._connection.is_connected)
 
     def close(self, *, abruptly: bool = False) -> None:
-        """Close; ``abruptly``: without waiting for what is still on its way."""
+        """Close the connection; ``abruptly``: shut it down first, without waiting for data in transit."""
         for watcher in (self._watcher, self._writable):
             if watcher is not None:
                 watcher.stop()

@@ -15,7 +15,7 @@ from diagnostics.environments import Unavailable
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def test_what_is_installed_is_seen_in_whatever_spelling() -> None:
+def test_installed_packages_are_found_in_any_spelling() -> None:
     have = version("msgspec")
     assert environments.satisfies(sys.executable, ["msgspec", "PyTest_Timeout", f"msgspec=={have}"])
     assert not environments.satisfies(sys.executable, ["msgspec==0.0.1"])
@@ -30,7 +30,7 @@ def test_the_version_is_the_interpreter_s_own() -> None:
     assert environments.version_of(sys.executable) == HERE
 
 
-def test_what_does_not_run_is_unavailable(tmp_path: Path) -> None:
+def test_interpreter_that_does_not_run_is_unavailable(tmp_path: Path) -> None:
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho 'no version is set' >&2\nexit 127\n")
     broken.chmod(0o755)
@@ -59,10 +59,10 @@ def test_an_interpreter_is_found_on_path_and_a_shim_that_does_not_run_is_passed_
     assert environments.find("1.5") is None
 
 
-def test_an_environment_that_cannot_be_made_is_told_in_one_line_and_not_kept(
+def test_environment_failure_is_one_line_and_not_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a Python without ensurepip."""
+    """Simulate a Python without ensurepip."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     python = tmp_path / "python"
     python.write_text(

@@ -16,7 +16,7 @@ from diagnostics import causes, remedy
 from diagnostics.scenario import chosen
 from diagnostics.scenarios_run import Skipped, interpreter, server
 
-# One for each kind of place.
+# One scenario for each kind of place.
 QUICK = {"grequests_injected", "imported_at_startup", "pool_of_one", "sockets_put_back"}
 WITH_REMEDIES = {entry.code for entry in causes.TABLE if entry.remedies}
 SCENARIOS = [each for each in chosen() if each.expected.cause in WITH_REMEDIES]

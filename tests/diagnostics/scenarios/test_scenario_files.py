@@ -1,4 +1,4 @@
-"""What the files of the scenarios say of themselves."""
+"""The headers of the scenario files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scenario(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_file_says_what_it_needs_and_what_is_expected(tmp_path: Path) -> None:
+def test_file_header_states_requirements_and_expectation(tmp_path: Path) -> None:
     path = scenario(
         tmp_path,
         'PACKAGES = ["gevent==1.4.0"]',
@@ -52,7 +52,7 @@ def test_a_file_says_what_it_needs_and_what_is_expected(tmp_path: Path) -> None:
     assert found.expected.where == "trap.py:6"
 
 
-def test_runs_replace_what_the_file_says(tmp_path: Path) -> None:
+def test_run_variants_override_the_header(tmp_path: Path) -> None:
     path = scenario(
         tmp_path,
         'PACKAGES = ["gevent"]',
@@ -65,7 +65,7 @@ def test_runs_replace_what_the_file_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "EXPECT = {'verdict': 'error', 'code': 'x'}", "EXPECT = f()", "def"])
-def test_a_file_that_does_not_say_it_is_a_usage_error(tmp_path: Path, line: str) -> None:
+def test_file_without_header_is_a_usage_error(tmp_path: Path, line: str) -> None:
     scenario(tmp_path, line)
     with pytest.raises(UsageError, match=r"trap\.py: "):
         chosen(tmp_path)

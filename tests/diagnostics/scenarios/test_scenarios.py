@@ -1,8 +1,8 @@
-"""Every known trap, each in a fresh process: verdict, cause and place are what its file says.
+"""Every known trap, each in a fresh process: verdict, cause and place are those that its file states.
 
-Those that need other versions of packages, and those that hang until the probe is given up, are slow. So
-are, of a cause that has another one here, those whose rounds are repeated (15 s each) and those that differ
-little.
+Scenarios that need other versions of packages are slow, and so are those that hang until the probe is given
+up. Where a cause has another scenario here, those whose rounds are repeated (15 s each) and those that
+differ little are slow, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from diagnostics.scenario import Scenario, chosen
 from diagnostics.scenarios_run import run
 
 HANG = {"lock_put_back", "real_lock_of_grequests", "stuck_lookups"}
-# By cause, with the one that stays.
+# The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
     "blocking-call": {  # sleep_from_before
         "blocking_callback",
@@ -56,7 +56,7 @@ DELAY = 0.2
 
 
 def offline(scenario: Scenario) -> object:
-    """The scenario as a parameter: slow where another one of its cause is not."""
+    """Return the scenario as a parameter: slow where another one has the same cause and is not."""
     covered = COVERED.get(scenario.expected.cause, ())
     return pytest.param(
         scenario, marks=pytest.mark.slow if scenario.name in covered else (), id=scenario.name
@@ -64,7 +64,7 @@ def offline(scenario: Scenario) -> object:
 
 
 def told(text: str) -> None:
-    """Nobody listens."""
+    """Discard the progress messages."""
 
 
 def test_each_cause_has_a_scenario_that_is_not_slow() -> None:
@@ -78,7 +78,7 @@ def test_each_cause_has_a_scenario_that_is_not_slow() -> None:
 
 
 @pytest.mark.parametrize("scenario", [offline(each) for each in OFFLINE])
-def test_trap(scenario: Scenario) -> None:
+def test_scenario(scenario: Scenario) -> None:
     row = run(scenario, sys.executable, True, told, DELAY)
     assert row.outcome == "as expected", row
 
@@ -86,7 +86,7 @@ def test_trap(scenario: Scenario) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("scenario", SLOW, ids=lambda each: each.name)
-def test_slow_trap(scenario: Scenario) -> None:
+def test_slow_scenario(scenario: Scenario) -> None:
     row = run(scenario, sys.executable, False, told)
     if row.outcome == "skipped":
         pytest.skip(row.reason)

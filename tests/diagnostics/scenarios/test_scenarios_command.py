@@ -31,12 +31,12 @@ def test_a_difference_is_exit_1_and_shown(tmp_path: Path, run: Run) -> None:
     assert done.code == 1, done
     assert "DIFFERS" in done.out
     assert "1 as expected, 1 differs" in done.out
-    # Progress while it runs, one line for each.
+    # Progress while it runs, one line per scenario.
     assert "1/2 right: as expected" in done.err
     assert "2/2 wrong: differs (concurrent)" in done.err
 
 
-def test_offline_skips_what_must_be_installed_and_says_so(tmp_path: Path, run: Run) -> None:
+def test_offline_skips_uninstalled_packages_with_a_message(tmp_path: Path, run: Run) -> None:
     put(tmp_path, "old", {"verdict": "concurrent"}, '["gevent==1.4.0"]')
     done = run("scenarios", "--folder", tmp_path, "--offline", "--json")
     assert done.code == 0, done

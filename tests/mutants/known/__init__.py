@@ -1,7 +1,7 @@
-"""Known bugs: each is a small replacement in the syntax tree of a definition (see ``syntax``), what it
-would do to a user, and the tests that must fail with it.
+"""List known bugs: each is a small replacement in the syntax tree of a definition (see ``syntax``), its
+effect on a user, and the tests that must fail with it.
 
-Most were made once, here or in a comparable tool.
+Most of them occurred once, here or in a comparable tool.
 """
 
 from __future__ import annotations

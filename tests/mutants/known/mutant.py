@@ -1,4 +1,4 @@
-"""What a known bug is."""
+"""Define what a known bug is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Mutant"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """In the definition ``at`` (a qualified name, wherever its module stands) the source ``old`` becomes
-    ``new``, and so with ``more``; all of ``tests`` together must notice. ``seconds``: what one test may
-    take (a run that hangs is noticed by that)."""
+    """A bug: in the definition ``at`` (a qualified name, in any module) the source ``old`` becomes ``new``,
+    and likewise with ``more``; at least one of ``tests`` must fail for it. ``seconds``: the time limit of a
+    test (a run that hangs is caught by that)."""
 
     name: str
     harm: str
@@ -26,5 +26,5 @@ class Mutant:
 
     @property
     def replacements(self) -> tuple[Replacement, ...]:
-        """All that it changes."""
+        """Return all its replacements."""
         return (Replacement(self.at, self.old, self.new), *self.more)

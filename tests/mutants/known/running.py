@@ -1,4 +1,4 @@
-"""Bugs in names, secrets, leases, in what is said at the end, and in the diagnosis."""
+"""Bugs in names, secrets, leases, in the results shown at the end, and in the diagnosis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
-PROCESSES = "tests/faults/test_processes.py::"
+SIGNALS = "tests/faults/test_signals.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 IMPORTS = "tests/faults/test_imports.py::"
@@ -18,12 +18,12 @@ LISTING = "tests/faults/test_hostile_listing.py::"
 KNOWN = (
     # Names
     Mutant(
-        "name not checked at the door",
+        "name not checked by the sink",
         "`../x` is written outside of the destination",
         "FilesSink._locate",
         "is_inside(path)",
         "path",
-        (f"{SINKS}test_the_last_door",),
+        (f"{SINKS}test_sink_refuses_unsafe_names",),
     ),
     Mutant(
         "name not escaped",
@@ -57,7 +57,7 @@ KNOWN = (
         "    if error.errno in (errno.ENOTDIR, errno.ELOOP):\n"
         "        raise not_a_directory(at, segment, depth, name, self.layout) from error\n"
         "    raise",
-        (f"{SOURCES}test_a_directory_that_leads_outside[mirror]",),
+        (f"{SOURCES}test_symlinked_directory_is_not_followed[mirror]",),
     ),
     # Leases
     Mutant(
@@ -66,9 +66,7 @@ KNOWN = (
         "LeaseBook.assign",
         "holder.credit -= 1",
         "",
-        (
-            "tests/unit/test_core_leases.py::test_what_waits_goes_to_whoever_has_credit_the_least_loaded_first",
-        ),
+        ("tests/unit/test_core_leases.py::test_least_loaded_worker_with_credit_gets_the_next_batch",),
     ),
     Mutant(
         "credit leak, feeder",
@@ -80,59 +78,59 @@ KNOWN = (
     ),
     Mutant(
         "suspects not alone",
-        "files are set aside as poison that only were in flight beside the one that kills",
+        "files are set aside as poison that were only in flight beside the one that kills",
         "Scheduler.take",
         "if self.active:\n    return None",
         "",
         (
             "tests/unit/test_core_scheduler.py::test_suspects_go_alone",
-            f"{PROCESSES}test_those_that_were_in_flight_with_it_are_not_set_aside",
+            f"{SIGNALS}test_files_in_flight_with_a_poison_file_are_stored",
         ),
     ),
     Mutant(
-        "poison without end",
+        "no limit of deaths",
         "a file that kills its worker kills every worker, for ever",
         "LeaseBook.died",
         "deaths[index] >= DEATHS_TO_POISON",
         "False",
-        (f"{PROCESSES}test_a_file_that_kills_its_workers_is_set_aside",),
+        (f"{SIGNALS}test_file_that_kills_its_workers_is_poison",),
         25,
     ),
     Mutant(
         "files read again",
-        "a worker that dies after the list or the CA file was removed ends the run as a mistake of usage",
+        "a worker that dies after the list or the CA file was removed ends the run with a usage error",
         "Config.__post_init__",
         "self.files is None or self.files.paths != paths",
         "True",
-        (f"{NAMED}test_a_worker_that_dies_after_its_files_were_removed_is_replaced",),
+        (f"{NAMED}test_dead_worker_is_replaced_after_certificate_files_were_removed",),
     ),
     Mutant(
-        "OpenSSL asks for the password",
-        "each worker asks at the same terminal, is killed as stuck, and leaves it without echo",
+        "OpenSSL prompts for the password",
+        "each worker prompts at the same terminal, is killed as stuck, and leaves it without echo",
         "load_client_certificate",
         "context.load_cert_chain(cert, key, config.key_password)",
         "context.load_cert_chain(cert, key)",
-        (f"{NAMED}test_the_password_of_a_key_is_asked_for_once[PKCS#8]",),
+        (f"{NAMED}test_key_password_is_asked_for_once[PKCS#8]",),
     ),
     Mutant(
-        "the last header of a name",
+        "repeated header replaced by the last",
         "of two -H of one name the server sees one",
         "_add_given",
         "headers.add(first, value)",
         "headers[first] = value",
-        ("tests/faults/test_lanes.py::test_a_server_cannot_tell_the_lanes_apart",),
+        ("tests/faults/test_lanes.py::test_both_clients_send_the_same_request",),
     ),
-    # What is said
+    # Results shown
     Mutant(
         "exit 0 with failures",
-        "the exit status lies",
+        "the exit code is wrong",
         "make",
         "int(failed > 0)",
         "0",
         ("tests/integration/test_report.py::test_failures",),
     ),
     Mutant(
-        "silently short",
+        "truncated listing counts as complete",
         "a listing that breaks off in the middle ends as complete",
         "Supervisor._source_broke",
         "self.result.stop = self.result.stop or error",
@@ -149,36 +147,36 @@ KNOWN = (
         (f"{IMPORTS}test_download_into_the_current_directory_with_python_m",),
     ),
     Mutant(
-        "PYTHONPATH handed on as it is",
-        "an empty entry in it has the processes that we start run a downloaded json.py",
+        "PYTHONPATH passed on unchanged",
+        "an empty entry makes the processes that we start run a downloaded json.py",
         "environment",
         "[entry for entry in entries if os.path.isabs(entry) and _real(entry) not in unwanted]",
         "entries",
-        (f"{IMPORTS}test_a_program_elsewhere_calls_download_while_it_stands_in_the_destination",),
+        (f"{IMPORTS}test_program_with_the_destination_as_current_directory_calls_download",),
     ),
     Mutant(
         "redirect keeps credentials",
-        "Authorization, Cookie and -H headers go to whatever host a redirect names",
+        "Authorization, Cookie and -H headers are sent to any host that a redirect names",
         "RequestsClient._open",
         "session.origin(url, bare=True)",
         "session.origin(url)",
-        ("tests/faults/test_hostile_tls.py::test_secrets_stay_with_the_origin_they_were_given_for",),
+        ("tests/faults/test_hostile_tls.py::test_secrets_are_sent_only_to_their_origin",),
     ),
     Mutant(
         "secrets not redacted, URLs",
-        "a token in a URL stands in the report and the failures",
-        "RequestBuilder.shown",
+        "a token in a URL is in the report and the failures",
+        "TaskBuilder.shown",
         "redact_url(item.url or self._base + item.name)",
         "item.url or self._base + item.name",
-        ("tests/integration/test_cli.py::test_secrets_in_a_list",),
+        ("tests/integration/test_cli_secrets.py::test_secrets_in_a_list",),
     ),
     Mutant(
         "secrets not redacted, messages",
-        "a server that sends a key back in what is no HTTP has it printed, logged and written down",
+        "a key that a server sends back in an invalid response is printed, logged and stored",
         "translate",
         "redact(_sentence(chain, code), secrets)",
         "_sentence(chain, code)",
-        ("tests/integration/test_cli.py::test_secrets_that_a_server_sends_back",),
+        ("tests/integration/test_cli_secrets.py::test_secrets_that_a_server_sends_back",),
     ),
     Mutant(
         "secrets in names, within the query",
@@ -186,7 +184,7 @@ KNOWN = (
         "_leaf",
         "without_secrets(query, query=True) if query else ''",
         "query",
-        (f"{SECRETS}test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name[flat]",),
+        (f"{SECRETS}test_secrets_in_path_or_nested_url_are_in_no_name[flat]",),
     ),
     Mutant(
         "secrets in names, path",
@@ -194,7 +192,7 @@ KNOWN = (
         "_decoded",
         "not ('=' in raw or '%' in raw or '@' in raw)",
         "True",
-        (f"{SECRETS}test_a_secret_in_the_path_or_in_a_url_within_the_query_is_in_no_name[mirror]",),
+        (f"{SECRETS}test_secrets_in_path_or_nested_url_are_in_no_name[mirror]",),
     ),
     Mutant(
         "one name for all secrets",
@@ -205,63 +203,60 @@ KNOWN = (
         (f"{SECRETS}test_urls_that_differ_in_a_secret_only_are_all_stored[mirror]",),
     ),
     Mutant(
-        "a digest without its key",
-        "whoever sees a name can test guesses of the secret that it stands for",
+        "digest without a key",
+        "guesses of a secret can be tested against a visible name",
         "_marked",
         "blake2b(data, digest_size=_DIGEST_BYTES, key=key)",
         "blake2b(data, digest_size=_DIGEST_BYTES)",
-        ("tests/unit/test_core_naming.py::test_a_digest_stands_in_a_name_where_a_secret_stood",),
+        ("tests/unit/test_core_naming.py::test_digest_replaces_a_secret_in_a_name",),
     ),
     Mutant(
         "recalled under other names than the journal's",
-        "files of a job that goes on stand under names that the journal does not know; verify misses them",
-        "UrlsSource.recall",
+        "files of a resumed job have names that the journal does not know; verify misses them",
+        "UrlLister.recall",
         "item if item.fault else msgspec.structs.replace(item, name=name)",
         "item",
-        (f"{SECRETS}test_a_job_goes_on_under_the_names_that_it_began_with[flat]",),
+        (f"{SECRETS}test_resumed_job_keeps_its_names[flat]",),
     ),
     Mutant(
         "https to http",
-        "a redirect takes what was asked for over TLS into the clear",
+        "a redirect moves a request made over TLS to plain HTTP",
         "next_url",
         "scheme == 'http' and urlsplit(url).scheme.lower() == 'https'",
         "False",
-        ("tests/faults/test_hostile_tls.py::test_secrets_stay_with_the_origin_they_were_given_for",),
+        ("tests/faults/test_hostile_tls.py::test_secrets_are_sent_only_to_their_origin",),
     ),
     Mutant(
         "certificates not verified",
-        "anybody on the way may answer",
+        "any host on the path can respond",
         "_tls_context",
         "config.insecure",
         "True",
-        ("tests/integration/test_cli.py::test_certificate_that_is_not_trusted[Tls.EXPIRED]",),
+        ("tests/integration/test_cli.py::test_untrusted_certificate[Tls.EXPIRED]",),
     ),
     Mutant(
-        "what waits is left when the disk is full",
-        "half a gigabyte of temporary names stays in the destination",
+        "pending files left when the disk is full",
+        "half a gigabyte of temporary files stays in the destination",
         "PipelinedClient._store_completed",
         "for _, rest in islice(completed, at, None):\n    discard_body(rest)",
         "",
-        (
-            "tests/integration/test_sinks_run.py::"
-            "test_nothing_is_left_of_large_files_that_wait_when_the_disk_is_full",
-        ),
+        ("tests/integration/test_sinks_run.py::test_full_disk_leaves_no_partial_large_files",),
     ),
     Mutant(
         "waits for a large piece",
-        "the end of a large file, which is a small piece, is never noticed",
+        "the end of a large file, which is a small piece, is never detected",
         "Transport.widen",
         "(_WIDE, 1)",
         "(_WIDE,)",
-        ("tests/faults/test_lanes.py::test_the_last_bytes_of_a_large_body_are_not_waited_for",),
+        ("tests/faults/test_lanes.py::test_end_of_a_large_body_is_read_at_once",),
     ),
     # Diagnostics
     Mutant(
-        "watch looks away while it writes",
-        "what has the interpreter locked while a report is written is never told",
+        "watch does not sample while it writes",
+        "code that holds the interpreter lock while a report is written is never reported",
         "Watch._watch",
         "self._send(self._look_around)",
         "self._send()",
-        (WATCH + "test_one_who_locks_the_interpreter_while_the_report_is_written_is_seen",),
+        (WATCH + "test_interpreter_lock_held_during_a_report_is_reported",),
     ),
 )

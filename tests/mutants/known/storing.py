@@ -1,4 +1,4 @@
-"""Bugs in publishing files, in who owns a name, and in what a journal and a ledger say."""
+"""Bugs in publishing files, in the ownership of names, and in journal and ledger."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ __all__ = ["KNOWN"]
 
 HOST = "tests/faults/test_host.py::"
 PROCESSES = "tests/faults/test_processes.py::"
+SIGNALS = "tests/faults/test_signals.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 TAKEN = "tests/faults/test_names_taken.py::"
@@ -19,14 +20,14 @@ LISTING = "tests/faults/test_hostile_listing.py::"
 KNOWN = (
     # Publishing
     Mutant(
-        "named too early",
-        "a file has its final name before its bytes are there; a kill leaves half of it",
+        "final name before the content",
+        "a file has its final name before its content; a kill leaves a partial file",
         "FilesWriter.__init__",
         "self.crc = 0",
         "self.crc = 0\nwith contextlib.suppress(OSError):\n    self._link(leaf)",
         (
-            f"{SINKS}test_a_name_appears_whole_or_not_at_all",
-            "tests/faults/test_kill.py::test_kill_in_the_midst_of_large_files[supervisor]",
+            f"{SINKS}test_file_appears_complete_or_not_at_all",
+            "tests/faults/test_kill.py::test_kill_during_large_files[supervisor]",
         ),
     ),
     Mutant(
@@ -38,7 +39,7 @@ KNOWN = (
         ("tests/faults/test_locale.py::test_names_outside_the_locale_are_stored[C-flat]",),
     ),
     Mutant(
-        "small file named too early",
+        "final name before the content, small file",
         "a disk that fills up leaves a truncated file under its final name",
         "FilesSink.put",
         "if _write(fd, body) == len(body):\n"
@@ -51,7 +52,7 @@ KNOWN = (
         (f"{SINKS}test_a_small_file_that_cannot_be_written_has_no_name",),
     ),
     Mutant(
-        "a body's rest read twice",
+        "rest of a large body counted wrongly",
         "what follows a large body in one read is counted wrongly: a file gets the bytes of another",
         "ResponseParser.feed",
         "self._left > 0",
@@ -59,24 +60,24 @@ KNOWN = (
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[reader]",),
     ),
     Mutant(
-        "an error whose page ends with the connection is forgotten",
-        "the file comes to no end, and so the run does not",
+        "error status without a length is dropped",
+        "the file never ends, and so the run does not end",
         "PipelinedConnection._on_close",
         "self._commit_window()",
         "",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
     ),
     Mutant(
-        "a large body's beginning cut short",
-        "what came of it with the headers is counted wrongly where it is left for the writer",
+        "start of a large body counted wrongly",
+        "the part that arrived with the headers is counted wrongly where it is left for the writer",
         "ResponseParser._inside",
         "len(body)",
         "len(body) - 1",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[reader]",),
     ),
     Mutant(
-        "short write taken for whole",
-        "where a quota ends in the midst of a write, half a file is stored and counted",
+        "short write counts as complete",
+        "where a quota is reached within a write, a partial file is stored and counted",
         "FilesWriter.write",
         "written < len(chunk)",
         "False",
@@ -84,30 +85,36 @@ KNOWN = (
     ),
     Mutant(
         "counted before stored",
-        "the journal says stored of a file that never got its name",
+        "the journal records a file as stored that never got its name",
         "ActiveBatch.put_all",
-        "if not put(job.name, body):\n"
-        "    how = self._put(sink, job, body)\n"
+        "if not put(task.item, body, task.response):\n"
+        "    how = self._put(task, body)\n"
         "    length = length if how else 0\n"
         "    old += not how\n"
         "    replaced += how == REPLACED\n"
+        "    if how == WRITTEN:\n"
+        "        written += 1\n"
+        "        length = 0\n"
         "else:\n"
         "    states[index] = length + 2\n"
         "size += length\n"
         "count += 1",
         "count += 1\n"
-        "if not put(job.name, body):\n"
-        "    how = self._put(sink, job, body)\n"
+        "if not put(task.item, body, task.response):\n"
+        "    how = self._put(task, body)\n"
         "    length = length if how else 0\n"
         "    old += not how\n"
         "    replaced += how == REPLACED\n"
+        "    if how == WRITTEN:\n"
+        "        written += 1\n"
+        "        length = 0\n"
         "else:\n"
         "    states[index] = length + 2\n"
         "size += length",
         (f"{SOURCES}test_two_items_of_one_name",),
     ),
     Mutant(
-        "over another",
+        "existing file replaced",
         "of two items of one name the second replaces the first, and both count as stored",
         "rule",
         "Decision.CONTESTED",
@@ -115,164 +122,164 @@ KNOWN = (
         (f"{SOURCES}test_two_items_of_one_name",),
     ),
     Mutant(
-        "a file that is there is trusted",
-        "what lay there before, old or damaged, is taken for the download",
+        "existing file counts as downloaded",
+        "a file from before, old or damaged, is taken for the download",
         "FilesWriter._meet",
         "file_matches(self._leaf, self._directory, self.size, self.crc)",
         "True",
-        (f"{HOST}test_what_was_there_before_is_never_trusted",),
+        (f"{HOST}test_files_outside_the_journal_are_compared_and_replaced",),
     ),
     Mutant(
-        "what is large is read",
-        "a worker that finds a large file of old is taken for stuck and killed while it reads it",
+        "large existing file is read",
+        "a worker that reads a large existing file is taken for stuck and killed",
         "FilesWriter._meet",
         "decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ",
         "False",
-        (f"{SINKS}test_what_is_long_to_read_is_replaced_unread_if_it_was_there_before",),
+        (f"{SINKS}test_large_existing_file_is_replaced_unread",),
     ),
-    # Who owns a name
+    # Ownership of names
     Mutant(
-        "nothing is written down before a name appears",
-        "after a kill in that instant nobody knows the file, and its name is taken for ever",
+        "file not recorded before its name appears",
+        "after a kill at that instant the file is unknown, and its name stays taken",
         "ActiveBatch.put_all",
         "states[index] = -3 - length",
         "",
-        (f"{TAKEN}test_killed_between_a_file_s_name_and_its_mark[20-supervisor]",),
+        (f"{TAKEN}test_worker_killed_between_publishing_a_file_and_recording_it[20-supervisor]",),
     ),
     Mutant(
-        "nothing is written down before the name of a large file appears",
-        "the same, for what takes the way of the requests lane",
-        "ActiveBatch.publish",
-        "self.marks.intend(index, writer.size, writer.crc)",
+        "large file not recorded before its name appears",
+        "the same, for files that the requests client stores",
+        "ActiveBatch._publish",
+        "self.marks.intend(task.index, writer.size, writer.crc)",
         "",
-        (f"{TAKEN}test_killed_between_a_file_s_name_and_its_mark_in_the_requests_lane",),
+        (f"{TAKEN}test_requests_client_worker_killed_between_publishing_and_recording",),
     ),
     Mutant(
-        "a failure overwrites that a file is damaged",
-        "the damaged file is never replaced: its name is taken for ever",
+        "failure overwrites the damaged state",
+        "the damaged file is never replaced: its name stays taken",
         "ActiveBatch.forget",
         "self.claims.get(index, UNTOUCHED)",
         "UNTOUCHED",
-        (f"{TAKEN}test_a_damaged_file_is_replaced_though_the_server_failed_in_between",),
+        (f"{TAKEN}test_damaged_file_is_replaced_after_server_failures",),
     ),
     Mutant(
-        "a damaged file of an open batch is forgotten",
-        "the job that was interrupted never comes to its end",
+        "damaged file of an open batch not fetched again",
+        "the interrupted job never completes",
         "Journal.mark_damaged",
         "self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))",
         "self._recount("
         "seq, changed(self.marks(seq), row[1], dict.fromkeys((f.index for f in damaged), 0)))",
-        (f"{TAKEN}test_a_damaged_file_is_known_to_be_the_item_s_own",),
+        (f"{TAKEN}test_damaged_file_is_recognized_as_the_items_own",),
     ),
     Mutant(
-        "nobody is asked who owns a name",
-        "a file that the user put there while the job was interrupted is in the way for ever",
+        "owner of a contested name not looked up",
+        "a file that the user created while the job was interrupted blocks the item for ever",
         "Supervisor._fetch_contested",
         "claims = self._destination.settle_names()",
         "claims: dict[int, dict[int, int]] = {}",
-        (f"{TAKEN}test_a_file_that_i_put_there_while_the_job_was_interrupted[server-replace]",),
+        (f"{TAKEN}test_user_file_created_while_the_job_was_interrupted[server-replace]",),
     ),
     Mutant(
-        "a name is thought to be nobody's",
-        "the second item of a name replaces the first, in silence",
+        "contested name counts as unowned",
+        "the second item of a name silently replaces the first",
         "_owned",
         "owned.add(name)",
         "pass",
-        (f"{TAKEN}test_two_items_of_one_name_are_told_apart_in_every_run",),
+        (f"{TAKEN}test_two_items_of_one_name_are_distinguished_in_every_run",),
     ),
     Mutant(
-        "a file of the user is replaced in silence",
-        "nobody is told, and nothing counts it",
+        "user file silently replaced",
+        "the replacement is neither reported nor counted",
         "FilesWriter._meet",
         "REPLACED if decision is Decision.REPLACE_FOREIGN else NEW",
         "NEW",
-        (f"{TAKEN}test_a_file_of_mine_is_replaced_and_i_am_told",),
+        (f"{TAKEN}test_user_file_is_replaced_and_reported",),
     ),
     Mutant(
-        "the list of URLs is a file like any other",
+        "list of URLs not reserved",
         "a download overwrites the list that it came from",
         "settled",
         "rules.reserved.get(item.name)",
         "None",
-        (f"{TAKEN}test_a_download_named_like_the_list_of_urls",),
+        (f"{TAKEN}test_download_named_like_the_url_list",),
     ),
     Mutant(
-        "a known name serves twice",
-        "with --relist a second item of a name is skipped, and its bytes are nowhere",
+        "known name accepted twice",
+        "with --relist a second item of a name is skipped, and its content is not stored",
         "Known.marks",
         "row is None or row[3:] not in ((None, None), (seq, index))",
         "row is None",
-        ("tests/integration/test_relist.py::test_a_second_item_of_a_known_name_is_no_less_taken",),
+        ("tests/integration/test_relist.py::test_second_item_of_a_known_name_fails_as_taken",),
     ),
     # Journal, cursor, ledger
     Mutant(
         "cursor ahead",
-        "a killed run goes on behind names that nobody has fetched: lost, and exit 0",
-        "ServerSource._slices",
+        "a killed run resumes behind names that were not fetched: lost, and exit 0",
+        "ServerLister._slices",
         "if taken < len(names):\n"
         "    crc = _crc(part, crc)\n"
         "    cursor = _Cursor(at.marker, taken, crc, page=at.page)",
         "if False:\n    crc = _crc(part, crc)\n    cursor = _Cursor(at.marker, taken, crc, page=at.page)",
-        (f"{PROCESSES}test_one_signal_drains[15-16]",),
+        (f"{SIGNALS}test_first_signal_drains[15-16]",),
     ),
     Mutant(
-        "page that changed is not noticed",
+        "changed page not detected",
         "names that came into a page between two runs are skipped",
-        "ServerSource._slices",
+        "ServerLister._slices",
         "taken and _crc(names[:taken], 0) != crc",
         "False",
-        (f"{LISTING}test_a_page_that_changed_between_two_runs_is_handed_out_again",),
+        (f"{LISTING}test_page_changed_between_runs_is_listed_again",),
     ),
     Mutant(
         "a second ? in a listing's URL",
-        "the pages behind the first are lost in silence where --list-path has a query",
+        "the pages behind the first are silently lost where --list-path has a query",
         "page_url",
         "'?' if '?' not in first else '' if first.endswith(('?', '&')) else '&'",
         "'?'",
         (f"{LISTING}test_a_list_path_with_a_query_loses_no_page[auto-/list?dir=a%20b/&caf%C3%A9&]",),
     ),
     Mutant(
-        "half a line is a line for ever",
-        "a list that a program still wrote to is never complete: its last URL was cut, and so was the next",
+        "partial last line never completed",
+        "a list that was still being written is never complete: its last URL was cut, and so was the next",
         "Lines._end_of_tail",
         "Place(end.offset, end.line, end.crc, (before.offset, before.crc))",
         "end",
         (
-            f"{RESUME}test_a_line_that_was_read_before_it_was_written_to_its_end[missing-half]",
-            "tests/unit/test_lines.py::test_each_line_is_there_once_it_is_whole",
+            f"{RESUME}test_partially_written_last_line_is_completed_by_the_next_run[missing-half]",
+            "tests/unit/test_lines.py::test_complete_lines_are_read_exactly_once",
         ),
     ),
     Mutant(
-        "marks believed without a look",
+        "item states not compared with the disk",
         "a file that was lost or changed after the ledger was written counts as stored",
         "reconcile",
-        "_on_disk(sink, items[mark.index].name, mark)",
+        "_on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc))",
         "True",
-        (f"{HOST}test_what_changed_between_two_runs_is_fetched_again",),
+        (f"{HOST}test_file_damaged_between_runs_is_fetched_again",),
     ),
     Mutant(
         "ledger cleared too early",
-        "the supervisor is killed between an outcome and its row: the batch is fetched again",
+        "if the supervisor is killed between a result and its row, the batch is fetched again",
         "Ledger.close",
         "slot.free()",
         "slot.marks.clear()\nslot.free()",
         ("tests/unit/test_ledger.py::test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest",),
     ),
     Mutant(
-        "what a drain gives back is forgotten",
+        "states returned by a drain are dropped",
         "after Ctrl-C the next run fetches all of the open batches again",
         "Checkpoint.write",
         "self._destination.keep({outcome.seq: outcome.marks})",
         "pass",
-        (f"{PROCESSES}test_one_signal_drains[15-16]",),
+        (f"{SIGNALS}test_first_signal_drains[15-16]",),
     ),
     Mutant(
         "sync after the journal",
-        "after a power cut the journal says stored of files that are empty",
+        "after a power cut the journal records empty files as stored",
         "Checkpoint.write",
         "if came:\n    self._destination.sync()",
         "",
-        ("tests/unit/test_checkpoint.py::test_nothing_is_counted_that_could_not_be_synced",),
+        ("tests/unit/test_checkpoint.py::test_unsynced_files_are_not_counted_as_stored",),
         more=(
             Replacement(
                 "Checkpoint.write",
@@ -282,24 +289,24 @@ KNOWN = (
         ),
     ),
     Mutant(
-        "a damaged row is believed",
-        "a bit that turned round in the journal makes a file stored that never was",
+        "damaged row accepted",
+        "a flipped bit in the journal makes a file count as stored that is not",
         "Rows.select",
         "row_sum(*row[:-1]) != row[-1]",
         "not row",
-        ("tests/fuzz/test_fuzz_journal.py::test_what_was_never_written_is_not_believed",),
+        ("tests/fuzz/test_fuzz_journal.py::test_records_never_written_are_refused",),
     ),
     Mutant(
-        "lost rows are not missed",
+        "lost rows not detected",
         "a page that is lost takes batches and failures with it, and the job counts as complete",
         "Journal.job",
         "self._inspect()",
         "",
-        ("tests/fuzz/test_fuzz_journal.py::test_what_was_never_written_is_not_believed",),
+        ("tests/fuzz/test_fuzz_journal.py::test_records_never_written_are_refused",),
     ),
     Mutant(
-        "failed files never tried again",
-        "the same command again says complete and leaves out what had failed",
+        "failed files never retried",
+        "the same command reports complete and omits what had failed",
         "_UNFINISHED",
         "'(done = 0 OR failed > 0)'",
         "'(done = 0)'",
@@ -311,6 +318,6 @@ KNOWN = (
         "lock",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
-        (f"{PROCESSES}test_two_runs_on_one_destination",),
+        (f"{PROCESSES}test_second_run_on_a_destination_is_refused",),
     ),
 )

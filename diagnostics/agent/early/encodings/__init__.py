@@ -1,6 +1,7 @@
-"""Found instead of the standard library's package, which it becomes: nothing else of it is imported sooner.
+"""Take the place of the standard library's ``encodings``, and then become it.
 
-On ``PYTHONPATH`` only where a remedy that stands in a ``.pth`` file is measured.
+Python imports this package before any other, and so before all ``.pth`` files. It is on ``PYTHONPATH`` only
+where a remedy in a ``.pth`` file is measured.
 """
 
 import sys
@@ -8,7 +9,7 @@ import sys
 
 def _real(ours):
     # type: (str) -> str
-    """Return the folder of the package of the standard library."""
+    """Return the folder of the standard library's package."""
     import _io
 
     for folder in sys.path:
@@ -37,14 +38,14 @@ def _become(told):
         spec.submodule_search_locations = told["__path__"]  # type: ignore[attr-defined]
     with _io.FileIO(folder + "/__init__.py") as source:
         code = compile(source.readall(), folder + "/__init__.py", "exec")
-    if "site" not in sys.modules:  # else Python 2: it has read them all
+    if "site" not in sys.modules:  # in Python 2, it has already read all .pth files
         sys.setprofile(_look)
     exec(code, told)  # noqa: S102
 
 
 def _look(frame, event, arg):
     # type: (object, str, object) -> None
-    """Wait for the function of ``site`` that reads a ``.pth`` file."""
+    """Wait for the function of ``site`` that reads a ``.pth`` file; the profiler function."""
     code = frame.f_code  # type: ignore[attr-defined]
     if event != "call" or code.co_name != "addpackage" or "site" not in code.co_filename:
         return

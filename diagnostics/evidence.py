@@ -1,4 +1,4 @@
-"""What is known of one process, in the terms that causes are told in. Pure."""
+"""Combine everything that is known of one process in the form that the causes need. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from diagnostics.model import Observation, Question
-from diagnostics.places import Spot, is_own, line_of, short, source_line, where
+from diagnostics.source_places import Spot, is_own, line_of, short, source_line, where
 from diagnostics.verdict import Judgement, waited
 
 __all__ = ["Case"]
@@ -26,7 +26,7 @@ _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
 
 class Case:
-    """``judgement`` and the observation behind it."""
+    """An observation, the judgement of it, and what follows from both."""
 
     def __init__(self, question: Question, seen: Observation, judgement: Judgement) -> None:
         self.question = question
@@ -44,15 +44,15 @@ class Case:
     # places
 
     def where(self, spot: Spot | None) -> str:
-        """``spot`` as it is shown."""
+        """Return ``spot`` as it is printed."""
         return where(spot, self.facts)
 
     def shown(self, file: str) -> str:
-        """``file`` as it is shown."""
+        """Return the path ``file`` as it is printed."""
         return short(file, self.facts)
 
     def event_at(self, event: dict[str, Any] | None) -> str:
-        """Where ``event`` was called from: not gevent's own code, not the import machinery."""
+        """Return where ``event`` was called from, without gevent's own code and the import machinery."""
         if event and event["stack"] and not (event["caller"] or event["user"]):
             return (
                 "python -m gevent.monkey"
@@ -62,7 +62,8 @@ class Case:
         return self.where(event["caller"] or event["user"]) if event else ""
 
     def first_import(self, *names: str) -> Spot | None:
-        """The user's line that led to the first import of one of ``names``, else whatever line did."""
+        """Return the user's line that led to the first import of one of ``names``, else any line that
+        did."""
         events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
         for event in sorted(events, key=lambda each: each["at"]):
             spot: Spot | None = event["user"] or event["caller"]
@@ -71,13 +72,16 @@ class Case:
         return None
 
     def own_line(self, pattern: str) -> Spot | None:
-        """The first line of the user's own files that matches."""
+        """Return the first line in the user's own files that matches ``pattern``."""
         return line_of(self.facts.get("own_files", []), pattern)
 
     @cached_property
     def subject(self) -> Spot | None:
-        """Where the application begins, for a cause that is in no single line: in the user's own code, also
-        where a package (celery, gunicorn) has imported the same before."""
+        """Return where the application starts, for a cause that is in no single line.
+
+        This is a line of the user's own code even where a package (celery, gunicorn) imported the same
+        modules before.
+        """
         names = ("gevent", "gevent.monkey", "requests", "urllib3", "ssl")
         events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
         own = [each for each in events if each["user"]]
@@ -90,26 +94,27 @@ class Case:
 
     @property
     def nothing_patched(self) -> bool:
-        """Whether gevent has replaced nothing that matters."""
+        """Return True if gevent has replaced none of socket, ssl, select and time."""
         return not any(self.patched.get(name) for name in ("socket", "ssl", "select", "time"))
 
     @property
     def patching(self) -> dict[str, Any] | None:
-        """The first call that patches the sockets or all."""
+        """Return the first call that patches the sockets, ssl or everything; else the first patching
+        call."""
         calls = self.seen["patches"]
         wide = [each for each in calls if each["function"] in ("patch_all", "patch_socket", "patch_ssl")]
         found: list[dict[str, Any]] = wide or calls
         return found[0] if found else None
 
     def shown_call(self, event: dict[str, Any]) -> str:
-        """The call as in the source: ``patch_all(thread=False, select=False)``."""
+        """Return the call as it is in the source: ``patch_all(thread=False, select=False)``."""
         written = source_line(event["caller"] or ("", 0))
         given = sorted(event["arguments"].items(), key=lambda pair: written.find(f"{pair[0]}="))
-        told = (f"{k}={v}" for k, v in given)
-        return f"{event['function']}({', '.join(told)})"
+        arguments = (f"{k}={v}" for k, v in given)
+        return f"{event['function']}({', '.join(arguments)})"
 
     def patch_line(self) -> str:
-        """One line of evidence: who patched, and how."""
+        """Return one line of evidence: who patched, and with which arguments."""
         calls = self.seen["patches"]
         if not calls:
             if self.nothing_patched:
@@ -120,7 +125,7 @@ class Case:
 
     @property
     def ssl_before_patch(self) -> str:
-        """Who imported ssl before anything was patched; "" when nobody did."""
+        """Return who imported ssl before anything was patched; "" if nothing did."""
         event = self.seen["imports"].get("ssl")
         first = min((each["at"] for each in self.seen["patches"]), default=None)
         if "ssl" in self.seen["early"]:
@@ -135,29 +140,30 @@ class Case:
 
     @property
     def lasted(self) -> float:
-        """The seconds that the N requests took; of a probe that was given up, all that it took."""
+        """Return the seconds that the N requests took; the seconds of the whole probe if it was given
+        up."""
         wall = self.judgement.wall
         seconds: float = self.observation.result["seconds"] if self.judgement.problem else 0.0
         return max(wall, seconds)
 
     @cached_property
     def blocked(self) -> list[dict[str, Any]]:
-        """What held the hub while it waited, longest first."""
+        """Return what held the hub while it waited, longest first."""
         found = [each for each in self.held if waited(each) > each["seconds"] / 4]
         return sorted(found, key=waited, reverse=True)
 
     @cached_property
     def busy(self) -> list[dict[str, Any]]:
-        """What held the hub while it computed, longest first."""
+        """Return what held the hub while it computed, longest first."""
         found = [each for each in self.held if each["cpu"] + each["ready"] > waited(each)]
         return sorted(found, key=lambda each: -each["cpu"])
 
     def held_seconds(self, held: list[dict[str, Any]]) -> float:
-        """Together."""
+        """Return the total seconds of ``held``."""
         return float(sum(each["seconds"] for each in held))
 
     def held_line(self, held: list[dict[str, Any]]) -> str:
-        """One line of evidence: where the hub was held, and for how long."""
+        """Return one line of evidence: where the hub was held, and for how long."""
         top = held[0]
         spot = self.leaf(top)
         text = source_line(spot)
@@ -166,31 +172,31 @@ class Case:
         return f"the hub was held at {self.where(spot)}  {text[:60]}  {share}"
 
     def served_line(self) -> str:
-        """One line of evidence: how many requests the server saw wait at once."""
+        """Return one line of evidence: how many requests the server saw waiting at once."""
         seen = self.judgement.served
         if seen is None:
             return ""
         return f"the server saw {seen.requests} requests, {seen.mean:.1f} at once, {seen.peak} at most"
 
     def leaf(self, held: dict[str, Any]) -> Spot:
-        """The innermost frame."""
+        """Return the innermost frame."""
         stack: list[Spot] = held["stack"]
         return stack[0] if stack else ("", 0, "")
 
     def own_frame(self, stack: Sequence[Spot]) -> Spot | None:
-        """The innermost frame of the user's code, else of a package's."""
+        """Return the innermost frame of the user's code, else of a package, else of any code."""
         own = [spot for spot in stack if is_own(spot, self.facts)]
         packages = [spot for spot in stack if "-packages" in str(spot[0])]
         found = own or packages or list(stack)
         return found[0] if found else None
 
     def user_frame(self, stack: Sequence[Spot]) -> Spot | None:
-        """The innermost frame of the user's code, if there is one."""
+        """Return the innermost frame of the user's code, if there is one."""
         return next((spot for spot in stack if is_own(spot, self.facts)), None)
 
     @cached_property
     def held_in_poll(self) -> list[dict[str, Any]]:
-        """What waited in the operating system's select or poll."""
+        """Return what waited in the operating system's select or poll."""
         return [each for each in self.blocked if self._is_poll(each["stack"])]
 
     def _is_poll(self, stack: Sequence[Spot]) -> bool:
@@ -201,32 +207,32 @@ class Case:
 
     @cached_property
     def held_in_pyopenssl(self) -> list[dict[str, Any]]:
-        """What waited inside of OpenSSL's own calls: a socket that blocks."""
+        """Return what waited inside OpenSSL's own calls, on a blocking socket."""
         return [each for each in self.blocked if "OpenSSL" in str(self.leaf(each)[0])]
 
     # TLS
 
     @cached_property
     def socket_class(self) -> str:
-        """What carries the TLS of the last connections."""
+        """Return the class of the TLS socket of the last connection."""
         connections = self.seen["connections"]
         return str(connections[-1]["cls"]) if connections else ""
 
     @cached_property
     def pyopenssl(self) -> dict[str, Any] | None:
-        """A connection that pyOpenSSL carried."""
+        """Return the last connection that pyOpenSSL carried, if there is one."""
         found = [each for each in self.seen["connections"] if "ssl.SSLSocket" not in each["cls"]]
         return found[-1] if found else None
 
     @property
     def copy(self) -> str:
-        """The copy of urllib3 whose wrapper carries it; "" when it is none's."""
+        """Return the name of the copy of urllib3 whose wrapper carries it; "" if there is none."""
         name = self.pyopenssl["cls"] if self.pyopenssl else ""
         return str(name).partition(".contrib.")[0] if ".contrib." in name else ""
 
     @property
     def injection(self) -> dict[str, Any] | None:
-        """The injection into that copy."""
+        """Return the last injection into that copy, else the last one into any copy."""
         calls = [each for each in self.seen["injections"] if each["function"] == "inject_into_urllib3"]
         own = [each for each in calls if each["module"].startswith(f"{self.copy}.")]
         found: list[dict[str, Any]] = own or calls
@@ -234,7 +240,7 @@ class Case:
 
     @property
     def context_made(self) -> Spot | None:
-        """Who made pyOpenSSL's first context: the user's line, else a package's."""
+        """Return where pyOpenSSL's first context was made: the user's line, else a package's."""
         made = [each for each in self.seen["contexts"] if each["cls"].startswith("OpenSSL")]
         for event in [*made, *([self.pyopenssl] if self.pyopenssl else [])]:
             spot: Spot | None = event["user"] or event["caller"]
@@ -245,10 +251,10 @@ class Case:
     # waiting
 
     def parked_in(self, test: Callable[[Sequence[Spot]], bool]) -> dict[str, Any] | None:
-        """Where half of the greenlets, or more, were seen waiting at once, if ``test`` says so."""
+        """Return where at least half of the greenlets waited at once, if ``test`` accepts the stack."""
         together = any(each["requests"] > 1 for each in self.observation.result["rounds"])
-        least = min(self.question.requests, 50) / 2 if together else 1
+        minimum = min(self.question.requests, 50) / 2 if together else 1
         for each in self.parked:
-            if each["most"] >= least and test(each["stack"]):
+            if each["most"] >= minimum and test(each["stack"]):
                 return each
         return None

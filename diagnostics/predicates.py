@@ -1,6 +1,7 @@
-"""The predicates of the causes: what must be seen for each, and where it is. Pure.
+"""Recognize each cause in an observation, and say where it is. Pure.
 
-Each says None, or gives place and evidence. ``diagnostics.causes`` has the table and the order.
+Each predicate returns None, or the place and the evidence. ``diagnostics.causes`` has the table and its
+order.
 """
 
 from __future__ import annotations
@@ -8,21 +9,24 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from diagnostics.case import Case
-from diagnostics.places import Spot, source_line
+from diagnostics.evidence import Case
+from diagnostics.source_places import Spot, source_line
 from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
 
 class Found(NamedTuple):
-    """``where``: file:line. ``evidence``: a line each, empty ones to be left out."""
+    """A match. ``where``: file:line; ``evidence``: one line each, empty ones are left out."""
 
     where: str
     evidence: list[str]
 
 
 def _serialized(case: Case) -> bool:
-    """Serialized; or errors on a hub that was held: a server that waits less long makes them of it."""
+    """Return whether it was serialized, or failed while something held the hub.
+
+    Against a server with a short timeout, a held hub shows as errors.
+    """
     held = case.judgement.blocked > max(0.3, case.lasted / 3)
     return case.judgement.verdict == "serialized" or held
 
@@ -31,7 +35,7 @@ def error_text(case: Case) -> str:
     return case.judgement.error
 
 
-# whose fault it is not
+# causes outside of the process
 
 
 def serial_server(case: Case) -> Found | None:
@@ -116,7 +120,7 @@ _KEPT = {
 
 
 def put_back_modules(case: Case) -> list[str]:
-    """The modules that a call patched and that have the originals nevertheless."""
+    """Return the modules that a call patched and that have the originals nevertheless."""
     wide = [each for each in case.seen["patches"] if each["function"] == "patch_all"]
     left_out = {key for each in wide for key, value in each["arguments"].items() if value == "False"}
     called = {each["function"] for each in case.seen["patches"]}
@@ -128,7 +132,7 @@ def put_back_modules(case: Case) -> list[str]:
 
 
 def putting_back(case: Case, key: str) -> Spot | None:
-    """The line that put the originals of a module back."""
+    """Return the line that restored the originals of a module."""
     module = _KEPT[key][0]
     seen = [each for each in case.seen["replaced"] if each["name"].startswith(module + ".")]
     pattern = rf"\b{module}\.\w+\s*=[^=]|setattr\(\s*_?{module}\b|reload\(\s*{module}\b"
@@ -136,7 +140,7 @@ def putting_back(case: Case, key: str) -> Spot | None:
 
 
 def put_back(case: Case) -> Found | None:
-    """An original that is there although a call replaced it."""
+    """Match an original that is there although a call replaced it."""
     modules = put_back_modules(case)
     if not modules or (not case.blocked and case.judgement.verdict != "error"):
         return None
@@ -154,7 +158,7 @@ def put_back(case: Case) -> Found | None:
 
 
 def pyopenssl(case: Case) -> Found | None:
-    """pyOpenSSL carries the connections, and the hub is held where it waits for them."""
+    """Match if pyOpenSSL carries the connections, and the hub is held where it waits for them."""
     if case.pyopenssl is None or not _serialized(case) or not case.held_in_poll:
         return None
     injection = case.injection
@@ -210,7 +214,7 @@ def blocking_pyopenssl(case: Case) -> Found | None:
 
 
 def _hub_was_held(case: Case) -> bool:
-    """What holds the hub is the cause; where greenlets wait meanwhile is a consequence."""
+    """Return whether something held the hub: then waiting greenlets are a consequence, not the cause."""
     return case.judgement.blocked + case.judgement.busy > case.lasted / 3
 
 
@@ -245,16 +249,16 @@ def dns(case: Case) -> Found | None:
         case.where(case.own_frame(parked["stack"])),
         [
             f"{parked['most']} greenlets waited at once for the look-up of a name",
-            f"gevent looks names up in {size} threads; each that gets no answer keeps one",
+            f"gevent looks names up in {size} threads; each one without a response keeps its thread",
         ],
     )
 
 
 def own_lock(case: Case) -> Found | None:
-    # For good, which is not a moment of a busy machine.
+    # Stopped permanently, not for a moment on a busy machine.
     stopped = case.judgement.problem and case.judgement.blocked > case.lasted / 2
     if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
-        # A real lock that a greenlet holds which cannot run any more: nothing goes on, ever.
+        # A deadlock: the greenlet that holds this real lock can never run again.
         spot = case.own_frame(case.blocked[0]["stack"])
         if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", source_line(spot)):
             return Found(case.where(spot), [case.judgement.problem, case.held_line(case.blocked)])
@@ -263,7 +267,7 @@ def own_lock(case: Case) -> Found | None:
     if _hub_was_held(case):
         return None
     parked = case.parked_in(in_turn)
-    # A lock that is tried again and again, with a sleep in between, is one, too.
+    # A lock that is polled, with a sleep in between, counts as well.
     parked = parked or case.parked_in(in_sleep)
     if parked is None:
         return None
@@ -279,8 +283,11 @@ def own_lock(case: Case) -> Found | None:
 
 
 def blocking(case: Case) -> Found | None:
-    if not case.blocked or case.judgement.blocked < max(0.3, case.lasted / 3):
+    judgement = case.judgement
+    if not case.blocked or judgement.blocked < max(0.3, case.lasted / 3):
         return None
+    if judgement.busy > judgement.blocked:
+        return None  # on a busy machine what computes also seems to wait, at some other line
     spot = case.own_frame(case.blocked[0]["stack"])
     text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""
     return Found(case.where(spot), [case.held_line(case.blocked), f"called by {text}"])

@@ -1,7 +1,8 @@
-"""Who patched and who injected, told from what modules keep: for a process that nobody recorded.
+"""Reconstruct who patched and who injected, for a process that was not recorded.
 
-Reads the sources of the modules that have a name for gevent.monkey, or for an injection: the first line
-that calls it. A guess where several do; a recording (``python -m diagnostics``) knows.
+Reads the sources of the modules that refer to gevent.monkey, or to an injection, and takes the first line
+that calls it. Where several modules do, this is a guess; only a recording (``python -m diagnostics``) is
+certain.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ _LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 
 
 def reconstruct(facts: dict[str, Any]) -> dict[str, Any]:
-    """As ``Record.seen``, as far as it shows afterwards."""
+    """Return what ``Record.seen`` would, as far as it can be reconstructed afterwards."""
     seen = Record().seen()
     for file in _files_that_name("gevent.monkey"):
         for number, line in _lines(file):
             if hit := _PATCH.match(line):
-                told = dict(
+                arguments = dict(
                     each.split("=", 1) for each in hit[2].replace(" ", "").split(",") if "=" in each
                 )
-                seen["patches"].append({**_event(file, number), "function": hit[1], "arguments": told})
+                seen["patches"].append({**_event(file, number), "function": hit[1], "arguments": arguments})
     for copy in facts["injected_copies"]:
         name = f"{copy}.contrib.pyopenssl"
         for file in _files_that_name(copy):
@@ -53,7 +54,7 @@ def _event(file: str, line: int) -> dict[str, Any]:
 
 
 def _files_that_name(name: str) -> Iterator[str]:
-    """Sources of the modules, the user's first, that have a name for ``name`` or for something of it."""
+    """Return the sources of the modules that refer to ``name`` or to something in it, the user's first."""
     found = []
     for own, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
@@ -90,7 +91,7 @@ def _lines(file: str) -> Iterator[tuple[int, str]]:
 
 
 def _first_binder(facts: dict[str, Any]) -> str:
-    """The user's file that brought in what bound ssl before it was patched; "" when nothing did."""
+    """Return the user's file that imported what bound ssl before it was patched; "" if there is none."""
     original = getattr(sys.modules.get("gevent.monkey"), "saved", {}).get("ssl", {}).get("SSLContext")
     tls = sys.modules.get("urllib3.util.ssl_")
     if original is None or getattr(tls, "SSLContext", None) is not original:

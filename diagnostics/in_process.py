@@ -1,4 +1,4 @@
-"""The process that calls: facts and static causes, or a measurement in it."""
+"""Inspect the calling process: facts and static causes, or a measurement in it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 import sys
 from typing import Any
 
-from diagnostics import places
+from diagnostics import source_places
 from diagnostics.agent.https_agent import facts as agent_facts
 from diagnostics.agent.https_agent import fetchers, frames, keepers, probe
 from diagnostics.agent.https_agent.recorder import record
 from diagnostics.errors import ProbeError
+from diagnostics.import_traces import reconstruct
 from diagnostics.model import Cause, Diagnosis, Observation, Question, Target
-from diagnostics.traces import reconstruct
 
 __all__ = ["Inspection", "check", "inspect"]
 
@@ -21,7 +21,7 @@ _CLIENTS = ("requests", "urllib3", "botocore")  # packages whose waiting gevent 
 
 
 class Inspection:
-    """``facts`` of this process, and the ``causes`` that will make HTTPS serial or break it."""
+    """The ``facts`` of this process, and the ``causes`` that will serialize or break HTTPS in it."""
 
     def __init__(self, facts: dict[str, Any], causes: list[Cause]) -> None:
         self.facts = facts
@@ -32,10 +32,10 @@ class Inspection:
 
 
 def inspect() -> Inspection:
-    """Facts and static causes of this process: nothing is imported, sent or changed; milliseconds.
+    """Return facts and static causes of this process, without importing, sending or changing anything.
 
-    A static cause is a state that is known to serialize or break HTTPS under gevent, whether or not a
-    request is ever made. A process that does not use gevent has none.
+    This takes milliseconds. A static cause is a state that is known to serialize or break HTTPS under
+    gevent, whether or not a request is ever made. A process that does not use gevent has none.
     """
     facts = agent_facts.collect()
     patched, copies = facts["patched"], facts["injected_copies"]
@@ -96,9 +96,10 @@ def _patcher(facts: dict[str, Any]) -> str:
 
 
 def _keeper() -> dict[str, Any] | None:
-    """What keeps the SSLContext of before patching and uses it where gevent is to make it concurrent.
+    """Return what keeps the unpatched SSLContext and uses it where gevent should make it concurrent.
 
-    That a module has a name for the class says nothing (aiohttp has), nor does a server's context.
+    A module that merely has a name for the class (aiohttp does) does not count, nor does a server's
+    context.
     """
     found = [each for each in keepers.found(record.importers) if each["client"]]
     for each in found:
@@ -112,10 +113,10 @@ def _keeper() -> dict[str, Any] | None:
 
 
 def _keeping(keeper: dict[str, Any], facts: dict[str, Any]) -> str:
-    """The line that led to it."""
+    """Return the line that led to ``keeper``."""
     if keeper["kind"] == "context":
         pattern = rf"^\s*{re.escape(keeper['name'])}\b.*="
-        spot: Any = places.line_of([keeper["file"]], pattern)
+        spot: Any = source_places.line_of([keeper["file"]], pattern)
     else:
         event = reconstruct(facts)["imports"].get("ssl", {})
         spot = keeper["user"] or keeper["caller"] or event.get("user")
@@ -134,9 +135,9 @@ def check(
     insecure: bool = False,
     fix: bool = False,
 ) -> Diagnosis:
-    """Measure: the process that calls, or a fresh one for ``app`` or ``style``; see ``Diagnosis``.
+    """Measure in the calling process, or in a new one for ``app`` or ``style``; return the ``Diagnosis``.
 
-    In the process that calls, it must be under gevent, and call from a greenlet or the main thread; N
+    The calling process must be under gevent, and the call must come from a greenlet or the main thread; N
     greenlets fetch with requests (or urllib3, whichever is imported). Raises UsageError, ProbeError.
     """
     from diagnostics.examine import diagnose, examine

@@ -1,4 +1,4 @@
-"""What held the hubs of a command: told as lines while it runs, as a table at its end."""
+"""Format what held the hubs of a command: as lines while it runs, as a table at its end."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from rich.text import Text
 __all__ = ["Held", "News", "Seen", "headline", "table"]
 
 _ROWS = 20
-_LONG = 1.0  # seconds after which a hold is told before it ends
+_LONG = 1.0  # seconds after which a hold is reported before it ends
 _SOURCE = 60  # characters of a source line
 _LIBRARY = re.compile(
     r".*?/(?:site-packages|dist-packages|lib(?:64)?/python\d[\d.]*)/(?!.*/site-packages/)"
 )
 
-Spot = tuple[str, int, str, str]  # file, line (0: it moves), function, whose it is
+Spot = tuple[str, int, str, str]  # file, line (0: it varies), function, kind of code
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What held a hub at one place. ``stack`` innermost first, ``line`` where the innermost was seen most;
-    ``seconds`` in all, ``longest``, ``own`` (without the time that the machine had no CPU for it) and
-    ``cpu`` in seconds."""
+    """What held a hub at one place.
+
+    ``stack``: innermost frame first; ``line``: where the innermost frame was seen most; in seconds:
+    ``seconds`` in all, ``longest``, ``own`` (without the time in which the machine had no CPU for it), and
+    ``cpu``.
+    """
 
     stack: tuple[Spot, ...]
     line: int
@@ -38,7 +41,7 @@ class Held(msgspec.Struct, frozen=True):
     cpu: float
 
     def and_(self, other: Held | None, sign: int = 1) -> Held:
-        """With ``other``, of the same place, added; taken away where ``sign`` is -1."""
+        """Return the sum with ``other``, of the same place; the difference where ``sign`` is -1."""
         if other is None:
             return self
         return msgspec.structs.replace(
@@ -52,27 +55,32 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def doing(self) -> str:
-        """What it did with the time."""
+        """Return what it did for most of the time: ``computing`` or ``waiting``."""
         return "computing" if self.cpu > self.own / 2 else "waiting"
 
     @property
     def where(self) -> str:
-        """The innermost frame."""
+        """Return the innermost frame."""
         return self.spots()[0] if self.stack else "many places"
 
     @property
     def caller(self) -> str:
-        """The innermost frame that is the user's own code, if that is another one."""
+        """Return the innermost frame of the user's own code; "" if that is the innermost of all, or
+        none."""
         own = [number for number, spot in enumerate(self.stack) if spot[3] == "user"]
         return self.spots()[own[0]] if own and own[0] else ""
 
     def spots(self) -> list[str]:
-        """All frames, innermost first."""
+        """Return all frames, innermost first."""
         return [_spot(file, line or self.line, function) for file, line, function, _ in self.stack]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One process: all that has been, and what holds a hub right now. ``trouble``: of the watching."""
+    """What was seen in one process.
+
+    ``held``: all holds that have ended; ``lasting``: what holds a hub now; ``trouble``: an error of the
+    watching itself.
+    """
 
     pid: int
     held: list[Held]
@@ -81,14 +89,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class News:
-    """What has not been said yet."""
+    """Formats what has not been reported yet."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, tuple[Spot, ...]], Held] = {}
         self._so_far: dict[str, float] = {}
 
     def line(self, seen: Mapping[str, Seen], verbose: bool) -> str:
-        """What is new in ``seen``, worst first and the rest counted; empty if nothing is."""
+        """Return what is new in ``seen``: the worst hold, and a count of the rest; "" if nothing is."""
         new = sorted(self._ended(seen), key=lambda pair: -pair[1].seconds)
         if new:
             pid, held = new[0]
@@ -116,7 +124,7 @@ class News:
 
 
 def headline(seen: list[Seen], python: bool, max_block: float) -> str:
-    """The whole in one line, or why there is nothing to say. ``python``: one was seen at all."""
+    """Return the summary in one line, or why there is none. ``python``: any Python was seen."""
     if not seen and not python:
         return "no gevent process was seen: no Python that heeds PYTHONPATH (python -I, -E, -S do not)"
     if not seen:
@@ -136,7 +144,7 @@ def headline(seen: list[Seen], python: bool, max_block: float) -> str:
 
 
 def table(seen: list[Seen], verbose: bool) -> Table:
-    """A row for each place, longest first; ``verbose``: with the whole stack."""
+    """Return a row for each place, longest first; with the whole stack if ``verbose``."""
     rows = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("times", "total", "longest"):
         rows.add_column(name, justify="right", no_wrap=True)
@@ -177,7 +185,7 @@ def _spot(file: str, line: int, function: str) -> str:
 
 
 def _shown(file: str) -> str:
-    """A path as short as it is clear."""
+    """Return a path as short as it is unambiguous."""
     try:
         here = os.getcwd() + os.sep
     except OSError:

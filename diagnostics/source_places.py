@@ -1,4 +1,4 @@
-"""Files and lines as a person looks them up."""
+"""Locate files, lines and statements in sources, and format them for the reader."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ Spot = Sequence[Any]  # file, line, function
 
 
 def where(spot: Spot | None, facts: dict[str, Any]) -> str:
-    """``file:line``, relative to where the command was started, else to the folder of packages that it is
-    in."""
+    """Return ``file:line``, relative to where the command was started, else to its folder of packages."""
     if not spot:
         return ""
     return f"{short(str(spot[0]), facts)}:{spot[1]}"
 
 
 def short(path: str, facts: dict[str, Any]) -> str:
-    """The file as it is shown."""
+    """Return the path as it is printed."""
     if path.startswith("<"):
         return path
     full = absolute(path, facts)
     # A process that a command starts may begin in another directory ("cwd") than the command ("started").
     roots = [facts.get("started") or facts.get("cwd") or here(), *facts.get("path", [])]
     packages = [root for root in roots if "-packages" in root]
-    # The current directory may have the virtual environment in it: packages first.
+    # The current directory may contain the virtual environment, so package folders come first.
     for root in [*sorted(packages, key=len, reverse=True), *roots]:
         if root.strip(os.sep) and full.startswith(root.rstrip(os.sep) + os.sep):
             return os.path.relpath(full, root)
@@ -47,12 +46,12 @@ def short(path: str, facts: dict[str, Any]) -> str:
 
 
 def absolute(path: str, facts: dict[str, Any]) -> str:
-    """The path in full, seen from where the process was started."""
+    """Return the absolute path, relative to where the process was started."""
     return os.path.normpath(os.path.join(facts.get("cwd") or here(), path))
 
 
 def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
-    """Whether ``spot`` is in code of the user: neither a package's nor the library's."""
+    """Return whether ``spot`` is in the user's code: neither a package's nor the standard library's."""
     path = str(spot[0])
     if path.startswith("<") or "-packages" in path:
         return False
@@ -64,7 +63,7 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
 
 
 def source_line(spot: Spot) -> str:
-    """The text of the line, or nothing."""
+    """Return the text of the line; "" if it cannot be read."""
     try:
         with open(spot[0], encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
@@ -76,7 +75,7 @@ def source_line(spot: Spot) -> str:
 
 
 def line_of(files: Iterable[str], pattern: str) -> Spot | None:
-    """The first line of ``files`` that matches."""
+    """Return the first line in ``files`` that matches ``pattern``; None if none does."""
     for file in files:
         try:
             with open(file, encoding="utf-8", errors="replace") as lines:
@@ -89,8 +88,10 @@ def line_of(files: Iterable[str], pattern: str) -> Spot | None:
 
 
 def first_statement(file: str) -> tuple[int, int]:
-    """The line of the first statement that is neither a docstring nor from ``__future__``, and the line of
-    the one behind it; 0 where there is none. Of any Python."""
+    """Return the lines of the first two statements; 0 for one that does not exist.
+
+    A docstring and imports from ``__future__`` do not count. The source may be of any Python version.
+    """
     found: list[int] = []
     begun: list[str] = []
     line = 0
@@ -114,8 +115,11 @@ def first_statement(file: str) -> tuple[int, int]:
 
 
 def statement_at(spot: Spot) -> tuple[int, int, int]:
-    """First and last line of the innermost simple statement at ``spot``, and the first line of what follows
-    in the same module (0: nothing); all 0 where that cannot be told."""
+    """Return the first and last line of a statement, and the first line of what follows it.
+
+    The statement is the innermost simple one at ``spot``; what follows is the next statement of the module
+    (0 if there is none). All are 0 where the source cannot be parsed.
+    """
     try:
         with open(spot[0], "rb") as source:
             tree = ast.parse(source.read())
@@ -134,7 +138,7 @@ def statement_at(spot: Spot) -> tuple[int, int, int]:
 
 
 def here() -> str:
-    """Return the current directory; "" when it was removed."""
+    """Return the current directory; "" if it was removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -1,0 +1,129 @@
+"""The commands besides the download: status, verify, serve, demo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from downloader.cli.params import Command, Parsed, count, verbose
+from downloader.core.limits import MOST_WORKERS
+from downloader.core.units import parse_range, parse_size, parse_time
+from downloader.reporting.console import say, say_json
+
+__all__ = ["demo", "serve", "status", "verify"]
+
+
+@click.command(cls=Command)
+@click.argument("dest")
+@click.option("--json", "as_json", is_flag=True)
+@verbose
+def status(dest: str, as_json: bool) -> int:
+    """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise."""
+    from downloader.storage.verify import status as read_status
+
+    found = read_status(dest)
+    if as_json:
+        say_json(found)
+    else:
+        say(
+            f"{found.source} → {dest}: {'complete' if found.complete else 'not complete'}\n"
+            f"  listed   {found.listed:,}{'' if found.source_read else ' so far'}\n"
+            f"  stored   {found.stored:,}  ({found.bytes:,} bytes)\n"
+            f"  failed   {found.failed:,}\n"
+            f"  pending  {found.pending:,}"
+        )
+        for code, number in found.failed_by_error.items():
+            say(f"           {number:,}  {code}")
+    if found.complete:
+        return 0
+    return 1 if found.source_read and not found.pending else 4
+
+
+@click.command(cls=Command)
+@click.argument("dest")
+@click.option("--json", "as_json", is_flag=True)
+@click.option("-q", "quiet", is_flag=True)
+@verbose
+def verify(dest: str, as_json: bool, quiet: bool) -> int:
+    """Compare the files in DEST with its journal: size and checksum of each.
+
+    Missing and changed files are listed and recorded as failed; the command that made DEST then fetches
+    them again. Exit code 0 when all agree, 1 when not.
+    """
+    from downloader.core.naming import shown
+    from downloader.storage.verify import verify as check
+
+    found = check(dest, quiet)
+    if as_json:
+        say_json(found)
+    else:
+        for name in found.damaged:
+            say(f"damaged: {shown(name)}")
+        say(f"{found.agree:,} of {found.checked:,} files agree with the journal")
+        if found.damaged and not found.written_down:
+            say("the file system is read-only: to have them fetched again, verify where it can be written")
+    return 1 if found.damaged_count else 0
+
+
+@click.command(cls=Command)
+@click.option("--files", type=count(0, 10**9), metavar="N", default=1000, show_default=True)
+@click.option(
+    "--size",
+    type=Parsed("size", lambda text: parse_range(text, parse_size)),
+    default="100",
+    show_default=True,
+    metavar="N|MIN-MAX",
+)
+@click.option(
+    "--page", type=count(1, 10**9), metavar="N", default=1000, show_default=True, help="Names per page."
+)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=count(0, 65535), metavar="P", default=0, help="[any free port]")
+@click.option("--tls", is_flag=True)
+@click.option(
+    "--delay",
+    type=Parsed("time", lambda text: parse_range(text, parse_time)),
+    default="0",
+    show_default=True,
+    metavar="T|MIN-MAX",
+)
+@click.option("--workers", type=count(1, MOST_WORKERS), metavar="N", default=1, show_default=True)
+@click.option(
+    "--drop-rate",
+    type=float,
+    metavar="P",
+    default=0.0,
+    show_default=True,
+    help="Probability that a response with a file is cut off, or reset.",
+)
+@click.option("--seed", type=count(0, 10**18), metavar="N", help="Seed of the drops, to repeat them.")
+@click.option(
+    "--close-after",
+    type=count(1, 10**9),
+    metavar="N",
+    help="Responses per connection.  [any number]",
+)
+@click.option("--next-file", is_flag=True, help="Spell the marker NextFile, as the talk's slides do.")
+def serve(**given: Any) -> int:
+    """Serve any number of generated files, as a file server that SOURCE can name.
+
+    Prints `listening http://HOST:PORT` when it is ready, with --tls also `ca FILE`; stops on SIGTERM.
+    """
+    from downloader.testserver.server import serve as run_server
+    from downloader.testserver.settings import Settings
+
+    given["next_file_alias"] = given.pop("next_file")
+    given["close_after"] = given["close_after"] or 0
+    run_server(Settings(**given), say)
+    return 0
+
+
+@click.command(cls=Command)
+@click.option("--files", type=count(1, 10**7), metavar="N", default=20_000, show_default=True)
+@click.option("-o", "--output", default="demo-files", show_default=True, metavar="DEST")
+def demo(files: int, output: str) -> int:
+    """Start a TLS file server on loopback, download from it, verify every byte, show the report."""
+    from downloader.cli.demo import run_demo
+
+    return run_demo(files, output)

@@ -1,0 +1,128 @@
+"""Find extensions: kinds of sources and sinks, with options of their own.
+
+An extension is an object that a module names: a module of this package, or one of an installed package that
+has an entry point in the group (``downloader.sources``, ``downloader.sinks``). Modules are imported by name
+when they are needed, since they belong to higher layers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from downloader.errors import ConfigError
+
+__all__ = ["Extension", "Extensions", "Option", "check_options", "value_of"]
+
+
+class Option(NamedTuple):
+    """A command line option of an extension: ``--`` and ``name`` with hyphens.
+
+    ``type`` converts text to the value, which must survive a round trip through JSON; it raises ValueError
+    with a sentence for the user.
+    """
+
+    name: str
+    help: str
+    metavar: str = "TEXT"
+    default: Any = ""
+    type: Callable[[str], Any] = str
+
+    @property
+    def flag(self) -> str:
+        """Return the option as it is written on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+class Extension(Protocol):
+    """The common interface of kinds of sources and sinks.
+
+    The command line and the journal identify one by ``name``.
+    """
+
+    name: str
+    options: tuple[Option, ...]
+
+
+E = TypeVar("E", bound=Extension)
+
+
+class Extensions(Generic[E]):
+    """The extensions of one entry point ``group``; ``built_in`` maps our names to module:attribute."""
+
+    def __init__(self, group: str, built_in: Mapping[str, str]) -> None:
+        self._group = group
+        self._built_in = built_in
+        self._loaded: dict[str, E] = {}
+        self._installed: tuple[E, ...] | None = None
+
+    def __iter__(self) -> Iterator[E]:
+        """Yield the built-in extensions, then those of installed packages in the order of their names.
+
+        Raises ConfigError where one cannot be loaded, or where two have the same name.
+        """
+        for name in self._built_in:
+            yield self._own(name)
+        if self._installed is None:
+            self._installed = tuple(self._load())
+        yield from self._installed
+
+    def names(self) -> list[str]:
+        """Return the names of all extensions."""
+        return [each.name for each in self]
+
+    def find(self, name: str) -> E | None:
+        """Return the extension ``name``, or None if there is none.
+
+        Installed packages are not searched for the name of a built-in extension.
+        """
+        if name in self._built_in:
+            return self._own(name)
+        return next((each for each in self if each.name == name), None)
+
+    def _own(self, name: str) -> E:
+        if name not in self._loaded:
+            module, _, attribute = self._built_in[name].partition(":")
+            self._loaded[name] = cast(E, getattr(importlib.import_module(module), attribute))
+        return self._loaded[name]
+
+    def _load(self) -> Iterator[E]:
+        from importlib import metadata
+
+        seen = set(self._built_in)
+        for entry in sorted(metadata.entry_points(group=self._group), key=lambda each: each.name):
+            package = entry.dist.name if entry.dist else entry.value
+            try:
+                found = cast(E, entry.load())
+                name = found.name
+            except Exception as error:
+                raise ConfigError(
+                    f"{entry.name!r} ({self._group}) of the installed package {package} cannot be loaded: "
+                    f"{type(error).__name__}: {error}; mend or uninstall that package"
+                ) from error
+            if name in seen:
+                raise ConfigError(
+                    f"{name!r} ({self._group}) of the installed package {package} is there already; "
+                    "uninstall one of the packages that have it"
+                )
+            seen.add(name)
+            yield found
+
+
+def check_options(field: str, given: Mapping[str, Any], extension: Extension) -> None:
+    """Raise ConfigError where ``given``, a field of a Config, names no option of ``extension``."""
+    known = [option.name for option in extension.options]
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"Config.{field}: {name!r} is no option of {extension.name!r}, which has "
+                f"{', '.join(known) or 'none'}"
+            )
+
+
+def value_of(name: str, given: Mapping[str, Any], extension: Extension) -> Any:
+    """Return the value of option ``name``: the one ``given``, or its default."""
+    if name in given:
+        return given[name]
+    return next(option.default for option in extension.options if option.name == name)

@@ -1,0 +1,42 @@
+"""Register the kinds of sink that ``--store`` names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from downloader.config.extensions import Extension, Extensions
+from downloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from downloader.config.config import Config
+
+__all__ = ["SINK_KINDS", "SinkForm", "sink_named"]
+
+
+class SinkForm(Extension, Protocol):
+    """The part of a sink kind that a Config needs; ``sinks.sink.SinkKind`` has the rest.
+
+    ``keeps``: stored files remain after the run, and can be verified.
+    """
+
+    keeps: bool
+
+    def check(self, config: Config) -> None:
+        """Check the options of the kind. Raises ConfigError."""
+
+
+SINK_KINDS: Final[Extensions[SinkForm]] = Extensions(
+    "downloader.sinks",
+    {
+        "files": "downloader.sinks.directory_kind:KIND",
+        "null": "downloader.sinks.null_kind:KIND",
+    },
+)
+
+
+def sink_named(name: str) -> SinkForm:
+    """Return the kind ``name``. Raises ConfigError where there is none."""
+    kind = SINK_KINDS.find(name)
+    if kind is None:
+        raise ConfigError(f"Config.store: must be one of {', '.join(map(repr, SINK_KINDS.names()))}")
+    return kind

@@ -1,0 +1,34 @@
+"""What the children of a run do: the main functions of the feeder and of a worker."""
+
+from __future__ import annotations
+
+from downloader.config.config import Config
+from downloader.process.spawn import ChildMain
+from downloader.storage.destination import Destination
+
+__all__ = ["feeder_main", "worker_main"]
+
+
+def feeder_main(config: Config, destination: Destination) -> ChildMain:
+    """Return the main function of a feeder."""
+    name_key = destination.name_key
+
+    def main(link: object, ready: object) -> None:
+        from downloader.feeder import main as feeder
+
+        feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
+
+    return main
+
+
+def worker_main(config: Config, destination: Destination, number: int) -> ChildMain:
+    """Return the main function of worker ``number``."""
+
+    def main(link: object, ready: object) -> None:
+        from downloader.worker import main as worker
+
+        ledger = destination.ledger(number)
+        setup = worker.Setup(number, ledger, destination.rules, destination.reserved)
+        worker.run(config, setup, link, ready)  # type: ignore[arg-type]
+
+    return main

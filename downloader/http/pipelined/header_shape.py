@@ -1,0 +1,41 @@
+"""What the names of a response's header fields mean, without their values. Pure.
+
+A server sends the same names with nearly every response, so this is computed once for each set of names.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["MAX_LINES", "HeaderShape", "shape_of"]
+
+MAX_LINES = 100  # maximum header fields; http.client has the same limit
+
+
+class HeaderShape(NamedTuple):
+    """The meaning of a response's header field names; names are as the server spells them.
+
+    ``plain``: the response has a length and needs no further check.
+    """
+
+    plain: bool
+    chunked: bytes = b""
+    length: bytes = b""
+    retry_after: bytes = b""
+    via: bool = False
+
+
+def shape_of(names: tuple[bytes, ...], limited: bool) -> HeaderShape:
+    """Return the meaning of ``names``; ``limited``: bodies have a maximum size."""
+    spelt = {name.lower(): name for name in names}
+    odd = b"content-encoding" in spelt or b"set-cookie" in spelt
+    chunked = spelt.get(b"transfer-encoding", b"")
+    length = spelt.get(b"content-length", b"")
+    via = b"via" in spelt
+    return HeaderShape(
+        plain=bool(length) and not (odd or chunked or via or limited) and len(names) <= MAX_LINES,
+        chunked=b"" if odd else chunked,
+        length=b"" if odd else length,
+        retry_after=spelt.get(b"retry-after", b""),
+        via=via,
+    )

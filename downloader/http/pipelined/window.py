@@ -1,0 +1,58 @@
+"""What a connection has sent and holds since it was last known to be in step."""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+from itertools import islice  # noqa: E402
+
+from downloader.errors import FetchError  # noqa: E402
+from downloader.http.pipelined.parser import Body  # noqa: E402
+from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
+
+__all__ = ["Window"]
+
+
+class Window:
+    """``sent``: requests; ``counted``: how many of the completed responses are counted; ``held_bytes``: the
+    bytes of these; ``slowest``: the longest latency among them, in seconds; ``shifted``: a response has not
+    the size that the source says; ``failed``: one is a failure, which may mean that too."""
+
+    __slots__ = ("counted", "failed", "held_bytes", "sent", "shifted", "slowest")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew: the connection is in step."""
+        self.sent = self.counted = self.held_bytes = 0
+        self.slowest = 0.0
+        self.shifted = self.failed = False
+
+    def count(self, completed: list[tuple[FetchTask, Body]], now: float) -> int:
+        """Record latency and size of the responses that are not counted yet; return how many they are."""
+        size, fresh = 0, len(completed) - self.counted
+        for task, body in islice(completed, self.counted, None):
+            if type(body) is bytes:
+                size += len(body)
+                if task.promised and task.item.size not in (-1, len(body)):
+                    self.shifted = True
+            elif isinstance(body, FetchError):
+                self.failed = True
+        self.held_bytes += size
+        first, last = completed[self.counted][0], completed[-1][0]
+        if first.sent is last.sent and first.batch is last.batch:
+            # Requests that were sent together are counted together.
+            self._record_latency(now - last.sent, last.batch, fresh)
+        else:
+            for task, _ in islice(completed, self.counted, None):
+                self._record_latency(now - task.sent, task.batch, 1)
+        self.counted = len(completed)
+        return fresh
+
+    def _record_latency(self, latency: float, batch: TaskBatch, count: int) -> None:
+        batch.latency.add(latency, count)
+        if latency > self.slowest:
+            self.slowest = latency

@@ -1,0 +1,45 @@
+"""Check the content of a file while it is written."""
+
+from __future__ import annotations
+
+from downloader.core.content_check import ContentCheck
+from downloader.sinks.sink import FileWriter
+
+__all__ = ["CheckedWriter"]
+
+
+class CheckedWriter:
+    """A wrapper of a ``FileWriter`` that feeds ``check`` with all data written to ``writer``."""
+
+    __slots__ = ("_check", "_writer")
+
+    def __init__(self, writer: FileWriter, check: ContentCheck) -> None:
+        self._writer = writer
+        self._check = check
+
+    @property
+    def size(self) -> int:
+        """Bytes so far; after ``publish``, the size of the file that has the name."""
+        return self._writer.size
+
+    @property
+    def crc(self) -> int:
+        """CRC-32 of these bytes."""
+        return self._writer.crc
+
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Append ``chunk``. Raises FetchError ``too-large``, DestinationError."""
+        self._check.feed(chunk)
+        self._writer.write(chunk)
+
+    def finish(self) -> None:
+        """Raise FetchError (``size-mismatch``, ``checksum-mismatch``) unless size and checksum match."""
+        self._check.finish()
+
+    def publish(self) -> int:
+        """See ``FileWriter``; call ``finish`` first."""
+        return self._writer.publish()
+
+    def abort(self) -> None:
+        """See ``FileWriter``."""
+        self._writer.abort()

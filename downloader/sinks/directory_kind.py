@@ -1,0 +1,51 @@
+"""Define the kind of sink that stores each item as a file in a directory."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from downloader.config.extensions import Option
+
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from pathlib import Path
+
+    from downloader.config.config import Config
+    from downloader.core.ownership import Rules
+    from downloader.sinks.sink import Inspect, Sink, Written
+
+__all__ = ["KIND", "DirectoryKind"]
+
+
+class DirectoryKind:
+    """The kind of ``FilesSink``; see ``SinkKind``."""
+
+    name = "files"
+    options: tuple[Option, ...] = ()
+    keeps = True
+
+    def check(self, config: Config) -> None:
+        """Do nothing: there are no options."""
+
+    def open(self, config: Config, rules: Rules) -> Sink:
+        """Return a FilesSink."""
+        from pathlib import Path
+
+        from downloader.sinks.directory import FilesSink
+
+        return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
+
+    def inspector(self, root: Path, layout: str) -> Inspect:
+        """Return a function that reads the file of an item under ``root``."""
+        from downloader.sinks.stored import file_matches, place
+
+        def inspect(written: Written) -> str:
+            path = os.fspath(root / place(written.name, layout))
+            if file_matches(path, None, written.size, written.crc):
+                return ""
+            return "changed since it was stored" if os.path.lexists(path) else "missing"
+
+        return inspect
+
+
+KIND = DirectoryKind()

@@ -1,0 +1,40 @@
+"""Fetch, count, throw away, as a kind of sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from downloader.config.extensions import Option
+
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from pathlib import Path
+
+    from downloader.config.config import Config
+    from downloader.core.ownership import Rules
+    from downloader.sinks.sink import Inspect, Sink
+
+__all__ = ["KIND", "NullKind"]
+
+
+class NullKind:
+    """See ``SinkKind``."""
+
+    name = "null"
+    options: tuple[Option, ...] = ()
+    keeps = False
+
+    def check(self, config: Config) -> None:
+        """It has no options."""
+
+    def open(self, config: Config, rules: Rules) -> Sink:
+        """Return a NullSink."""
+        from downloader.sinks.null import NullSink
+
+        return NullSink()
+
+    def inspector(self, root: Path, layout: str) -> Inspect:
+        """Return what finds everything in order."""
+        return lambda written: ""
+
+
+KIND = NullKind()

@@ -1,0 +1,36 @@
+"""What the journal has of a job and of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+__all__ = ["BatchRow", "JobSpec"]
+
+
+class JobSpec(msgspec.Struct, frozen=True):
+    """The job of a journal. ``source`` is a digest, ``shown`` the source without secrets.
+
+    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
+    """
+
+    source: str
+    shown: str
+    kind: str
+    store: str
+    layout: str
+    foreign_before_ns: int
+    lost_before_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A batch in the journal."""
+
+    seq: int
+    count: int
+    names: bytes
+    origin: bytes
+    done: bool
+    marks: bytes

@@ -1,0 +1,387 @@
+"""The worker of one process: takes leases, fetches and stores every item of them.
+
+::
+
+    link ──► leases ──► schedule ─┬─► pipelined client: connections that pull tasks ─┬─► sink
+                                  └─► requests client: a greenlet for each file ─────┘
+    link ◄── outcome of a batch ◄── active batch ◄── mark in the ledger
+
+A connection of the pipelined client takes one slot of the schedule and then pulls further tasks of its
+host; in the requests client each file takes a slot. What the pipelined client calls runs in the hub and
+never blocks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import random
+from time import monotonic
+
+import gevent
+import msgspec
+from gevent.event import Event
+from gevent.pool import Group
+
+from downloader.config.config import Config
+from downloader.core.leases import DEATHS_TO_POISON
+from downloader.core.ownership import Rules
+from downloader.core.scheduler import Host, Scheduler
+from downloader.errors import DestinationError, FetchError, failure_kind
+from downloader.http.pipelined.client import PipelinedClient
+from downloader.http.requests_client import Postponed, RequestsClient
+from downloader.http.session import HttpSession, Origin
+from downloader.http.task import FetchTask
+from downloader.messages import (
+    Credit,
+    Drain,
+    Finish,
+    Heartbeat,
+    HostPause,
+    Item,
+    Lease,
+    Log,
+    Rate,
+    Stop,
+    Tally,
+)
+from downloader.process.channel import ChildLink
+from downloader.process.file_descriptors import affordable
+from downloader.sinks.registry import open_sink
+from downloader.sinks.sink import SAME, Sink
+from downloader.storage.ledger import Ledger
+from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
+from downloader.worker.requests import TaskBuilder
+
+__all__ = ["Setup", "Worker"]
+
+_decode_items = msgspec.msgpack.Decoder(list[Item]).decode
+_MAX_OPEN = 64
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What a worker needs besides the Config. ``reserved``: see ``active_batch.Exempt``."""
+
+    number: int
+    ledger: Path
+    rules: Rules
+    reserved: dict[str, str] = {}
+
+
+class Worker:
+    """A worker process: leases, the clients that fetch, and what becomes of each item."""
+
+    def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
+        connections, warning = affordable(config.connections)
+        if warning:
+            link.send(Log("warning", warning))
+        self.config = config = msgspec.structs.replace(config, connections=connections)
+        self.link = link
+        self.session = HttpSession(config)
+        self.sink: Sink = open_sink(config, setup.rules)
+        recording = self.sink.wants_records
+        self.requests_client = RequestsClient(
+            config, self.session, self._gate, self._reserve_redirect, recording=recording
+        )
+        self.pipelined = PipelinedClient(config, self.session, self, recording=recording)
+        self.policy = config.retry_policy
+        self.exempt = Exempt(setup.reserved, config.existing != "replace")
+        self.ledger = Ledger(setup.ledger, min(config.connections, _MAX_OPEN - 4) + 4)
+        self.schedule: Scheduler[FetchTask] = Scheduler(config.connections, config.slots_per_host)
+        if config.rate:
+            # The smallest possible share, until the supervisor sends the actual one.
+            self.schedule.interval = config.worker_count / config.rate
+        self.batches: dict[int, ActiveBatch] = {}
+        self.greenlets = Group()
+        self.credit_out = 0
+        self.draining = False
+        self.drained = False
+        self.defect: Exception | None = None
+        self.finished = Event()
+        self.builder = TaskBuilder(config, self.session, self.schedule)
+        self._due = Event()
+        self._idle = Event()
+
+    # leases in
+
+    def take_lease(self, lease: Lease) -> None:
+        """Open a batch: finish the items that need no request, schedule the rest."""
+        self.credit_out -= 1
+        batch = ActiveBatch(lease, self.ledger.open(lease.seq, lease.count), self.sink)
+        self.batches[lease.seq] = batch
+        items = _decode_items(lease.items)
+        done = reconcile(batch, items, self.sink)
+        for index, outcome in settled(batch, items, self.sink, done, self.exempt):
+            done.add(index)
+            if isinstance(outcome, FetchError):
+                attempts = DEATHS_TO_POISON if outcome.code == "poison" else 0
+                self._fail(batch, index, items[index], outcome, attempts)
+            else:
+                batch.published(index, *outcome, SAME)
+        partial = done or lease.suspects or lease.only
+        if not partial and (tasks := self.builder.tasks(batch, items)):
+            self.schedule.add_all(tasks)
+        else:
+            self._schedule_each(batch, items, done)
+        self.dispatch()
+
+    def _schedule_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
+        """Schedule the items of ``batch`` that are not in ``done``, one by one."""
+        suspects = set(batch.lease.suspects)
+        for index in batch.wanted():
+            if index not in done:
+                try:
+                    task = self.builder.task(batch, index, items[index], index in suspects)
+                except FetchError as error:
+                    self._fail(batch, index, items[index], error, 0)
+                else:
+                    self.schedule.add(task)
+        if not batch.left:
+            self.batch_finished(batch)
+
+    # work
+
+    def dispatch(self) -> None:
+        """Begin every task that may begin now."""
+        if self.draining:
+            return
+        take, now = self.schedule.take, monotonic()
+        while (task := take(now)) is not None:
+            task.sent = self.schedule.due
+            if task.solo:
+                self.pipelined.flush()  # solo also means that nothing waits to be stored
+            verdict = task.host.verdict and self.schedule.verdict(task.host, now)
+            if verdict:
+                self._fail(task.batch, task.index, task.item, FetchError(*verdict), task.attempts)
+                self.schedule.release(task.host)
+            elif task.path is None or not self.pipelined.accepts(task.origin):
+                self.greenlets.spawn(self._fetch, task)
+            else:
+                self.pipelined.fetch(task)
+        self._due.set()
+        self.grant_credit()
+
+    def _dispatch_soon(self) -> None:
+        """Dispatch from the event loop, since the caller is in the middle of an operation."""
+        gevent.get_hub().loop.run_callback(self.dispatch)
+
+    def grant_credit(self) -> None:
+        """Send credit while fewer tasks are queued than the connections can take at once."""
+        if (
+            not self.draining
+            and not self.credit_out
+            and self.schedule.unstarted < self.pipelined.appetite
+            and self.ledger.vacant
+        ):
+            self.credit_out = 1
+            self.link.send(Credit(1))
+
+    def timer(self) -> None:
+        """Wake the dispatcher when a pause or a backoff is over, until the worker drains."""
+        while not self.draining:
+            self._due.clear()
+            wake_at = self.schedule.wake_at
+            left = wake_at - monotonic()
+            if left <= 0:
+                self.dispatch()
+                gevent.sleep(0)
+                continue
+            self._due.wait(None if left > 1e6 else left)
+
+    def _fetch(self, task: FetchTask) -> None:
+        """Make one attempt at ``task`` through the requests client."""
+        batch, index = task.batch, task.index
+        batch.marks.begin(index)
+        try:
+            done = self.requests_client.fetch(task, self.builder.url(task))
+        except FetchError as error:
+            self.attempt_failed(task, error, task.sent)
+        except Postponed as postponed:
+            batch.forget(index)
+            batch.requests += postponed.requests
+            self.schedule.add_later(task, postponed.until)
+        except gevent.GreenletExit:
+            batch.forget(index)
+        except Exception as error:
+            batch.forget(index)
+            self.fatal(error)
+        else:
+            batch.latency.add(monotonic() - task.sent)
+            if not done.verified:
+                batch.unverified()
+            batch.published(index, done.size, done.crc, done.how, done.requests)
+            self.host_succeeded(task.host)
+            if not batch.left:
+                self.batch_finished(batch)
+        self.release(task.host)
+
+    # called by the pipelined client; see its Owner
+
+    def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
+        """Return further tasks of ``host`` for a connection to ``origin``."""
+        if self.draining:
+            return []
+        tasks = self.schedule.next_jobs(host, most, origin)
+        self.grant_credit()
+        return tasks
+
+    def requeue(self, tasks: list[FetchTask]) -> None:
+        """Requeue unanswered tasks without charging an attempt."""
+        for task in reversed(tasks):
+            task.batch.forget(task.index)
+            task.batch.requests += 1
+            task.batch.wire += 1
+            self.schedule.requeue(task)
+        if self.schedule.active < self.schedule.most:
+            self._dispatch_soon()  # other connections may be idle
+
+    def fall_back(self, task: FetchTask) -> None:
+        """Requeue ``task`` for the requests client."""
+        task.path = None
+        self.requeue([task])
+
+    def release(self, host: Host) -> None:
+        """Free a slot of ``host`` for a waiting task."""
+        self.schedule.release(host)
+        self.dispatch()
+        if self.draining and not self.schedule.active:
+            self._idle.set()
+
+    def host_succeeded(self, host: Host) -> None:
+        """Record a success of ``host``, after which more tasks may begin than before."""
+        if self.schedule.succeeded(host, monotonic()):
+            self._dispatch_soon()
+
+    def fatal(self, error: Exception) -> None:
+        """Stop after ``error``: the destination failed, or there is a defect.
+
+        After a defect this process must exit, since it may have left an item unfinished.
+        """
+        if isinstance(error, DestinationError):
+            self._stop(error)
+        else:
+            self.defect = self.defect or error
+            self.finished.set()
+
+    # failures
+
+    def _gate(self, key: str) -> float:
+        """Return when a redirect to host ``key`` may be followed.
+
+        Raises FetchError when the host is condemned.
+        """
+        now = monotonic()
+        if verdict := self.schedule.verdict(self.schedule.host(key), now):
+            raise FetchError(*verdict)
+        return self.schedule.rests_until(key, now)
+
+    def _reserve_redirect(self, key: str) -> float:
+        """Return when a redirect may be sent to host ``key``; count it as sent then."""
+        return self.schedule.turn(key, monotonic())
+
+    def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
+        """Record a failed attempt: retry or fail the item, and update the state of the host."""
+        batch, schedule, now = task.batch, self.schedule, monotonic()
+        kind = failure_kind(error.code)
+        task.attempts += 1
+        batch.forget(task.index)
+        batch.requests += error.requests
+        batch.wire += error.wire
+        batch.attempt_failed(error.code)
+        host = schedule.host(error.origin) if error.origin else task.host
+        if kind.host:
+            self._host_failed(host, error, kind.retry, began)
+        elif not kind.retry:
+            # A host that says "there is no such file" is working.
+            self.host_succeeded(host)
+        if self.policy.allows(task.attempts, kind.retry):
+            batch.retries += 1
+            pause = self.policy.delay(task.attempts, random(), error.retry_after)
+            schedule.add_later(task, now + pause)
+            self._due.set()
+        else:
+            self._fail(batch, task.index, task.item, error, task.attempts)
+
+    def _host_failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
+        now = monotonic()
+        rounds = self.schedule.failed(host, began, now)
+        if not transient or rounds > self.policy.retries + 1:
+            self.schedule.condemn(host, error.code, error.detail, now)
+            return
+        pause = self.policy.delay(rounds, random(), error.retry_after)
+        if self.schedule.pause(host, now + pause):
+            self.link.send(HostPause(host.key, pause))
+
+    def _fail(self, batch: ActiveBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
+        batch.failed(index, item, self.builder.shown(item), error, attempts)
+        if not batch.left:
+            self.batch_finished(batch)
+
+    # outcomes out
+
+    def batch_finished(self, batch: ActiveBatch) -> None:
+        """Commit and report ``batch``, whose last item is finished."""
+        if batch.lease.seq not in self.batches:
+            return
+        try:
+            batch.commit()
+        except DestinationError as error:
+            self.fatal(error)
+            return
+        del self.batches[batch.lease.seq]
+        self.link.send(batch.done())
+        # Only now: until the outcome is sent, the ledger is the only record if this process dies.
+        self.ledger.close(batch.slot)
+        self.grant_credit()
+
+    def heartbeat(self) -> None:
+        """Send a heartbeat each second, with what is finished but not reported."""
+        while True:
+            self.link.send(self.make_heartbeat())
+            gevent.sleep(1)
+
+    def make_heartbeat(self) -> Heartbeat:
+        tally = Tally()
+        for batch in self.batches.values():
+            tally += batch.tally
+        census = self.session.census
+        return Heartbeat(tally, census.peak, self.pipelined.depths, self.pipelined.stop_reasons())
+
+    # the end
+
+    def _stop(self, error: DestinationError) -> None:
+        if not self.draining:
+            self.draining = True
+            self.link.send(Stop(error.exit_code, str(error)))
+            gevent.spawn(self.drain, 0.5)
+
+    def drain(self, grace: float) -> None:
+        """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches."""
+        self.draining = True
+        if self.schedule.active:
+            self._idle.wait(grace)
+        self.greenlets.kill(timeout=1)
+        self.pipelined.requeue_outstanding()
+        if self.drained:
+            return  # by a concurrent call
+        self.drained = True
+        for batch in list(self.batches.values()):
+            self.link.send(batch.returned())
+        self.batches.clear()
+        self.finished.set()
+
+    def listen(self) -> None:
+        """Carry out the supervisor's messages until the link closes."""
+        for message in self.link.messages():
+            if isinstance(message, Lease):
+                self.take_lease(message)
+            elif isinstance(message, HostPause):
+                host = self.schedule.host(message.host)
+                self.schedule.pause(host, monotonic() + message.seconds)
+            elif isinstance(message, Rate):
+                self.schedule.interval = 1 / message.per_second if message.per_second else 0.0
+            elif isinstance(message, Drain):
+                self.drain(message.grace)
+            elif isinstance(message, Finish):
+                self.finished.set()
+        # The supervisor has exited: further work would not be recorded.
+        self.finished.set()
