@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,6 +13,11 @@ from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.reporting.console import say, say_json
 
 __all__ = ["demo", "serve", "status", "verify"]
+
+
+def _range(name: str, parse: Callable[[str], Any]) -> Parsed:
+    """Return the type of an option whose value is N, or MIN-MAX."""
+    return Parsed(name, lambda text: parse_range(text, parse))
 
 
 @click.command(cls=Command)
@@ -70,7 +76,7 @@ def verify(dest: str, as_json: bool, quiet: bool) -> int:
 @click.option("--files", type=count(0, 10**9), metavar="N", default=1000, show_default=True)
 @click.option(
     "--size",
-    type=Parsed("size", lambda text: parse_range(text, parse_size)),
+    type=_range("size", parse_size),
     default="100",
     show_default=True,
     metavar="N|MIN-MAX",
@@ -83,7 +89,7 @@ def verify(dest: str, as_json: bool, quiet: bool) -> int:
 @click.option("--tls", is_flag=True)
 @click.option(
     "--delay",
-    type=Parsed("time", lambda text: parse_range(text, parse_time)),
+    type=_range("time", parse_time),
     default="0",
     show_default=True,
     metavar="T|MIN-MAX",

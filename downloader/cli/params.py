@@ -234,7 +234,7 @@ class Fetch(Command):
     @functools.cached_property
     def _extension_options(self) -> list[click.Option]:
         """Return the options of all kinds of sources and sinks. Raises ConfigError if two have one name."""
-        options: dict[str, click.Option] = {}
+        options: list[click.Option] = []
         taken = {flag for param in self.params for flag in param.opts}
         for prefix, kinds in ((SOURCE_OPTION, SOURCE_KINDS), (STORE_OPTION, SINK_KINDS)):
             for kind in kinds:
@@ -244,15 +244,17 @@ class Fetch(Command):
                             f"{each.flag} of {kind.name!r} is an option already; uninstall its package"
                         )
                     taken.add(each.flag)
-                    options[each.flag] = click.Option(
-                        [each.flag, prefix + each.name],
-                        type=Parsed(each.metavar, each.type),
-                        metavar=each.metavar,
-                        default=each.default,
-                        show_default=each.default not in ("", None),
-                        help=each.help,
+                    options.append(
+                        click.Option(
+                            [each.flag, prefix + each.name],
+                            type=Parsed(each.metavar, each.type),
+                            metavar=each.metavar,
+                            default=each.default,
+                            show_default=each.default not in ("", None),
+                            help=each.help,
+                        )
                     )
-        return list(options.values())
+        return options
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage("downloader", "SOURCE -o DEST [options]")

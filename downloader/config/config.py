@@ -17,8 +17,8 @@ import msgspec
 
 from downloader.config.extensions import check_options, value_of
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
-from downloader.config.sink_kinds import SinkForm, sink_named
-from downloader.config.source_kinds import SourceForm, kind_named, kind_of
+from downloader.config.sink_kinds import SINK_KINDS, SinkForm
+from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.core.headers import header_problem
 from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.ownership import Existing
@@ -120,7 +120,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def source_kind(self) -> SourceForm:
         """Return the kind of the source: the one given, or the one detected from the form of the source."""
-        return kind_named(self.source_type) if self.source_type else kind_of(self.source)
+        return SOURCE_KINDS.named(self.source_type) if self.source_type else kind_of(self.source)
 
     @property
     def kind(self) -> str:
@@ -130,7 +130,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sink_kind(self) -> SinkForm:
         """Return the kind of the sink."""
-        return sink_named(self.store)
+        return SINK_KINDS.named(self.store)
 
     def source_option(self, name: str) -> Any:
         """Return the value of an option of the source's kind, or its default where it is not given."""

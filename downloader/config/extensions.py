@@ -49,10 +49,14 @@ E = TypeVar("E", bound=Extension)
 
 
 class Extensions(Generic[E]):
-    """The extensions of one entry point ``group``; ``built_in`` maps our names to module:attribute."""
+    """The extensions of one entry point ``group``, which ``option`` names on the command line.
 
-    def __init__(self, group: str, built_in: Mapping[str, str]) -> None:
+    ``built_in`` maps our names to module:attribute.
+    """
+
+    def __init__(self, group: str, option: str, built_in: Mapping[str, str]) -> None:
         self._group = group
+        self._option = option
         self._built_in = built_in
         self._loaded: dict[str, E] = {}
         self._installed: tuple[E, ...] | None = None
@@ -80,6 +84,13 @@ class Extensions(Generic[E]):
         if name in self._built_in:
             return self._own(name)
         return next((each for each in self if each.name == name), None)
+
+    def named(self, name: str) -> E:
+        """Return the extension ``name``. Raises ConfigError if there is none."""
+        found = self.find(name)
+        if found is None:
+            raise ConfigError(f"{self._option} {name[:40]!r} is not one of {', '.join(self.names())}")
+        return found
 
     def _own(self, name: str) -> E:
         if name not in self._loaded:

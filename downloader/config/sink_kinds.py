@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from downloader.config.extensions import Extension, Extensions
-from downloader.errors import ConfigError
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
 
-__all__ = ["SINK_KINDS", "SinkForm", "sink_named"]
+__all__ = ["SINK_KINDS", "SinkForm"]
 
 
 class SinkForm(Extension, Protocol):
@@ -27,16 +26,9 @@ class SinkForm(Extension, Protocol):
 
 SINK_KINDS: Final[Extensions[SinkForm]] = Extensions(
     "downloader.sinks",
+    "--store",
     {
         "files": "downloader.sinks.directory_kind:KIND",
         "null": "downloader.sinks.null_kind:KIND",
     },
 )
-
-
-def sink_named(name: str) -> SinkForm:
-    """Return the kind ``name``. Raises ConfigError where there is none."""
-    kind = SINK_KINDS.find(name)
-    if kind is None:
-        raise ConfigError(f"Config.store: must be one of {', '.join(map(repr, SINK_KINDS.names()))}")
-    return kind

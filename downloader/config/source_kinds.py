@@ -13,7 +13,7 @@ from downloader.errors import ConfigError
 if TYPE_CHECKING:
     from downloader.config.config import Config
 
-__all__ = ["SOURCE_KINDS", "SourceForm", "kind_named", "kind_of", "refuse_later"]
+__all__ = ["SOURCE_KINDS", "SourceForm", "kind_of", "refuse_later"]
 
 # Documented but not implemented yet: refused by name, so that users do not search for a typing error.
 _LATER: Final = re.compile(
@@ -47,6 +47,7 @@ class SourceForm(Extension, Protocol):
 
 SOURCE_KINDS: Final[Extensions[SourceForm]] = Extensions(
     "downloader.sources",
+    "--source",
     {
         "server": "downloader.sources.listing_server:KIND",
         "urls": "downloader.sources.url_list:KIND",
@@ -64,14 +65,6 @@ def kind_of(source: str) -> SourceForm:
             return kind
     refuse_later(source)
     raise ConfigError(f"{_named(source)}: neither {', nor '.join(kind.form for kind in SOURCE_KINDS)}")
-
-
-def kind_named(name: str) -> SourceForm:
-    """Return the kind ``name``. Raises ConfigError where there is none."""
-    kind = SOURCE_KINDS.find(name)
-    if kind is None:
-        raise ConfigError(f"--source {name[:40]!r} is not one of {', '.join(SOURCE_KINDS.names())}")
-    return kind
 
 
 def refuse_later(source: str) -> None:

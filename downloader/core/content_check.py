@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Protocol
+from typing import Final, Protocol
 
 from downloader.core.checksum import crc32
 from downloader.core.units import show_size
@@ -16,11 +16,10 @@ from downloader.messages import Item
 
 __all__ = ["ALGORITHMS", "ContentCheck", "check_item", "check_length", "is_checksum"]
 
-ALGORITHMS = ("md5", "sha1", "sha256", "crc32")
-"""The algorithms of ``Item.checksum``."""
+ALGORITHMS: Final = {"md5": 32, "sha1": 40, "sha256": 64, "crc32": 8}
+"""The algorithms of ``Item.checksum``, each with its number of hexadecimal digits."""
 
-_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64, "crc32": 8}
-_CHECKSUM = re.compile(r"(md5|sha1|sha256|crc32):([0-9a-f]+)")
+_HEX = re.compile(r"[0-9a-f]+")
 
 
 class _Digest(Protocol):
@@ -95,5 +94,5 @@ def check_length(length: int, max_size: int) -> None:
 
 def is_checksum(text: str) -> bool:
     """Return whether ``text`` is a checksum that can be verified: ``ALGORITHM:HEX`` in lower case."""
-    hit = _CHECKSUM.fullmatch(text)
-    return hit is not None and len(hit[2]) == _DIGITS[hit[1]]
+    algorithm, _, digits = text.partition(":")
+    return len(digits) == ALGORITHMS.get(algorithm) and _HEX.fullmatch(digits) is not None

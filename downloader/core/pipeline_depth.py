@@ -59,8 +59,8 @@ class Sample(NamedTuple):
 class Depth:
     """The pipeline depth of an origin.
 
-    ``now``: requests in flight on one connection; ``most``: the maximum; ``reached``: the greatest depth
-    so far; ``stopped``: why it is not greater, "" while it grows; ``by_user``: the user chose the depth.
+    ``now``: requests in flight on one connection; ``most``: the maximum; ``stopped``: why it is not
+    greater, "" while it grows; ``by_user``: the user chose the depth.
 
     ``before``: the measurement before the last step; ``tries``: measurements at the present depth without
     a gain; ``wait``: measurements to skip before the next step; ``pause``: the next value of ``wait``.
@@ -68,7 +68,6 @@ class Depth:
 
     now: int = 1
     most: int = DEEPEST
-    reached: int = 1
     stopped: str = ""
     by_user: bool = False
     before: Sample | None = None
@@ -79,7 +78,7 @@ class Depth:
 
 def fixed(depth: int) -> Depth:
     """Return a depth that changes only if the server does not support it."""
-    return Depth(depth, depth, depth, "--pipeline" if depth > 1 else "--pipeline off", by_user=True)
+    return Depth(depth, depth, "--pipeline" if depth > 1 else "--pipeline off", by_user=True)
 
 
 def measured(depth: Depth, sample: Sample) -> Depth:
@@ -147,7 +146,7 @@ def _deeper(depth: Depth, sample: Sample) -> Depth:
     if depth.now >= depth.most:
         return replace(depth, stopped=depth.stopped or "the limit", before=sample, tries=0)
     now = min(depth.now * STEP, depth.most)
-    return replace(depth, now=now, reached=max(now, depth.reached), before=sample, tries=0, stopped="")
+    return replace(depth, now=now, before=sample, tries=0, stopped="")
 
 
 def _stop_growing(depth: Depth, why: str) -> Depth:

@@ -1,28 +1,28 @@
-"""How many requests a pipelined connection may send next. Pure.
+"""Compute how many requests a pipelined connection may send next.
 
-A window is what is held until the connection is known to be in step: its requests are sent without storing
-a response of them.
+The requests of a window are sent before any of their responses is stored. The responses are held until the
+connection is known to be in step.
 """
 
 from __future__ import annotations
 
 __all__ = ["room", "room_in_window"]
 
-# A window is so many times the depth, and so many requests at least.
+# The size of a window: a multiple of the depth, and a minimum.
 _TIMES_DEPTH, _MIN_REQUESTS = 8, 256
 
 
 def room_in_window(depth: int, max_requests: int, sent: int) -> int:
-    """Return how many more requests the window takes that has ``sent`` ones."""
+    """Return how many more requests fit in a window of which ``sent`` were sent."""
     return min(max_requests, max(depth * _TIMES_DEPTH, _MIN_REQUESTS)) - sent
 
 
 def room(free: int, limit: int, sent: int, *, alone: bool) -> int:
-    """Return how many of ``free`` requests may be sent on a connection that has ``sent`` ones, where its
-    server closes after ``limit`` (0: that is not known).
+    """Return how many of ``free`` requests may be sent on a connection that has sent ``sent`` requests.
 
-    The request after which a server closes is sent when it is ``alone``, that is once all before it are in
-    step. Within a window, one response too many would make up for the one that the close leaves out.
+    ``limit``: the number of responses after which the server closes, 0 if unknown. The last request before
+    that is sent only ``alone``: when all before it are in step. In a window with others, a surplus response
+    could hide that the response to the last request is missing.
     """
     if not limit:
         return free

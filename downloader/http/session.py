@@ -36,7 +36,7 @@ from downloader.errors import FetchError  # noqa: E402
 from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
-from downloader.process.library_internals import tunnel_host, unopened_connection  # noqa: E402
+from downloader.process.private_parts import tunnel_host, unopened_connection  # noqa: E402
 
 __all__ = ["HttpSession", "Origin"]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from downloader.core.frames import Unpacker, pack
 from downloader.messages import FromChild, Message, ToChild
-from downloader.process.library_internals import raw_socket
+from downloader.process.private_parts import raw_socket
 
 __all__ = ["ChildLink", "Link"]
 

@@ -26,25 +26,11 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 import msgspec
 
 from downloader.errors import UnsafeProcess
-from downloader.process.library_internals import hub_exists, patched_modules
+from downloader.process import tls_facts
+from downloader.process.private_parts import hub_exists, patched_modules
 
 __all__ = ["Patched", "apply", "culprit", "require", "settle_urllib3"]
 
-# Attributes that must be identical to those of gevent.socket, gevent.thread and so on. Identity is checked
-# because `gevent.monkey.is_object_patched` still returns True after an attribute was replaced once more.
-_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    "socket": ("socket", "create_connection", "getaddrinfo"),
-    "ssl": ("SSLContext", "SSLSocket"),
-    "select": ("select", "poll"),
-    "selectors": ("DefaultSelector",),
-    "_thread": ("start_new_thread", "allocate_lock", "get_ident"),
-    "threading": ("local",),
-    "time": ("sleep",),
-    "os": ("fork",),
-    "subprocess": ("Popen",),
-    "signal": ("signal",),
-    "queue": ("SimpleQueue",),
-}
 _FORBIDDEN: Final = {
     "inject_into_urllib3": "pyOpenSSL in urllib3 can hold every other request of the process",
     "inject_into_ssl": "with gevent's ssl, no request of truststore's succeeds",
@@ -78,14 +64,14 @@ class _Found(NamedTuple):
 
     hub: bool
     forked: bool  # since this module was imported
-    missing: list[str]  # entries of _REQUIRED that are not gevent's
+    missing: list[str]  # functions that are not gevent's: `tls_facts.missing`
     early: list[str]  # imported modules that must not be imported yet
     stale: str = ""  # a module that bound ssl before patching
 
 
 def _fault(found: _Found) -> tuple[str, str] | None:
     """Return why ``found`` cannot be made safe, and which module's importer caused it; None if it can."""
-    untouched = len(found.missing) == sum(map(len, _REQUIRED.values()))
+    untouched = len(found.missing) == sum(len(names) for _, names in tls_facts.STANDARD.values())
     if found.missing and not untouched:
         # The patching is not completed here: a second patch_all() would replace select and the locks,
         # but not what was bound in between (`from threading import RLock` in urllib3, running threads),
@@ -111,7 +97,7 @@ def apply() -> Patched:
     found = _Found(
         hub=hub_exists(),
         forked=os.getpid() != _IMPORTED_IN,
-        missing=_missing(),
+        missing=tls_facts.missing(),
         early=[name for name in ("ssl", "urllib3", "requests") if name in sys.modules],
         stale=_stale(),
     )
@@ -172,9 +158,9 @@ def require() -> Patched:
     if patched is None:
         other = "; it is a fork of one that was" if _applied else ""
         raise UnsafeProcess(f"downloader.process.patching.apply() did not patch this process{other}")
-    if missing := _missing():
+    if missing := tls_facts.missing():
         raise UnsafeProcess(f"in spite of patching, not gevent's: {', '.join(missing)}")
-    for copy, injected, bound in _tls_of_urllib3():
+    for copy, injected, bound in tls_facts.tls_of_urllib3():
         if injected:
             raise UnsafeProcess(f"pyOpenSSL was injected into {copy}")
         if bound is not None and bound is not sys.modules["ssl"].SSLContext:
@@ -199,18 +185,6 @@ def settle_urllib3() -> Patched:
     return patched
 
 
-def _missing() -> list[str]:
-    """Return the entries of _REQUIRED that are not gevent's now; imports nothing."""
-    missing: list[str] = []
-    for name, attributes in _REQUIRED.items():
-        patched, standard = sys.modules.get(f"gevent.{name.lstrip('_')}"), sys.modules.get(name)
-        for attribute in attributes:
-            wanted = getattr(patched, attribute, missing)
-            if getattr(standard, attribute, None) is not wanted:
-                missing.append(f"{name}.{attribute}")
-    return missing
-
-
 def _names(module: str) -> list[tuple[str, Any]]:
     return list(getattr(sys.modules.get(module), "__dict__", {}).items())
 
@@ -232,22 +206,12 @@ def _stale() -> str:
     return ""
 
 
-def _tls_of_urllib3() -> Iterator[tuple[str, bool, Any]]:
-    """Yield name, whether injected, and SSLContext of each copy of urllib3, vendored copies included."""
-    for name in [name for name in list(sys.modules) if name.endswith(".util.ssl_")]:
-        tls, util = sys.modules[name], sys.modules.get(name.removesuffix(".ssl_"))
-        bound = getattr(tls, "SSLContext", None)
-        flags = [getattr(module, "IS_PYOPENSSL", False) for module in (tls, util)]
-        injected = any(flags) or getattr(bound, "__module__", "").endswith("contrib.pyopenssl")
-        yield name.removesuffix(".util.ssl_"), injected, bound
-
-
 def _undo_injections() -> bool:
     """Extract pyOpenSSL from every urllib3; return True if one had it.
 
     ``require()`` raises if one still has it.
     """
-    injected = [copy for copy, is_injected, _ in _tls_of_urllib3() if is_injected]
+    injected = tls_facts.injected()
     for copy in injected:
         culprit = sys.modules.get(f"{copy}.contrib.pyopenssl")
         if extract := getattr(culprit, "extract_from_urllib3", None):

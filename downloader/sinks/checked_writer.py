@@ -19,7 +19,7 @@ class CheckedWriter:
 
     @property
     def size(self) -> int:
-        """Bytes so far; after ``publish``, the size of the file that has the name."""
+        """Bytes written so far; after ``publish``, the size of the published file."""
         return self._writer.size
 
     @property

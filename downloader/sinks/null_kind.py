@@ -1,4 +1,4 @@
-"""Fetch, count, throw away, as a kind of sink."""
+"""Define the kind of sink that counts files and discards them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NullKind:
     keeps = False
 
     def check(self, config: Config) -> None:
-        """It has no options."""
+        """Do nothing: the kind has no options."""
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a NullSink."""
@@ -33,7 +33,7 @@ class NullKind:
         return NullSink()
 
     def inspector(self, root: Path, layout: str) -> Inspect:
-        """Return what finds everything in order."""
+        """Return a function that finds no file damaged, since none is kept."""
         return lambda written: ""
 
 

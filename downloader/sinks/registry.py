@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from downloader.config.config import Config
-from downloader.config.sink_kinds import sink_named
+from downloader.config.sink_kinds import SINK_KINDS
 from downloader.core.ownership import Rules
 from downloader.sinks.sink import Sink, SinkKind, Verify
 
@@ -15,7 +15,7 @@ __all__ = ["open_sink", "sink_kind", "verifier"]
 
 def sink_kind(store: str) -> SinkKind:
     """Return the kind of sink that ``store`` names. Raises ConfigError if there is none."""
-    return cast(SinkKind, sink_named(store))
+    return cast(SinkKind, SINK_KINDS.named(store))
 
 
 def open_sink(config: Config, rules: Rules) -> Sink:

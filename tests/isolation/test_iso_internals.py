@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from downloader.process.library_internals import OVERRIDDEN
+from downloader.process.private_parts import OVERRIDDEN
 
 ROOT = Path(__file__).resolve().parents[2]
-ADAPTER = ROOT / "downloader" / "process" / "library_internals.py"
+ADAPTER = ROOT / "downloader" / "process" / "private_parts.py"
 # Each is taken away in a fresh process; the sentence must name it.
 TAKEN = {
     "urllib3.connection.HTTPConnection": (
@@ -36,7 +36,7 @@ TAKEN = {
         "_sock",
     ),
 }
-TELL = "from downloader.process.library_internals import missing; print('\\n'.join(missing()))"
+TELL = "from downloader.process.private_parts import missing; print('\\n'.join(missing()))"
 
 
 def told(before: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from downloader.process import patching
+from downloader.process import patching, tls_facts
 
 APPLY = """
 from downloader.process import patching
@@ -301,7 +301,7 @@ tell(refused=refusal(patching.require))
 
 def test_decision_without_a_process() -> None:
     """The pure decision, where no process is needed."""
-    everything = [f"{m}.{name}" for m, names in patching._REQUIRED.items() for name in names]
+    everything = [f"{module}.{name}" for module, names in tls_facts.STANDARD.values() for name in names]
     found = patching._Found(hub=False, forked=False, missing=everything, early=[])
     assert patching._fault(found) is None
     assert patching._fault(found._replace(forked=True)) is None

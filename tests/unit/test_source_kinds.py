@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from downloader.config.config import Config
-from downloader.config.source_kinds import SOURCE_KINDS, kind_named, kind_of, refuse_later
+from downloader.config.source_kinds import SOURCE_KINDS, kind_of, refuse_later
 from downloader.errors import ConfigError
 
 
@@ -49,9 +49,9 @@ def test_unknown_source_forms(source: str) -> None:
 
 def test_each_kind_is_found_by_its_name() -> None:
     for kind in SOURCE_KINDS:
-        assert kind_named(kind.name) is kind
+        assert SOURCE_KINDS.named(kind.name) is kind
     with pytest.raises(ConfigError, match="--source 'none' is not one of server, urls"):
-        kind_named("none")
+        SOURCE_KINDS.named("none")
 
 
 def test_options_have_the_values_that_are_given_or_their_defaults() -> None:

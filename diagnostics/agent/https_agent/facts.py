@@ -15,19 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-# By module: the names that are the same object in gevent's module once it is patched.
-_PATCHED = {
-    "socket": ("socket", ("socket",)),
-    "dns": ("socket", ("getaddrinfo",)),
-    "ssl": ("ssl", ("SSLContext",)),
-    "select": ("select", ("select", "poll")),
-    "time": ("time", ("sleep",)),
-    "thread": ("thread" if sys.version_info[0] == 2 else "_thread", ("start_new_thread", "allocate_lock")),
-    "threading": ("threading", ("local",)),
-    "os": ("os", ("fork",)),
-    "subprocess": ("subprocess", ("Popen",)),
-    "queue": ("queue", ("SimpleQueue",)),
-}
 _CUSTOMIZE = ("sitecustomize", "usercustomize")
 _PACKAGES = (
     "aiohttp botocore certifi cryptography eventlet gevent gevent-openssl google-auth greenlet grequests"
@@ -35,48 +22,18 @@ _PACKAGES = (
 ).split()
 
 
-def patched():
-    # type: () -> Dict[str, bool]
-    """Return for each relevant module of the standard library whether its functions are gevent's.
-
-    They are compared with gevent's objects by identity: gevent's own flag stays set when the original is
-    restored.
-    """
-    found = {}
-    for key, (name, attributes) in _PATCHED.items():
-        module = sys.modules.get(name)
-        if module is None:
-            continue
-        ok = [_ours(name, each, getattr(module, each)) for each in attributes if hasattr(module, each)]
-        if ok:
-            found[key] = all(ok)
-    return found
+def _carried():
+    # type: () -> Any
+    """Return the facts about patching and TLS, of the downloader, which cannot be imported here."""
+    module = type(sys)("tls_facts")
+    with open(frames.TLS_FACTS) as source:
+        exec(compile(source.read(), frames.TLS_FACTS, "exec"), module.__dict__)  # noqa: S102
+    return module
 
 
-def _ours(name, attribute, value):
-    # type: (str, str, Any) -> bool
-    theirs = sys.modules.get("gevent." + name.lstrip("_"))
-    if theirs is not None and hasattr(theirs, attribute):
-        return getattr(theirs, attribute) is value
-    if name == "ssl":
-        for other in ("gevent._ssl3", "gevent._sslgte279"):
-            if getattr(sys.modules.get(other), attribute, None) is value:
-                return True
-    return (getattr(value, "__module__", None) or "").startswith("gevent")
-
-
-def injected():
-    # type: () -> List[str]
-    """Return the copies of urllib3, vendored ones too, whose TLS is pyOpenSSL's."""
-    copies = []
-    for name in sorted(name for name in sys.modules if name.endswith(".util.ssl_")):
-        tls = sys.modules[name]
-        util = sys.modules.get(name[: -len(".ssl_")])
-        context = getattr(tls, "SSLContext", None)
-        flags = [getattr(module, "IS_PYOPENSSL", False) for module in (tls, util)]
-        if any(flag is True for flag in flags) or "pyopenssl" in (getattr(context, "__module__", "") or ""):
-            copies.append(name[: -len(".util.ssl_")])
-    return copies
+_tls_facts = _carried()
+patched = _tls_facts.patched
+injected = _tls_facts.injected
 
 
 def packages():

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = os.path.dirname(_HERE)
 _EARLY = os.path.join(_ABOVE, "early")
+# A file of the downloader that the agent executes: see `facts`.
+TLS_FACTS = os.path.join(os.path.dirname(os.path.dirname(_ABOVE)), "downloader", "process", "tls_facts.py")
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 try:
     _START = os.getcwd()  # where the process was started: it may change its directory
@@ -41,7 +43,11 @@ def kind_of_file(name):
     if name.startswith("<"):
         return "library"
     path = absolute(name)
-    if path.startswith((_HERE + os.sep, _EARLY + os.sep)) or os.path.dirname(path) == _ABOVE:
+    if (
+        path.startswith((_HERE + os.sep, _EARLY + os.sep))
+        or os.path.dirname(path) == _ABOVE
+        or path == TLS_FACTS
+    ):
         return "agent"
     parts = path.replace("\\", "/").split("/")
     if "site-packages" in parts or "dist-packages" in parts:

@@ -19,7 +19,7 @@ from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 
-from downloader.process.library_internals import raw_socket, tls_object  # noqa: E402
+from downloader.process.private_parts import raw_socket, tls_object  # noqa: E402
 
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "MIN_REST", "Blocked", "Transport"]
 

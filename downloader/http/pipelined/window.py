@@ -1,4 +1,4 @@
-"""What a connection has sent and holds since it was last known to be in step."""
+"""Record what a connection has sent and holds since it was last known to be in step."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ __all__ = ["Window"]
 
 
 class Window:
-    """``sent``: requests; ``counted``: how many of the completed responses are counted; ``held_bytes``: the
-    bytes of these; ``slowest``: the longest latency among them, in seconds; ``shifted``: a response has not
-    the size that the source says; ``failed``: one is a failure, which may mean that too."""
+    """The counts of a window.
+
+    ``sent``: requests; ``counted``: completed responses that ``count`` has seen; ``held_bytes``: their
+    total size; ``slowest``: their longest latency in seconds; ``shifted``: the size of a response differs
+    from what the source states; ``failed``: a response is a failure, which may also mean that responses
+    are shifted.
+    """
 
     __slots__ = ("counted", "failed", "held_bytes", "sent", "shifted", "slowest")
 
@@ -26,13 +30,13 @@ class Window:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew: the connection is in step."""
+        """Reset the counts: the connection is in step."""
         self.sent = self.counted = self.held_bytes = 0
         self.slowest = 0.0
         self.shifted = self.failed = False
 
     def count(self, completed: list[tuple[FetchTask, Body]], now: float) -> int:
-        """Record latency and size of the responses that are not counted yet; return how many they are."""
+        """Record latency and size of the new responses in ``completed``; return how many are new."""
         size, fresh = 0, len(completed) - self.counted
         for task, body in islice(completed, self.counted, None):
             if type(body) is bytes:

@@ -1,8 +1,7 @@
-"""The private parts of gevent, ssl, urllib3, requests and http.client that this program uses.
+"""Contain every use of private parts of gevent, ssl, urllib3, requests and http.client.
 
-Nothing else touches them, but for the methods that a subclass overrides; these are in ``OVERRIDDEN``.
-``missing`` says which of them the installed versions do not have. Importing this imports none of the
-libraries.
+The exception are methods that subclasses elsewhere override; ``OVERRIDDEN`` lists them. ``missing`` names
+the parts that the installed versions lack. Importing this module imports none of the libraries.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ def tls_object(sock: Any) -> Any:
 
 
 def unopened_connection(pool: Any) -> Any:
-    """Return a new connection of one of urllib3's pools, which is not open yet and belongs to nobody."""
+    """Return a new connection of ``pool``, a pool of urllib3's; it is not open and not in the pool."""
     return pool._new_conn()
 
 
 def tunnel_host(pool: Any) -> str:
-    """Return the host that a connection of ``pool`` asks a proxy for a tunnel to."""
+    """Return the host to which connections of ``pool`` request a tunnel."""
     host: str = pool._tunnel_host
     return host
 
 
 def hub_exists() -> bool:
-    """Return whether gevent has a hub in this thread; gevent is not imported for that."""
+    """Return whether gevent has a hub in this thread, without importing gevent."""
     local = sys.modules.get("gevent._hub_local")
     return local is not None and local.get_hub_if_exists() is not None
 
@@ -68,7 +67,7 @@ def patched_modules() -> tuple[str, ...]:
 
 
 def missing() -> list[str]:
-    """Return a sentence for each private part that the installed versions do not have."""
+    """Return a sentence for each private part that the installed versions lack."""
     found = []
     for place, names in OVERRIDDEN.items():
         module, _, name = place.partition(":")
@@ -84,7 +83,7 @@ def missing() -> list[str]:
 
 
 def _tls_socket(kind: Any) -> Any:
-    # By name: who is to blame for an early ssl is found by the import statements in files.
+    # Imported by name: an early import of ssl is attributed by the import statements in files.
     protocol = importlib.import_module("ssl").PROTOCOL_TLS_CLIENT
     unconnected = importlib.import_module("socket").socket()
     return kind(protocol).wrap_socket(unconnected, server_hostname="host")
