@@ -16,14 +16,18 @@ def measured(depth: Depth, rate: float, latency: float, busy: float = 0.1) -> De
     return measure(depth, Sample(rate, latency, busy))
 
 
-def climb(rates: dict[int, float], epochs: int = 12) -> Depth:
-    """Simulate a server whose goodput at each depth is ``rates`` (the last one beyond); return the
-    resulting depth."""
-    depth = Depth()
+def climb(rates: dict[int, float], epochs: int = 12) -> list[Depth]:
+    """Simulate a server whose goodput at each depth is ``rates`` (the last one beyond); return the depth
+    after each epoch."""
+    depths = [Depth()]
     for _ in range(epochs):
-        known = max(at for at in rates if at <= depth.now)
-        depth = measured(depth, rates[known], FAST)
-    return depth
+        known = max(at for at in rates if at <= depths[-1].now)
+        depths.append(measured(depths[-1], rates[known], FAST))
+    return depths
+
+
+def greatest(depths: list[Depth]) -> int:
+    return max(depth.now for depth in depths)
 
 
 def test_depth_begins_with_one() -> None:
@@ -32,23 +36,24 @@ def test_depth_begins_with_one() -> None:
 
 
 def test_depth_grows_while_goodput_grows() -> None:
-    depth = climb({1: 25, 8: 40, 64: 60})
-    assert (depth.now, depth.reached, depth.stopped) == (DEEPEST, DEEPEST, "the limit")
+    depth = climb({1: 25, 8: 40, 64: 60})[-1]
+    assert (depth.now, depth.stopped) == (DEEPEST, "the limit")
 
 
 def test_depth_returns_to_where_the_gain_ended() -> None:
-    depth = climb({1: 25, 8: 40, 64: 40})
-    assert (depth.now, depth.reached) == (8, 64)
-    assert depth.stopped == "deeper was not faster"
+    depths = climb({1: 25, 8: 40, 64: 40})
+    assert greatest(depths) == 64
+    assert (depths[-1].now, depths[-1].stopped) == (8, "deeper was not faster")
 
 
 def test_depth_returns_when_deeper_is_slower() -> None:
-    depth = climb({1: 25, 8: 10})
-    assert (depth.now, depth.reached, depth.stopped) == (1, 8, "deeper was slower")
+    depths = climb({1: 25, 8: 10})
+    assert greatest(depths) == 8
+    assert (depths[-1].now, depths[-1].stopped) == (1, "deeper was slower")
 
 
 def test_serial_server_stays_at_depth_one() -> None:
-    assert climb({1: 50}).now == 1
+    assert climb({1: 50})[-1].now == 1
 
 
 def test_one_bad_measurement_decides_nothing() -> None:
@@ -103,18 +108,18 @@ def test_disabled_pipelining_stays_disabled_with_its_first_reason(start: Depth) 
 
 
 def test_large_file_restarts_the_depth() -> None:
-    depth = large(climb({1: 25, 8: 40, 64: 60}))
-    assert (depth.now, depth.stopped) == (1, "large files")
+    depths = [large(climb({1: 25, 8: 40, 64: 60})[-1])]
+    assert (depths[-1].now, depths[-1].stopped) == (1, "large files")
     for rate in [25] * 40:
-        depth = measured(depth, rate, FAST)
-    assert depth.reached == DEEPEST
+        depths.append(measured(depths[-1], rate, FAST))
+    assert greatest(depths) == STEP
 
 
 def test_large_files_keep_depth_one() -> None:
     depth = Depth()
     for rate in range(10, 25):
         depth = measured(large(depth), 2.0**rate, FAST)
-    assert (depth.now, depth.reached, depth.stopped) == (1, 1, "large files")
+        assert (depth.now, depth.stopped) == (1, "large files")
 
 
 def test_cpu_bound_depth_grows_while_cost_per_response_does_not() -> None:
