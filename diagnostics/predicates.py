@@ -101,13 +101,21 @@ def not_patched(case: Case) -> Found | None:
     return Found(case.where(case.subject), evidence)
 
 
+# gevent's ssl with a socket of Python 2.7, which is none of gevent's.
+_MIXED = "do_handshake_on_connect should not be specified for non-blocking sockets"
+
+
 def sockets(case: Case) -> Found | None:
-    if case.patched.get("socket") or case.nothing_patched or not _serialized(case) or not case.blocked:
+    if case.patched.get("socket") or case.nothing_patched:
         return None
-    return Found(
-        case.event_at(case.patching),
-        [f"sockets are not patched: {case.patch_line()}", case.held_line(case.blocked)],
-    )
+    text = error_text(case)
+    if _MIXED in text:
+        shown = text
+    elif _serialized(case) and case.blocked:
+        shown = case.held_line(case.blocked)
+    else:
+        return None
+    return Found(case.event_at(case.patching), [f"sockets are not patched: {case.patch_line()}", shown])
 
 
 _KEPT = {
@@ -294,9 +302,12 @@ def blocking(case: Case) -> Found | None:
 
 
 def computing(case: Case) -> Found | None:
-    if case.judgement.verdict != "serialized" or not case.busy:
+    found = case.judgement
+    # So much computing that no request came back at all is computing, too.
+    starved = found.verdict == "error" and not found.error and found.busy > case.lasted / 2
+    if not case.busy or not (found.verdict == "serialized" or starved):
         return None
-    if case.judgement.busy < max(case.judgement.blocked, case.judgement.wall / 3):
+    if found.busy < max(found.blocked, found.wall / 3):
         return None
     spot = case.own_frame(case.busy[0]["stack"])
     return Found(case.where(spot), [case.held_line(case.busy), "it used the CPU all that time"])

@@ -6,7 +6,9 @@ A file of ``diagnostics/scenarios`` is an application that sets itself up in a k
 - ``PACKAGES``: the requirements, pinned where a version matters;
 - ``EXPECT``: ``verdict``, ``cause`` (absent: none), ``where`` (a pattern; absent: the line with the mark
   ``# <- where``, if there is one);
-- ``PYTHONS``: the Pythons that it can run on; absent: any;
+- ``EXPECT_2``: what to expect on Python 2 instead, where it differs there;
+- ``PYTHONS``: the Pythons that it can run on, best first: ``3`` for any version of it, or ``3.11``; absent:
+  any;
 - ``PATH``: a folder here that is on the process's ``PYTHONPATH``;
 - ``SERVER``: true where the file, run as a program, is the server to fetch from;
 - ``RUNS``: for each of several runs the same fields once more, with a ``name``.
@@ -26,7 +28,7 @@ __all__ = ["FOLDER", "Expected", "Scenario", "chosen", "read"]
 
 FOLDER = Path(__file__).parent / "scenarios"
 _MARK = "# <- where"
-_NAMES = ("PACKAGES", "EXPECT", "PATH", "PYTHONS", "SERVER", "RUNS")
+_NAMES = ("PACKAGES", "EXPECT", "EXPECT_2", "PATH", "PYTHONS", "SERVER", "RUNS")
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -37,11 +39,12 @@ class Expected(msgspec.Struct, frozen=True):
     where: str = ""
 
 
-class Scenario(msgspec.Struct, frozen=True):
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a scenario.
 
-    ``app``: as for ``--app``, relative to ``folder``; ``pythons``: minor versions, best first, empty for
-    any; ``path``: what is on its PYTHONPATH; ``server``: it brings a server.
+    ``app``: as for ``--app``, relative to ``folder``; ``expected_2``: what is expected on Python 2, None
+    where it is ``expected``; ``pythons``: versions, best first, empty for any; ``path``: what is on its
+    PYTHONPATH; ``server``: it brings a server.
     """
 
     folder: str
@@ -50,9 +53,18 @@ class Scenario(msgspec.Struct, frozen=True):
     app: str
     packages: tuple[str, ...]
     expected: Expected
+    expected_2: Expected | None = None
     pythons: tuple[str, ...] = ()
     path: str = ""
     server: bool = False
+
+    def expected_on(self, python: str) -> Expected:
+        """Return what is expected with the version ``python``."""
+        return (self.expected_2 if python.startswith("2.") else None) or self.expected
+
+    def runs_on(self, python: str) -> bool:
+        """Return whether the scenario can run with the version ``python``."""
+        return not self.pythons or any(f"{python}.".startswith(f"{each}.") for each in self.pythons)
 
 
 def read(path: Path) -> list[Scenario]:
@@ -81,20 +93,25 @@ def read(path: Path) -> list[Scenario]:
 
 
 def _scenario(path: Path, summary: str, fields: dict[str, Any], marked: list[int], app: str) -> Scenario:
-    expected = Expected(**fields["EXPECT"])
-    if marked and not expected.where and expected.cause:
-        expected = msgspec.structs.replace(expected, where=f"{path.name}:{marked[0]}")
+    mark = f"{path.name}:{marked[0]}" if marked else ""
     return Scenario(
         folder=str(path.parent),
         name=f"{path.stem}/{fields['name']}" if "name" in fields else path.stem,
         summary=summary,
         app=app,
         packages=tuple(fields.get("PACKAGES", ())),
-        expected=expected,
+        expected=_expected(fields["EXPECT"], mark),
+        expected_2=_expected(fields["EXPECT_2"], mark) if "EXPECT_2" in fields else None,
         pythons=tuple(fields.get("PYTHONS", ())),
         path=fields.get("PATH", ""),
         server=bool(fields.get("SERVER")),
     )
+
+
+def _expected(given: dict[str, str], mark: str) -> Expected:
+    """Return what a scenario expects; ``mark``: the place where it has not said one."""
+    expected = Expected(**given)
+    return msgspec.structs.replace(expected, where=expected.where or mark) if expected.cause else expected
 
 
 def chosen(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> list[Scenario]:

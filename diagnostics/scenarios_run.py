@@ -84,7 +84,7 @@ def interpreter(scenario: Scenario, python: str, offline: bool, progress: Progre
 
     Raises Skipped, and Unavailable where an environment cannot be made.
     """
-    if scenario.pythons and environments.version_of(python) not in scenario.pythons:
+    if not scenario.runs_on(environments.version_of(python)):
         found = next(filter(None, map(environments.find, scenario.pythons)), None)
         if found is None:
             raise Skipped(f"needs Python {' or '.join(scenario.pythons)}, which was not found")
@@ -98,7 +98,7 @@ def interpreter(scenario: Scenario, python: str, offline: bool, progress: Progre
 
 def _compared(scenario: Scenario, version: str, found: Diagnosis, seconds: float) -> Row:
     cause, where = (found.causes[0].code, found.causes[0].where) if found.causes else ("", "")
-    fits = _fits(scenario.expected, found.verdict, cause, where)
+    fits = _fits(scenario.expected_on(version), found.verdict, cause, where)
     return Row(
         scenario,
         "as expected" if fits else "differs",
@@ -173,7 +173,7 @@ def _table(rows: Sequence[Row]) -> Table:
         "failed": ("FAILED", "bold red"),
     }
     for row in rows:
-        expected = row.scenario.expected
+        expected = row.scenario.expected_on(row.python)
         ran = row.outcome in ("as expected", "differs")
         measured = _cell(row.verdict, row.cause, row.where) if ran else Text(row.reason, "dim")
         table.add_row(
@@ -205,7 +205,7 @@ def _json(rows: Sequence[Row]) -> str:
             "summary": row.scenario.summary,
             "packages": row.scenario.packages,
             "python": row.python or None,
-            "expected": msgspec.to_builtins(row.scenario.expected),
+            "expected": msgspec.to_builtins(row.scenario.expected_on(row.python)),
             "measured": {"verdict": row.verdict, "cause": row.cause, "where": row.where}
             if row.verdict
             else None,

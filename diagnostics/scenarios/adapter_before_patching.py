@@ -28,3 +28,5 @@ def fetch(url):
 
 PACKAGES = ["gevent", "requests"]
 EXPECT = {"verdict": "error", "cause": "context-before-patching"}
+# The contexts of Python 2.7 are not subclassed: no recursion there.
+EXPECT_2 = {"verdict": "concurrent"}

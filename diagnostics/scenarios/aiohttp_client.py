@@ -22,4 +22,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "aiohttp"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "asyncio-client"}

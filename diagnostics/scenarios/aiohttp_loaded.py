@@ -7,4 +7,5 @@ monkey.patch_all()
 import aiohttp  # <- where
 
 PACKAGES = ["gevent", "aiohttp"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "error", "cause": "foreign-client"}

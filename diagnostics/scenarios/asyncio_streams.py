@@ -24,4 +24,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "asyncio-client"}

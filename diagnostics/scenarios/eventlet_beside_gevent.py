@@ -16,4 +16,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "eventlet"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "error", "cause": "eventlet-client"}

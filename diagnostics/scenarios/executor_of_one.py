@@ -16,4 +16,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "requests"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "own-lock"}

@@ -12,6 +12,7 @@ import gevent.monkey
 gevent.monkey.patch_socket()  # <- where
 
 PACKAGES = ["gevent"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "ssl-unpatched"}
 
 

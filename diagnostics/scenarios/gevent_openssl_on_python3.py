@@ -10,4 +10,5 @@ from urllib3.contrib import pyopenssl
 pyopenssl.inject_into_urllib3()
 
 PACKAGES = ["gevent-openssl==1.2", "grequests", "pyOpenSSL"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "gevent-openssl-python3"}

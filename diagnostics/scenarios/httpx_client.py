@@ -16,4 +16,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "httpx"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "concurrent"}

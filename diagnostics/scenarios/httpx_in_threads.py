@@ -14,4 +14,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "httpx"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "thread-client"}

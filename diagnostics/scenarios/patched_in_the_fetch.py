@@ -11,3 +11,5 @@ def fetch(url):
 
 PACKAGES = ["gevent", "requests"]
 EXPECT = {"verdict": "serialized", "cause": "ssl-unpatched"}
+# The sockets of Python 2.7 and those of gevent refuse each other.
+EXPECT_2 = {"verdict": "error", "cause": "ssl-unpatched"}

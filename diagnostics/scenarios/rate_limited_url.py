@@ -29,6 +29,7 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "requests"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "concurrent", "cause": "rate-limit"}
 SERVER = True
 

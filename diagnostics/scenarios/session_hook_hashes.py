@@ -5,12 +5,16 @@ from gevent import monkey
 monkey.patch_all()
 
 import hashlib
+import sys
 
 import requests
 
+# Some builds of Python 2.7 have this function in Python only.
+_ITERATIONS = 300000 if sys.version_info[0] > 2 else 30000
+
 
 def _digest(answer, **_):
-    hashlib.pbkdf2_hmac("sha256", answer.content, b"salt", 300000)  # <- where
+    hashlib.pbkdf2_hmac("sha256", answer.content, b"salt", _ITERATIONS)  # <- where
 
 
 _session = requests.Session()

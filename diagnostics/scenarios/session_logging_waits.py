@@ -6,7 +6,7 @@ import sys
 
 _OTHER = "import os, time\nwhile os.read(0, 1):\n    time.sleep(0.2)\n    os.write(1, b'.')\n"
 _other = subprocess.Popen(
-    [sys.executable, "-S", "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    [sys.executable, "-E", "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
 )
 _asks, _hears = _other.stdin.fileno(), _other.stdout.fileno()
 

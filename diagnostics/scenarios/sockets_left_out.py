@@ -8,3 +8,5 @@ import requests  # noqa: F401
 
 PACKAGES = ["gevent", "requests"]
 EXPECT = {"verdict": "concurrent"}
+# The sockets of Python 2.7 and those of gevent refuse each other.
+EXPECT_2 = {"verdict": "error", "cause": "sockets-unpatched"}

@@ -18,3 +18,5 @@ import requests  # noqa: F401
 
 PACKAGES = ["gevent", "requests"]
 EXPECT = {"verdict": "serialized", "cause": "original-restored"}
+# The sockets of Python 2.7 and those of gevent refuse each other.
+EXPECT_2 = {"verdict": "error", "cause": "original-restored"}

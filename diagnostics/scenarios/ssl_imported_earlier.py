@@ -9,4 +9,5 @@ from gevent import monkey
 monkey.patch_all()
 
 PACKAGES = ["gevent", "requests"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "error", "cause": "patched-too-late"}

@@ -12,4 +12,5 @@ monkey.patch_all()
 import requests  # noqa: E402, F401
 
 PACKAGES = ["gevent", "requests"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "concurrent"}

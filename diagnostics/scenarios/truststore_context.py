@@ -24,4 +24,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "requests", "truststore==0.10.5"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "error", "cause": "truststore"}

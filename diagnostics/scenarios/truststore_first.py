@@ -11,4 +11,5 @@ monkey.patch_all()
 import requests  # noqa: F401
 
 PACKAGES = ["gevent", "requests", "truststore==0.10.5"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "error", "cause": "truststore"}

@@ -11,4 +11,5 @@ truststore.inject_into_ssl()  # <- where
 import requests  # noqa: F401
 
 PACKAGES = ["gevent", "requests", "truststore==0.10.5"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "error", "cause": "truststore"}

@@ -23,4 +23,5 @@ def fetch(url):
 
 
 PACKAGES = ["gevent"]
+PYTHONS = ["3"]
 EXPECT = {"verdict": "serialized", "cause": "thread-client"}

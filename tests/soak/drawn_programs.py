@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diagnostics.environments import satisfies
+from diagnostics.environments import satisfies, version_of
 from diagnostics.scenario import chosen
 
 # There the server is a process of its own, and the delay is the server's.
@@ -149,7 +149,7 @@ def scenarios() -> list[Program]:
         for each in chosen()
         if each.expected.verdict != "error"
         and each.name not in SKIPPED
-        and not each.pythons
+        and each.runs_on(version_of(sys.executable))
         and satisfies(sys.executable, each.packages)
     ]
 

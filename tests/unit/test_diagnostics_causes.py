@@ -113,3 +113,21 @@ def test_computing_is_named_where_a_busy_machine_makes_another_line_wait(tmp_pat
 
     assert cause(stolen) == ["cpu-bound"]
     assert cause({**stolen, "seconds": 2.0}) == ["blocking-call"]
+
+
+def test_computing_is_the_cause_where_no_request_came_back_for_it(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("def fetch(url):\n    compute()\n")
+    busy = {**held(str(app), 2, 48.7), "cpu": 48.7}
+    starved = {"rounds": [], "held": [busy], "problem": "nothing more came within 49 s", "seconds": 49.2}
+    assert explained(starved) == ["cpu-bound"]
+    assert explained({**starved, "held": [{**busy, "cpu": 0.0}]}) != ["cpu-bound"]
+
+
+def test_sockets_that_python_2_refuses_to_mix_are_named():
+    text = "do_handshake_on_connect should not be specified for non-blocking sockets"
+    failed = {**once(10, 0.2, 0.1), "done": 0, "errors": 10}
+    failed["first"] = [{"class": "ValueError", "text": text, "stack": []}]
+    unpatched = {**PATCHED, "socket": False}
+    assert explained({"rounds": [failed]}, patched=unpatched) == ["sockets-unpatched"]
+    assert explained({"rounds": [failed]}) != ["sockets-unpatched"]

@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.causes import LIMITS, TABLE
 from diagnostics.errors import UsageError
-from diagnostics.scenario import FOLDER, chosen, read
+from diagnostics.scenario import FOLDER, Expected, chosen, read
 
 CODES = {entry.code for entry in TABLE}
 OWN_LIMITS = {entry.code for entry in LIMITS}
@@ -50,6 +50,29 @@ def test_file_header_states_requirements_and_expectation(tmp_path: Path) -> None
     assert (found.name, found.app, found.summary) == ("trap", "trap:fetch", "A trap.")
     assert (found.packages, found.pythons) == (("gevent==1.4.0",), ("3.7",))
     assert found.expected.where == "trap.py:6"
+
+
+def test_expectation_differs_by_python(tmp_path: Path) -> None:
+    path = scenario(
+        tmp_path,
+        'EXPECT = {"verdict": "error", "cause": "patched-too-late"}',
+        'EXPECT_2 = {"verdict": "concurrent"}',
+        "import ssl  # <- where",
+    )
+    (found,) = read(path)
+    assert found.expected_on("3.11").where == "trap.py:4"
+    assert found.expected_on("2.7") == Expected("concurrent")
+
+
+@pytest.mark.parametrize(
+    ("pythons", "python", "suits"),
+    [("[]", "2.7", True), ('["3"]', "2.7", False), ('["3"]', "3.14", True), ('["3.1"]', "3.14", False)],
+)
+def test_scenario_runs_on_the_versions_that_it_names(
+    pythons: str, python: str, suits: bool, tmp_path: Path
+) -> None:
+    path = scenario(tmp_path, f"PYTHONS = {pythons}", 'EXPECT = {"verdict": "concurrent"}')
+    assert read(path)[0].runs_on(python) is suits
 
 
 def test_run_variants_override_the_header(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from diagnostics.environments import satisfies
+from diagnostics.environments import satisfies, version_of
 from diagnostics.scenario import Scenario, chosen
 from diagnostics.scenarios_run import run
 
@@ -49,7 +49,9 @@ COVERED = {
 OFFLINE = [
     each
     for each in chosen()
-    if not each.pythons and satisfies(sys.executable, each.packages) and each.name not in HANG
+    if each.runs_on(version_of(sys.executable))
+    and satisfies(sys.executable, each.packages)
+    and each.name not in HANG
 ]
 SLOW = [each for each in chosen() if each not in OFFLINE]
 DELAY = 0.2
