@@ -82,7 +82,9 @@ class FetchError(Exception):
     ``code`` is a key of ``FAILURES`` or ``http-NNN``. ``detail`` is for a person and already redacted.
     ``retry_after`` is in seconds where the server gave a time. ``requests`` is how many requests the
     attempt took, redirects included. ``origin`` is the host that failed, where a redirect led to another
-    host than the file's. ``wire`` is how many of the requests the pipelined client sent.
+    host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
+    further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
+    back in all of --connect-timeout.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -93,6 +95,8 @@ class FetchError(Exception):
         self.requests = 1
         self.origin = ""
         self.wire = 0
+        self.permanent = False
+        self.unreachable = False
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code

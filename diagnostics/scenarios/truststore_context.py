@@ -24,5 +24,6 @@ def fetch(url):
 
 
 PACKAGES = ["gevent", "requests", "truststore==0.10.5"]
-PYTHONS = ["3"]
+# truststore needs Python 3.10.
+PYTHONS = ["3.11", "3.12", "3.13", "3.14", "3.10"]
 EXPECT = {"verdict": "error", "cause": "truststore"}

@@ -12,6 +12,10 @@ and each success doubles the number of requests that the host may have in flight
 "half-open" state of a circuit breaker and TCP's slow start). After more failed rounds in a row than an
 item has attempts, all jobs that wait for the host fail with the host's failure, for ``VERDICT`` seconds,
 instead of each one trying by itself.
+
+A job whose host is paused rests: it does not count as work that is there to be started, so that a worker
+with many dead hosts goes on to ask for more. A job that waits long for its connection is parked: it gives
+its slot to another one until the connection is open.
 """
 
 from __future__ import annotations
@@ -19,47 +23,17 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ["VERDICT", "Host", "Schedulable", "Scheduler"]
+from downloader.core.host import Host, Schedulable
+
+__all__ = ["VERDICT", "Scheduler"]
 
 VERDICT = 60.0
 _MAX_IDLE_HOSTS = 10_000  # hosts without work whose state is kept
 _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
-
-
-@dataclass(slots=True)
-class Host:
-    """The state of one scheme, host and port. ``allowed``: requests that it may have in flight now.
-
-    No request starts before ``not_before`` (a pause after a failure) and ``paced`` (--rate).
-    """
-
-    key: str
-    limit: int
-    allowed: int
-    queue: deque[Schedulable] = field(default_factory=deque)
-    active: int = 0
-    not_before: float = 0.0
-    paced: float = 0.0
-    wake: float = 0.0
-    rounds: int = 0
-    failed_at: float = 0.0
-    verdict: tuple[str, str] | None = None
-    verdict_until: float = 0.0
-    listed: bool = False
-
-
-class Schedulable(Protocol):
-    """A job. ``solo``: run it with nothing else in flight. Jobs with the same ``path``, by identity, may
-    follow each other in one slot."""
-
-    host: Host
-    solo: bool
-    path: object
 
 
 J = TypeVar("J", bound=Schedulable)
@@ -68,13 +42,18 @@ J = TypeVar("J", bound=Schedulable)
 class Scheduler(Generic[J]):
     """The jobs of a worker, by host: at most ``most`` in flight in all, ``per_host`` to one host.
 
-    ``interval``: seconds between two requests to a host (--rate), 0 for none. ``due``: when the job that
-    was taken last was to start; under a rate this may be slightly before it did.
+    Not counted in ``most`` are ``parked`` jobs, at most ``most_parked``. ``unstarted``: jobs that are
+    queued, of which ``resting`` ones wait for a pause or a backoff to end. ``interval``: seconds between
+    two requests to a host (--rate), 0 for none. ``due``: when the job that was taken last was to start;
+    under a rate this may be slightly before it did.
     """
 
-    def __init__(self, most: int, per_host: int) -> None:
+    def __init__(self, most: int, per_host: int, most_parked: int = 0) -> None:
         self.most = most
         self.per_host = per_host
+        self.most_parked = most_parked
+        self.parked = 0
+        self.resting = 0
         self.interval = 0.0
         self.due = 0.0
         self.active = 0
@@ -104,6 +83,7 @@ class Scheduler(Generic[J]):
             return
         host = job.host
         host.queue.append(job)
+        self.resting += host.resting
         self._list(host)
 
     def add_all(self, jobs: list[J]) -> None:
@@ -111,11 +91,14 @@ class Scheduler(Generic[J]):
         host = jobs[0].host
         self.unstarted += len(jobs)
         host.queue.extend(jobs)
+        if host.resting:
+            self.resting += len(jobs)
         self._list(host)
 
     def add_later(self, job: J, at: float) -> None:
         """Queue ``job`` at the time ``at``."""
         self.unstarted += 1
+        self.resting += 1
         heapq.heappush(self._timers, (at, next(self._serial), job))
 
     def take(self, now: float) -> J | None:
@@ -125,7 +108,7 @@ class Scheduler(Generic[J]):
         if self._alone or self.active >= self.most:
             return None
         if self._solo and (solo := self._next_solo(now)) is not None:
-            if self.active:
+            if self.in_flight:
                 return None
             self._solo.remove(solo)
             self._alone = True
@@ -135,6 +118,7 @@ class Scheduler(Generic[J]):
         if host is None:
             return None
         job: J = host.queue.popleft()  # type: ignore[assignment]
+        self.resting -= host.resting
         self._start(host, now)
         if not host.queue or host.active >= host.allowed:
             self._ready.popleft()
@@ -157,6 +141,7 @@ class Scheduler(Generic[J]):
         if (
             not queue
             or self.interval
+            or host.resting
             or host.allowed < host.limit
             or host.verdict is not None
             or self._solo
@@ -190,6 +175,7 @@ class Scheduler(Generic[J]):
             self._solo.appendleft(job)
             return
         job.host.queue.appendleft(job)
+        self.resting += job.host.resting
         self._list(job.host)
 
     def _next_solo(self, now: float) -> J | None:
@@ -266,13 +252,35 @@ class Scheduler(Generic[J]):
             self._list(host)
 
     @property
+    def in_flight(self) -> int:
+        """Return the number of jobs that have started and not ended."""
+        return self.active + self.parked
+
+    def park(self, host: Host) -> bool:
+        """Free the slot of a job of ``host`` that waits for its connection; ``unpark`` takes it back.
+
+        Returns False if too many are parked already.
+        """
+        if self.parked >= self.most_parked or self._alone:
+            return False
+        self.active -= 1
+        self.parked += 1
+        return True
+
+    def unpark(self, host: Host) -> None:
+        """Take a slot for a parked job of ``host``, even if none is free."""
+        self.parked -= 1
+        self.active += 1
+
+    @property
     def wake_at(self) -> float:
         """Time when ``take`` may return a job that it does not return now; infinity: after an event."""
         return self._timers[0][0] if self._timers else math.inf
 
     def succeeded(self, host: Host, now: float) -> bool:
         """Record a successful request to ``host``; return True if more may start now."""
-        if host.allowed == host.limit and not host.rounds:
+        host.answered = True
+        if host.allowed == host.limit and not host.rounds and not host.resting:
             return False
         if now < host.not_before:
             # It was sent before the host failed, so it says nothing about the time since.
@@ -280,6 +288,7 @@ class Scheduler(Generic[J]):
         host.rounds = 0
         host.verdict = None
         host.allowed = min(host.limit, host.allowed * 2)
+        self._rouse(host)
         self._list(host)
         return True
 
@@ -293,6 +302,7 @@ class Scheduler(Generic[J]):
             host.rounds += 1
             host.failed_at = now
         host.allowed = 1
+        self._rest(host)
         return host.rounds
 
     def pause(self, host: Host, until: float) -> bool:
@@ -304,6 +314,7 @@ class Scheduler(Generic[J]):
             return False
         host.not_before = until
         host.allowed = 1
+        self._rest(host)
         return True
 
     def rests_until(self, key: str, now: float) -> float:
@@ -317,6 +328,7 @@ class Scheduler(Generic[J]):
         host.verdict_until = now + VERDICT
         host.not_before = now
         host.paced = 0.0  # nothing is sent, so there is no rate to keep; see ``_start``
+        self._rouse(host)
         self._list(host)
 
     def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
@@ -324,6 +336,16 @@ class Scheduler(Generic[J]):
         if host.verdict is not None and now >= host.verdict_until:
             host.verdict = None
         return host.verdict
+
+    def _rest(self, host: Host) -> None:
+        if not host.resting:
+            host.resting = True
+            self.resting += len(host.queue)
+
+    def _rouse(self, host: Host) -> None:
+        if host.resting:
+            host.resting = False
+            self.resting -= len(host.queue)
 
     def _list(self, host: Host) -> None:
         if not host.listed and host.queue and host.active < host.allowed:
@@ -339,6 +361,7 @@ class Scheduler(Generic[J]):
                 self._list(due)
             else:
                 self.unstarted -= 1
+                self.resting -= 1
                 self.add(due)
 
     def _forget_idle(self) -> None:

@@ -3,6 +3,10 @@
 urllib3 limits connections per host. ``Census`` limits them over all hosts: when the limit is reached and
 another connection is needed, an idle one of another host is closed. Each request in flight uses one
 connection, and there are never more of those than the limit, so an idle connection always exists.
+
+A connection to a host that does not answer takes seconds to fail. Meanwhile its request should not hold a
+slot that another host could use, so the census knows which connections are being opened, since when and for
+which slot, and ``park_slow`` gives their slots away.
 """
 
 from __future__ import annotations
@@ -16,7 +20,10 @@ patching.require()
 import http.client  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
+from time import monotonic  # noqa: E402
+from typing import Protocol  # noqa: E402
 
+from gevent import getcurrent  # noqa: E402
 from gevent.monkey import get_original  # noqa: E402
 from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: E402
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool  # noqa: E402
@@ -27,17 +34,46 @@ from urllib3.exceptions import (  # noqa: E402
     ProxyError,
 )
 
-from downloader.http.dns import Resolver  # noqa: E402
+from downloader.core.host import Host  # noqa: E402
+from downloader.http.dns import NoAnswer, Resolver  # noqa: E402
 from downloader.http.exceptions import HandshakeCut  # noqa: E402
 from downloader.http.response import StrictResponse  # noqa: E402
 
-__all__ = ["Census", "pool_classes"]
+__all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
 
 _POLL = get_original("select", "poll")
 
+SLOW_TO_OPEN = 0.25
+"""Seconds after which a request that waits for its connection gives its slot away."""
+
+
+class Slots(Protocol):
+    """The slots of requests; see ``core.scheduler``."""
+
+    def park(self, host: Host) -> bool:
+        """Free the slot of a request to ``host``; return False if too many are parked already."""
+
+    def unpark(self, host: Host) -> None:
+        """Take the slot back."""
+
+
+class _Opening:
+    """A connection that is being opened since ``since``, in the slot of a request to ``host``."""
+
+    __slots__ = ("host", "parked", "since")
+
+    def __init__(self, host: Host, since: float) -> None:
+        self.host = host
+        self.since = since
+        self.parked = False
+
 
 class Census:
-    """The number of open connections: now (``open``) and the maximum so far (``peak``)."""
+    """The number of open connections: now (``open``) and the maximum so far (``peak``).
+
+    ``parked``: how many of them are being opened without a slot. ``waiting_for``: the host in whose slot a
+    greenlet runs, for greenlets that may open connections.
+    """
 
     def __init__(self, limit: int, per_host: int, resolver: Resolver) -> None:
         self.limit = limit
@@ -48,13 +84,48 @@ class Census:
         # Idle connections of both clients, the longest idle first; each has a ``key``.
         self.idle: dict[Any, None] = {}
         self._of_host: dict[tuple[str, int], int] = {}
+        self.parked = 0
+        self.waiting_for: dict[Any, Host] = {}
+        self._slots: Slots | None = None
+        self._opening: dict[Any, _Opening] = {}
+
+    def use_slots(self, slots: Slots) -> None:
+        """Park requests in ``slots`` from now on."""
+        self._slots = slots
+
+    def begin_opening(self, connection: Any) -> None:
+        """Record that ``connection`` is being opened by the current greenlet."""
+        host = self.waiting_for.get(getcurrent())
+        if host is not None:
+            self._opening[connection] = _Opening(host, monotonic())
+
+    def end_opening(self, connection: Any) -> None:
+        """Record that ``connection`` is open, or could not be opened."""
+        opening = self._opening.pop(connection, None)
+        if opening is not None and opening.parked and self._slots is not None:
+            self.parked -= 1
+            self._slots.unpark(opening.host)
+
+    def park_slow(self) -> int:
+        """Park the requests that wait long for a connection; return how many were parked."""
+        count, before = 0, monotonic() - SLOW_TO_OPEN
+        for opening in self._opening.values():
+            if opening.since > before:
+                break  # they are in the order in which they began
+            if not opening.parked and self._slots is not None:
+                if not self._slots.park(opening.host):
+                    break
+                opening.parked = True
+                count += 1
+        self.parked += count
+        return count
 
     def enter(self, key: tuple[str, int]) -> None:
         """Count a connection to the host and port ``key``, about to be opened; make room for it."""
         if self._of_host.get(key, 0) >= self.per_host:
             for idle in [each for each in self.idle if each.key == key][:1]:
                 idle.close()
-        while self.open >= self.limit and self.idle:
+        while self.open - self.parked >= self.limit and self.idle:
             next(iter(self.idle)).close()
         self._of_host[key] = self._of_host.get(key, 0) + 1
         self.open += 1
@@ -91,12 +162,15 @@ class _CountedConnection:
         self.census.enter(self.key)
         self._entered = True
         self.served = False
+        self.census.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
         except (ssl.SSLEOFError, ConnectionError) as error:
             raise HandshakeCut(error.errno, "the connection was cut in the TLS handshake") from error
         except TimeoutError as error:
             raise ConnectTimeoutError(self, "the TLS handshake took too long") from error
+        finally:
+            self.census.end_opening(self)
         if hasattr(self.sock, "suppress_ragged_eofs"):
             # Without close_notify, a truncated body cannot be told from a complete one.
             self.sock.suppress_ragged_eofs = False
@@ -116,14 +190,23 @@ class _CountedConnection:
             raise ProxyError("no connection", error) from error
 
     def _connect_to_any_address(self) -> Any:
-        host, failure = self._dns_host, None
+        host = self._dns_host
+        failure: Exception | None = None
         try:
             for address in self.census.resolver.addresses(host):
                 self._dns_host = address
                 try:
                     return super()._new_conn()  # type: ignore[misc]
-                except (NewConnectionError, ConnectTimeoutError) as error:
+                except NewConnectionError as error:
                     failure = error
+                except ConnectTimeoutError as error:
+                    failure = error
+                    # The kernel has repeated its SYN several times, ever more rarely.
+                    error.unreachable = True  # type: ignore[attr-defined]
+        except NoAnswer as error:
+            failed = NameResolutionError(host, self, error)  # type: ignore[arg-type]
+            failed.unreachable = True  # type: ignore[attr-defined]
+            raise failed from error
         except socket.gaierror as error:
             raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
         finally:

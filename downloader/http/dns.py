@@ -1,7 +1,8 @@
-"""Resolve host names: one look-up per name at a time, cached, in a thread pool of its own.
+"""Resolve host names: one look-up per name at a time, ahead of their use, cached.
 
 gevent's resolver has ten threads for everything that a process does. The system's look-up of a dead name
-takes up to half a minute, and urllib3's connect timeout does not cover it.
+takes up to half a minute, and urllib3's connect timeout does not cover it. So look-ups have threads of
+their own, each name is looked up once for all that wait for it, and nobody waits longer than a timeout.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ patching.require()
 import _socket  # noqa: E402
 import contextlib  # noqa: E402
 import socket  # noqa: E402
+from collections import deque  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
+from cachetools import TTLCache  # noqa: E402
 from gevent.threadpool import ThreadPool  # noqa: E402
 
-__all__ = ["Resolver"]
+__all__ = ["NoAnswer", "Resolver"]
 
 _THREADS = 64
 _TTL = 60.0  # seconds
 _MAX_NAMES = 10_000
+_MAX_AHEAD = 48  # look-ups ahead of use at one time, so that some threads are left for names in use
+
+
+class NoAnswer(socket.gaierror):
+    """The name server did not answer within the timeout."""
 
 
 class Resolver:
@@ -34,34 +42,44 @@ class Resolver:
         if not isinstance(hub.resolver, _Numeric):
             hub.resolver = _Numeric(hub.resolver)
         self._timeout = timeout
-        self._known: dict[str, tuple[float, list[str]]] = {}
+        self._known: TTLCache[str, list[str]] = TTLCache(_MAX_NAMES, _TTL, monotonic)
         self._pending: dict[str, gevent.Greenlet] = {}
+        self._ahead: deque[str] = deque()
         self._threads: ThreadPool | None = None
 
     def addresses(self, host: str) -> list[str]:
         """Return the numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
         host = host.strip("[]")
-        known = self._known.get(host)
-        if known is not None and known[0] > monotonic():
-            return known[1]
-        try:
-            return _getaddrinfo(host, socket.AI_NUMERICHOST)
-        except socket.gaierror:
-            pass
-        pending = self._pending.get(host)
-        if pending is None:
-            pending = self._pending[host] = gevent.spawn(self._look_up, host)
+        if (known := self._known.get(host)) is not None:
+            return known
+        if (numeric := _numeric(host)) is not None:
+            return numeric
+        pending = self._pending.get(host) or self._begin(host)
         pending.join(self._timeout)
         if not pending.ready():
-            raise socket.gaierror(socket.EAI_AGAIN, "the name server does not answer")
+            raise NoAnswer(socket.EAI_AGAIN, "the name server does not answer")
         found: list[str] | Exception = pending.value
         if isinstance(found, Exception):
             raise found
         return found
 
+    def look_up_ahead(self, host: str) -> None:
+        """Look up ``host`` in the background, since a request to it is queued."""
+        host = host.strip("[]")
+        if host in self._known or host in self._pending or _numeric(host) is not None:
+            return
+        if len(self._pending) < _MAX_AHEAD:
+            self._begin(host)
+        elif len(self._ahead) < _MAX_NAMES:
+            self._ahead.append(host)
+
     def forget(self, host: str) -> None:
         """Drop ``host`` from the cache: no address works, so the next call looks it up again."""
         self._known.pop(host.strip("[]"), None)
+
+    def _begin(self, host: str) -> gevent.Greenlet:
+        pending = self._pending[host] = gevent.spawn(self._look_up, host)
+        return pending
 
     def _look_up(self, host: str) -> list[str] | Exception:
         if self._threads is None:
@@ -72,10 +90,16 @@ class Resolver:
             return error
         finally:
             del self._pending[host]
-        if len(self._known) >= _MAX_NAMES:
-            self._known.clear()
-        self._known[host] = (monotonic() + _TTL, found)
+            self._begin_next()
+        self._known[host] = found
         return found
+
+    def _begin_next(self) -> None:
+        """Begin look-ups ahead of use for which there was no room."""
+        while self._ahead and len(self._pending) < _MAX_AHEAD:
+            host = self._ahead.popleft()
+            if host not in self._pending and host not in self._known:
+                self._begin(host)
 
 
 class _Numeric:
@@ -100,6 +124,14 @@ class _Numeric:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._resolver, name)
+
+
+def _numeric(host: str) -> list[str] | None:
+    """Return the addresses of ``host`` if it is an address itself, else None."""
+    try:
+        return _getaddrinfo(host, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return None
 
 
 def _getaddrinfo(host: str, flags: int) -> list[str]:

@@ -29,6 +29,8 @@ from downloader.errors import FetchError  # noqa: E402
 __all__ = ["HandshakeCut", "below_min_speed", "deadline_exceeded", "is_stale", "translate"]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+# The second is for a name that exists and has no address. It is deprecated, and not in every system.
+_NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
 _NOT_IN_TIME = {9, 10}  # not yet, no longer
 _VERSION_WORDS = (
@@ -49,7 +51,12 @@ def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError
         return error
     chain = list(_chain(error))
     code = _code(chain)
-    return FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code))
+    failed = FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code))
+    failed.permanent = code == "dns" and _name_does_not_exist(chain)
+    failed.unreachable = code in ("connect-timeout", "dns") and any(
+        getattr(each, "unreachable", False) for each in chain
+    )
+    return failed
 
 
 def deadline_exceeded(config: Config) -> FetchError:
@@ -139,6 +146,11 @@ def _response_code(chain: list[BaseException]) -> str:
     if has(OSError):
         return "connect"
     return "internal"
+
+
+def _name_does_not_exist(chain: list[BaseException]) -> bool:
+    """Return whether a name server said so: other failures to resolve a name may pass."""
+    return any(isinstance(each, socket.gaierror) and each.errno in _NO_NAME for each in chain)
 
 
 def _advice(chain: list[BaseException], code: str) -> str:

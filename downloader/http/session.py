@@ -19,6 +19,7 @@ from urllib.parse import urlsplit  # noqa: E402
 
 import requests  # noqa: E402
 import urllib3  # noqa: E402
+from cachetools import LRUCache  # noqa: E402
 from certifi import where  # noqa: E402
 from requests.adapters import HTTPAdapter  # noqa: E402
 from requests.cookies import (  # noqa: E402
@@ -42,7 +43,8 @@ __all__ = ["HttpSession", "Origin"]
 
 patching.settle_urllib3()
 
-_ORIGINS = 10_000
+_ORIGINS = 2_000
+_TLS_SESSIONS = 2_000
 _COOKIES = 100
 _PLACEHOLDER = "/-the-target-of-a-request-"
 
@@ -52,13 +54,14 @@ class Origin:
 
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
-    a proxy. ``has_extra_headers``: some requests have headers of their own.
+    a proxy. ``host``: its name or address. ``has_extra_headers``: some requests have headers of their own.
     """
 
     __slots__ = (
         "forwarded",
         "has_extra_headers",
         "headers",
+        "host",
         "jar",
         "key",
         "plain",
@@ -69,6 +72,7 @@ class Origin:
 
     def __init__(self, key: str, headers: HTTPHeaderDict, proxies: dict[str, str]) -> None:
         self.key = key
+        self.host = urlsplit(key).hostname or ""
         self.headers = headers
         self.proxies = proxies
         self.proxy = select_proxy(key, proxies) or ""
@@ -105,7 +109,7 @@ class HttpSession(requests.Session):
         self.mount("https://", adapter)
         self.mount("http://", adapter)
         self._adapter = adapter
-        self._origins: dict[str, Origin] = {}
+        self._origins: LRUCache[str, Origin] = LRUCache(_ORIGINS)
 
     def origin(self, url: str, *, bare: bool = False) -> Origin:
         """Return the origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
@@ -129,8 +133,6 @@ class HttpSession(requests.Session):
         slot = f"{'bare ' if bare else ''}{userinfo}@{key}"
         origin = self._origins.get(slot)
         if origin is None:
-            if len(self._origins) >= _ORIGINS:
-                self._origins.clear()
             origin = self._origins[slot] = self._make_origin(key, url, bare, userinfo)
         return origin
 
@@ -328,7 +330,7 @@ class _Context(ssl.SSLContext):
     C.4); the address of a downloader does so as well.
     """
 
-    sessions: dict[Any, ssl.SSLSession]
+    sessions: LRUCache[Any, ssl.SSLSession]
 
     def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
         """Do what the base class does, with the earlier session of this server."""
@@ -337,8 +339,6 @@ class _Context(ssl.SSLContext):
 
     def remember(self, sock: Any) -> None:
         """Store the TLS session of ``sock``, which has received data: with TLS 1.3 it comes with that."""
-        if len(self.sessions) >= _ORIGINS:
-            self.sessions.clear()
         if not sock.session_reused and (session := sock.session) is not None:
             self.sessions[sock.getpeername(), sock.server_hostname] = session
 
@@ -346,7 +346,7 @@ class _Context(ssl.SSLContext):
 def _tls_context(config: Config) -> ssl.SSLContext:
     # Not create_default_context(), which lets the environment enable key logs.
     context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-    context.sessions = {}
+    context.sessions = LRUCache(_TLS_SESSIONS)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     if config.insecure:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from downloader.core.host import Host
 from downloader.core.latency import Histogram
-from downloader.core.scheduler import Host
 from downloader.messages import Item, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import FileWriter

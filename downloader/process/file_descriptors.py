@@ -11,6 +11,7 @@ __all__ = ["affordable", "close_all_but", "held_directories", "raise_limit"]
 
 _OTHER_FILES = 24  # link, ledger, event loop, and those of libraries
 _HELD_DIRECTORIES = 256
+_MAX_AWAITED = 1024
 
 
 def raise_limit() -> None:
@@ -40,17 +41,19 @@ def held_directories() -> int:
     return min(_HELD_DIRECTORIES, _open_files() // 8)
 
 
-def affordable(connections: int) -> tuple[int, str]:
-    """Return at most ``connections``, and the sentence that says why if they are fewer, else "".
+def affordable(connections: int) -> tuple[int, int, str]:
+    """Return at most ``connections``, how many more may be waited for, and a sentence.
 
-    Each connection needs two descriptors: its socket and a file.
+    Each connection needs two descriptors: its socket and a file. One that is waited for has no file. The
+    sentence says why there are fewer than ``connections``, or is "".
     """
     files = _open_files()
-    maximum = max(1, (files - _OTHER_FILES - held_directories()) // 2)
+    free = files - _OTHER_FILES - held_directories()
+    maximum = max(1, free // 2)
     if connections <= maximum:
-        return connections, ""
+        return connections, min(_MAX_AWAITED, free - 2 * connections), ""
     text = f"only {files} files may be open: {maximum} connections instead of {connections}; see ulimit -n"
-    return maximum, text
+    return maximum, 0, text
 
 
 def _open_files() -> int:

@@ -9,9 +9,9 @@ import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.core.host import Host
 from downloader.core.item_states import OWNED, UNTOUCHED, claims, written
 from downloader.core.latency import Histogram
-from downloader.core.scheduler import Host
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.task import FetchTask
 from downloader.messages import BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally

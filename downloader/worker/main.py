@@ -22,7 +22,8 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     """
     worker = Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
-    loops = [worker.listen, worker.heartbeat, worker.timer, worker.pipelined.sweep]
+    loops = [worker.listen, worker.heartbeat, worker.timer, worker.park_slow_connections]
+    loops.append(worker.pipelined.sweep)
     if config.min_speed:
         loops.append(worker.requests_client.sweep)
     background = [gevent.spawn(loop) for loop in loops]

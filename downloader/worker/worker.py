@@ -23,10 +23,12 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from downloader.config.config import Config
+from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.ownership import Rules
-from downloader.core.scheduler import Host, Scheduler
+from downloader.core.scheduler import Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
+from downloader.http.connection_pool import SLOW_TO_OPEN
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
 from downloader.http.session import HttpSession, Origin
@@ -50,12 +52,14 @@ from downloader.sinks.registry import open_sink
 from downloader.sinks.sink import SAME, Sink
 from downloader.storage.ledger import Ledger
 from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
+from downloader.worker.host_failures import HostFailures
 from downloader.worker.requests import TaskBuilder
 
 __all__ = ["Setup", "Worker"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
-_MAX_OPEN = 64
+_MAX_OPEN = 256  # batches: a file of a host that does not answer keeps its batch open
+_MAX_RESTING = 10_000  # files of failing or paused hosts that are held in memory
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -71,22 +75,24 @@ class Worker:
     """A worker process: leases, the clients that fetch, and what becomes of each item."""
 
     def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
-        connections, warning = affordable(config.connections)
+        connections, waiting, warning = affordable(config.connections)
         if warning:
             link.send(Log("warning", warning))
         self.config = config = msgspec.structs.replace(config, connections=connections)
         self.link = link
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
+        self.schedule: Scheduler[FetchTask] = Scheduler(config.connections, config.slots_per_host, waiting)
+        self.session.census.use_slots(self.schedule)
+        self.hosts = HostFailures(self.schedule, config.retry_policy, link)
         recording = self.sink.wants_records
         self.requests_client = RequestsClient(
-            config, self.session, self._gate, self._reserve_redirect, recording=recording
+            config, self.session, self.hosts.gate, self.hosts.reserve_redirect, recording=recording
         )
         self.pipelined = PipelinedClient(config, self.session, self, recording=recording)
         self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
-        self.ledger = Ledger(setup.ledger, min(config.connections, _MAX_OPEN - 4) + 4)
-        self.schedule: Scheduler[FetchTask] = Scheduler(config.connections, config.slots_per_host)
+        self.ledger = Ledger(setup.ledger, _MAX_OPEN)
         if config.rate:
             # The smallest possible share, until the supervisor sends the actual one.
             self.schedule.interval = config.worker_count / config.rate
@@ -135,6 +141,8 @@ class Worker:
                     self._fail(batch, index, items[index], error, 0)
                 else:
                     self.schedule.add(task)
+                    if not task.origin.proxy:
+                        self.session.resolver.look_up_ahead(task.origin.host)
         if not batch.left:
             self.batch_finished(batch)
 
@@ -165,11 +173,16 @@ class Worker:
         gevent.get_hub().loop.run_callback(self.dispatch)
 
     def grant_credit(self) -> None:
-        """Send credit while fewer tasks are queued than the connections can take at once."""
+        """Send credit while fewer tasks could start than the connections can take at once.
+
+        Files of hosts that are failing or paused do not count, up to a limit: while they wait, others are
+        fetched.
+        """
+        schedule = self.schedule
         if (
             not self.draining
             and not self.credit_out
-            and self.schedule.unstarted < self.pipelined.appetite
+            and schedule.unstarted - min(schedule.resting, _MAX_RESTING) < self.pipelined.appetite
             and self.ledger.vacant
         ):
             self.credit_out = 1
@@ -187,10 +200,19 @@ class Worker:
                 continue
             self._due.wait(None if left > 1e6 else left)
 
+    def park_slow_connections(self) -> None:
+        """Give the slots of requests that wait long for a connection to others, until the process ends."""
+        while True:
+            gevent.sleep(SLOW_TO_OPEN)
+            if self.session.census.park_slow():
+                self.dispatch()
+
     def _fetch(self, task: FetchTask) -> None:
         """Make one attempt at ``task`` through the requests client."""
         batch, index = task.batch, task.index
         batch.marks.begin(index)
+        waiting_for = self.session.census.waiting_for
+        waiting_for[gevent.getcurrent()] = task.host
         try:
             done = self.requests_client.fetch(task, self.builder.url(task))
         except FetchError as error:
@@ -212,6 +234,8 @@ class Worker:
             self.host_succeeded(task.host)
             if not batch.left:
                 self.batch_finished(batch)
+        finally:
+            del waiting_for[gevent.getcurrent()]
         self.release(task.host)
 
     # called by the pipelined client; see its Owner
@@ -243,7 +267,7 @@ class Worker:
         """Free a slot of ``host`` for a waiting task."""
         self.schedule.release(host)
         self.dispatch()
-        if self.draining and not self.schedule.active:
+        if self.draining and not self.schedule.in_flight:
             self._idle.set()
 
     def host_succeeded(self, host: Host) -> None:
@@ -264,24 +288,11 @@ class Worker:
 
     # failures
 
-    def _gate(self, key: str) -> float:
-        """Return when a redirect to host ``key`` may be followed.
-
-        Raises FetchError when the host is condemned.
-        """
-        now = monotonic()
-        if verdict := self.schedule.verdict(self.schedule.host(key), now):
-            raise FetchError(*verdict)
-        return self.schedule.rests_until(key, now)
-
-    def _reserve_redirect(self, key: str) -> float:
-        """Return when a redirect may be sent to host ``key``; count it as sent then."""
-        return self.schedule.turn(key, monotonic())
-
     def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
         """Record a failed attempt: retry or fail the item, and update the state of the host."""
         batch, schedule, now = task.batch, self.schedule, monotonic()
         kind = failure_kind(error.code)
+        retry = kind.retry and not error.permanent
         task.attempts += 1
         batch.forget(task.index)
         batch.requests += error.requests
@@ -289,27 +300,17 @@ class Worker:
         batch.attempt_failed(error.code)
         host = schedule.host(error.origin) if error.origin else task.host
         if kind.host:
-            self._host_failed(host, error, kind.retry, began)
-        elif not kind.retry:
+            self.hosts.failed(host, error, retry, began)
+        elif not retry:
             # A host that says "there is no such file" is working.
             self.host_succeeded(host)
-        if self.policy.allows(task.attempts, kind.retry):
+        if self.policy.allows(task.attempts, retry):
             batch.retries += 1
             pause = self.policy.delay(task.attempts, random(), error.retry_after)
             schedule.add_later(task, now + pause)
             self._due.set()
         else:
             self._fail(batch, task.index, task.item, error, task.attempts)
-
-    def _host_failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
-        now = monotonic()
-        rounds = self.schedule.failed(host, began, now)
-        if not transient or rounds > self.policy.retries + 1:
-            self.schedule.condemn(host, error.code, error.detail, now)
-            return
-        pause = self.policy.delay(rounds, random(), error.retry_after)
-        if self.schedule.pause(host, now + pause):
-            self.link.send(HostPause(host.key, pause))
 
     def _fail(self, batch: ActiveBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
         batch.failed(index, item, self.builder.shown(item), error, attempts)
@@ -357,7 +358,7 @@ class Worker:
     def drain(self, grace: float) -> None:
         """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches."""
         self.draining = True
-        if self.schedule.active:
+        if self.schedule.in_flight:
             self._idle.wait(grace)
         self.greenlets.kill(timeout=1)
         self.pipelined.requeue_outstanding()

@@ -22,9 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from downloader.core.host import Host
 from downloader.core.item_states import UNTOUCHED, ItemStates, published
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
-from downloader.core.scheduler import Host, Scheduler
+from downloader.core.scheduler import Scheduler
 from downloader.messages import Lease
 
 COUNT = 5

@@ -22,9 +22,9 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from downloader.config.config import Config
+from downloader.core.host import Host
 from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
-from downloader.core.scheduler import Host
 from downloader.errors import FetchError
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.pipelined.origin_state import OriginState, StorageCost

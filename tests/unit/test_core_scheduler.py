@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from downloader.core.scheduler import VERDICT, Host, Scheduler
+from downloader.core.host import Host
+from downloader.core.scheduler import VERDICT, Scheduler
 
 
 @dataclass(eq=False)

@@ -36,7 +36,10 @@ def test_all_descriptors_but_the_kept_ones_are_closed(how: str) -> None:
 
 def test_connections_are_limited_by_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, os.sysconf("SC_OPEN_MAX")))
-    assert affordable(400) == (400, "")
-    fewer, why = affordable(1000)
-    assert 400 <= fewer < 1024 // 2
+    connections, awaited, why = affordable(300)
+    assert (connections, why) == (300, "")
+    assert 0 < awaited <= 1024 - 2 * 300
+    fewer, awaited, why = affordable(1000)
+    assert 300 <= fewer < 1024 // 2
+    assert awaited == 0
     assert f"{fewer} connections instead of 1000" in why

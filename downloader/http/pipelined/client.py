@@ -284,6 +284,8 @@ class PipelinedClient:
 
     def _open(self, state: OriginState, task: FetchTask) -> None:
         owner, host, began = self._owner, task.host, task.sent
+        waiting_for = self._session.census.waiting_for
+        waiting_for[gevent.getcurrent()] = host
         try:
             connection = PipelinedConnection(self, state, self._connect(state))
         except FetchError as error:
@@ -297,6 +299,8 @@ class PipelinedClient:
         else:
             self._busy.add(connection)
             connection.start(task, alone=task.solo or not state.trusted)
+        finally:
+            del waiting_for[gevent.getcurrent()]
 
     def _connect(self, state: OriginState) -> Any:
         made = self._session.new_connection(state.origin)

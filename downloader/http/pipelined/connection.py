@@ -22,9 +22,9 @@ import ssl  # noqa: E402  (only in a patched process)
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
+from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
 from downloader.core.pipeline_window import room, room_in_window  # noqa: E402
-from downloader.core.scheduler import Host  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.exceptions import translate  # noqa: E402

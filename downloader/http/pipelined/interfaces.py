@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from downloader.core.scheduler import Host
+from downloader.core.host import Host
 from downloader.core.throughput import Pace
 from downloader.errors import FetchError
 from downloader.http.pipelined.commit_queue import CommitQueue

@@ -80,7 +80,7 @@ KNOWN = (
         "suspects not alone",
         "files are set aside as poison that were only in flight beside the one that kills",
         "Scheduler.take",
-        "if self.active:\n    return None",
+        "if self.in_flight:\n    return None",
         "",
         (
             "tests/unit/test_core_scheduler.py::test_suspects_go_alone",
