@@ -13,7 +13,7 @@ from diagnostics.environments import satisfies
 from diagnostics.scenario import chosen
 
 # There the server is a process of its own, and the delay is the server's.
-SKIPPED = {"serial_server", "impatient_server"}
+SKIPPED = {"serial_server", "impatient_server", "rate_limited/demanded"}
 
 PATCHED = "from gevent import monkey; monkey.patch_all()\n"
 INJECTED = """\
