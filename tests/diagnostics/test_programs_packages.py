@@ -11,7 +11,8 @@ import os
 import sys
 
 import pytest
-from meeting import INJECT, PATCH, meeting, said
+from meeting import meeting, said
+from program_parts import INJECT, PATCH
 from watching import free_port
 
 from diagnostics.environments import prepare
