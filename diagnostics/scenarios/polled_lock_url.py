@@ -33,6 +33,6 @@ SERVER = True
 
 
 if __name__ == "__main__":
-    from rate_limited_url import _serve
+    from _https_server import serve
 
-    _serve(sys.argv[1], 0.0)
+    serve(sys.argv[1])

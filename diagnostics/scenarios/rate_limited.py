@@ -1,16 +1,22 @@
-"""The program makes four requests a second, and no more: slow, and meant."""
+"""The program makes four requests a second, and no more: slow, and meant.
 
-from gevent import monkey
+Run as a program with a folder it is the server of the run ``demanded``, which demands that rate.
+"""
 
-monkey.patch_all()
+import sys
 
-import threading
-import time
+if __name__ != "__main__":
+    from gevent import monkey
 
-import requests
+    monkey.patch_all()
 
-_lock = threading.Lock()
-_next = [0.0]
+    import threading
+    import time
+
+    import requests
+
+    _lock = threading.Lock()
+    _next = [0.0]
 
 
 def fetch(url):
@@ -24,3 +30,10 @@ def fetch(url):
 
 PACKAGES = ["gevent", "requests"]
 EXPECT = {"verdict": "concurrent", "cause": "rate-limit"}
+RUNS = [{"name": "chosen"}, {"name": "demanded", "SERVER": True}]
+
+
+if __name__ == "__main__":
+    from _https_server import serve
+
+    serve(sys.argv[1], 0.02)

@@ -24,14 +24,6 @@ import pytest
 import trustme
 from harness import environment
 
-# The beginning of the programs; what makes them serial is at their fourth line.
-PATCH = "from gevent import monkey; monkey.patch_all()\n"
-INJECT = """\
-import grequests
-import urllib3.contrib.pyopenssl
-
-urllib3.contrib.pyopenssl.inject_into_urllib3()
-"""
 _ALONE = 3.0  # seconds after which no more requests come, on a busy machine too
 _PATIENCE = 60.0
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"

@@ -5,14 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from program_parts import INJECT
 
-CLASSIC = """
-    import grequests
-    import urllib3.contrib.pyopenssl
-
-    urllib3.contrib.pyopenssl.inject_into_urllib3()
-    import requests
-"""
 LATE = """
     import json
     import requests
@@ -38,15 +32,15 @@ def test_check_and_the_downloader_style_are_the_defaults(run):
 
 
 def test_the_classic_trap_with_its_remedies(run, write):
-    answer = run("--app", write("proj", CLASSIC), "--fix", "--json")
+    answer = run("--app", write("proj", INJECT), "--fix", "--json")
     assert answer.code == 1
     found = answer.json
     assert found["verdict"] == "serialized"
     assert found["concurrency"] < 1.5
     assert found["socket_class"] == "urllib3.contrib.pyopenssl.WrappedSocket"
-    assert answer.cause == ("pyopenssl-unpatched-select", "proj.py:5")
+    assert answer.cause == ("pyopenssl-unpatched-select", "proj.py:4")
     evidence = "\n".join(found["causes"][0]["evidence"])
-    assert "injected by proj.py:5" in evidence
+    assert "injected by proj.py:4" in evidence
     assert "grequests.py:22 calls patch_all(thread=False, select=False)" in evidence
     assert "urllib3/util/wait.py:" in evidence
     codes = [each["code"] for each in found["remedies"]]
@@ -61,11 +55,11 @@ def test_the_classic_trap_with_its_remedies(run, write):
 
 
 def test_text_output(run, write):
-    answer = run("--app", write("proj", CLASSIC), "--fix", "--profile")
+    answer = run("--app", write("proj", INJECT), "--fix", "--profile")
     assert answer.code == 1
     for text in (
         "FAIL  HTTPS is serialized: 10 × 0.2 s took",
-        "cause pyopenssl-unpatched-select  proj.py:5",
+        "cause pyopenssl-unpatched-select  proj.py:4",
         "1. from gevent import monkey; monkey.patch_all()   the first line of proj.py   measured again:",
         "profile longest time without the hub",
         "urllib3/util/wait.py:",
@@ -166,7 +160,7 @@ def test_some_errors_give_the_verdict_error(run, write):
     [("serialized", 0), ("concurrent", 1), pytest.param("error", 1, marks=pytest.mark.slow)],
 )
 def test_expect(run, write, expected, code):
-    assert run("--app", write("proj", CLASSIC), "--expect", expected).code == code
+    assert run("--app", write("proj", INJECT), "--expect", expected).code == code
 
 
 def test_expect_of_a_concurrent_program(run):

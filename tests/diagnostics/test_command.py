@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import sys
 
-CLASSIC = """
-    import grequests
-    import urllib3.contrib.pyopenssl
-
-    urllib3.contrib.pyopenssl.inject_into_urllib3()
-    import requests
-"""
+from program_parts import INJECT
 
 
 def test_probed_at_the_end_with_its_session(run, write):
@@ -52,14 +46,14 @@ def test_probed_after_a_time(run, write):
 
 
 def test_probed_after_a_time_in_a_blocking_process(run, write):
-    text = CLASSIC + "\n    import time\n    time.sleep(1000)\n"
+    text = INJECT + "import time\ntime.sleep(1000)\n"
     answer = run("--json", "--after", "1s", "--", sys.executable, write("app", text) + ".py")
-    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:4"), answer
 
 
 def test_probed_at_the_end_with_remedies(run, write):
-    answer = run("--json", "--fix", "--", sys.executable, write("app", CLASSIC) + ".py")
-    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+    answer = run("--json", "--fix", "--", sys.executable, write("app", INJECT) + ".py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:4"), answer
     codes = [each["code"] for each in answer.json["remedies"]]
     assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"]
 
@@ -76,19 +70,16 @@ def test_probed_in_the_worker_of_a_forking_server(run, write):
 
 
 def test_other_connections_do_not_affect_the_probe(run, write):
-    text = (
-        CLASSIC
-        + """
-    import gevent
+    work = """\
+import gevent, requests
 
-    def work(number):
-        requests.get("https://localhost:9/%d" % number)
+def work(number):
+    requests.get("https://localhost:9/%d" % number)
 
-    gevent.joinall([gevent.spawn(work, number) for number in range(20)])
-    """
-    )
-    answer = run("--json", "--", sys.executable, write("app", text) + ".py")
-    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
+gevent.joinall([gevent.spawn(work, number) for number in range(20)])
+"""
+    answer = run("--json", "--", sys.executable, write("app", INJECT + work) + ".py")
+    assert answer.cause == ("pyopenssl-unpatched-select", "app.py:4"), answer
 
 
 def test_own_sitecustomize_still_runs(run, write, tmp_path):

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from program_parts import DAEMONIZE, INJECT
 
 from diagnostics import environments
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-INJECTED = """\
-import grequests
-import urllib3.contrib.pyopenssl
-
-urllib3.contrib.pyopenssl.inject_into_urllib3()
-import requests
-"""
-DAEMON = """\
-import injected, os, sys
-
-if os.fork():
-    sys.exit(0)
-os.setsid()
-if os.fork():
-    sys.exit(0)
-"""
+DAEMON = "import injected\n" + DAEMONIZE.format(leave="sys.exit(0)")
 THREAD = """\
 import injected, threading, time
 
@@ -47,7 +33,7 @@ def python(request):
     ids=["returns", "exits", "daemon"],
 )
 def test_command_is_probed_when_it_ends(run, write, python, argv, text):
-    write("injected", INJECTED)
+    write("injected", INJECT)
     write("app", text)
     answer = run("--json", "--", python, *argv)
     assert answer.code == 1, answer
@@ -55,7 +41,7 @@ def test_command_is_probed_when_it_ends(run, write, python, argv, text):
 
 
 def test_exception_of_a_command_is_reported(run, write, python):
-    write("injected", INJECTED)
+    write("injected", INJECT)
     write("app", "import injected\n1 / 0\n")
     answer = run("--", python, "app.py")
     assert answer.code == 4, answer
@@ -63,7 +49,7 @@ def test_exception_of_a_command_is_reported(run, write, python):
 
 
 def test_a_command_whose_threads_outlive_its_main_module(run, write, python):
-    write("injected", INJECTED)
+    write("injected", INJECT)
     write("app", THREAD)
     answer = run("--json", "--", python, "app.py")
     if python.rpartition("scenarios/")[2].startswith("3.12"):

@@ -7,8 +7,7 @@ import sys
 import sysconfig
 
 import pytest
-
-PATCH = "from gevent import monkey; monkey.patch_all()\n"
+from program_parts import PATCH
 
 
 def test_the_import_that_counts_of_several_that_bring_ssl(run, write):

@@ -6,35 +6,19 @@ import os
 import sys
 
 import pytest
+from program_parts import DAEMONIZE, FETCH, INJECT, PATCH
 
 from diagnostics import launch
 from diagnostics.errors import ProbeError
 from diagnostics.examine import examine
 from diagnostics.model import Question, Target
 
-PATCHED = "from gevent import monkey; monkey.patch_all()\n"
-INJECTED = """\
-import grequests
-import urllib3.contrib.pyopenssl
-
-urllib3.contrib.pyopenssl.inject_into_urllib3()
-import requests
-"""
 WSGI = """\
 import requests
 
 def app(environ, start):
     start("200 OK", [])
     return [b""]
-"""
-FETCH = """\
-import urllib.request
-
-def fetch():
-    try:
-        urllib.request.urlopen("https://localhost:9/", timeout=5)
-    except OSError:
-        pass
 """
 
 
@@ -67,7 +51,7 @@ def test_gunicorn_whose_arbiter_fetches_in_hooks(run, write):
 
 def test_gunicorn_whose_patched_arbiter_fetches_in_a_greenlet(run, write):
     # Only the worker imports what makes it serial.
-    write("wsgi", INJECTED + WSGI)
+    write("wsgi", INJECT + WSGI)
     write("plain", FETCH)
     conf = """
         import grequests, gevent, plain
@@ -101,7 +85,7 @@ def test_gunicorn_whose_worker_starts_late_and_patches_later(run, write):
 
 
 def test_gunicorn_whose_worker_is_still_importing(run, write):
-    write("wsgi", "import time\ntime.sleep(1)\n" + INJECTED)
+    write("wsgi", "import time\ntime.sleep(1)\n" + INJECT)
     write("more", "from wsgi import *\n\ndef app(environ, start): pass\n")
     write(
         "keep", "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
@@ -114,7 +98,7 @@ def test_gunicorn_whose_worker_is_still_importing(run, write):
 
 def test_gunicorn_whose_workers_do_not_boot(run, write):
     write("wsgi", "raise ValueError('no database')\n")
-    write("conf", PATCHED)
+    write("conf", PATCH)
     answer = run("--", *gunicorn("-c", "conf.py"))
     assert answer.code == 4, answer
     assert "exit code 3" in answer.line
@@ -132,7 +116,7 @@ def test_gunicorn_workers_of_another_user(run, write):
     write("plain", "import requests\n\ntry: requests.get('https://localhost:9/')\nexcept OSError: pass\n")
     keep = "import gunicorn.workers.ggevent as g\nclass Worker(g.GeventWorker):\n    patch = print\n"
     write("keep", keep)
-    write("wsgi", INJECTED + "import plain, netrc, encodings.idna\n" + WSGI)
+    write("wsgi", INJECT + "import plain, netrc, encodings.idna\n" + WSGI)
     write("conf", "import wsgi\nwsgi_app = 'wsgi:app'\nworker_class = 'keep.Worker'\nuser = 'nobody'\n")
     argv = [sys.executable, "-m", "gunicorn", "-b", "127.0.0.1:0", "-c", "conf.py"]
     answer = run("--json", "--after", "4s", "--", *argv)
@@ -174,7 +158,7 @@ def test_a_command_that_imports_gevent_and_does_not_use_it(run, write, rest, hin
 
 
 def test_a_command_that_uses_gevent_later_than_after(run, write):
-    write("app", f"import gevent, time\ntime.sleep(3)\n{PATCHED}import requests\ntime.sleep(1000)\n")
+    write("app", f"import gevent, time\ntime.sleep(3)\n{PATCH}import requests\ntime.sleep(1000)\n")
     answer = run("--json", "--after", "200ms", "--", sys.executable, "app.py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
@@ -184,7 +168,7 @@ def test_a_command_that_uses_gevent_later_than_after(run, write):
 
 def test_a_fetch_before_patching_is_not_probed(run, write):
     write("plain", FETCH)
-    text = "import plain; plain.fetch()\n" + INJECTED
+    text = "import plain; plain.fetch()\n" + INJECT
     write("app", text)
     answer = run("--json", "--", sys.executable, "app.py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
@@ -193,7 +177,7 @@ def test_a_fetch_before_patching_is_not_probed(run, write):
 def test_a_fetch_in_a_greenlet_while_the_application_is_imported(run, write):
     write("settings", "import gevent, plain\ngevent.spawn(plain.fetch).join()\n")
     write("plain", FETCH)
-    text = "import grequests, settings\n" + INJECTED
+    text = "import grequests, settings\n" + INJECT
     write("app", text)
     answer = run("--json", "--", sys.executable, "app.py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:5"), answer
@@ -214,7 +198,7 @@ def test_a_helper_without_gevent_is_not_probed(run, write, fetches):
     write("plain", FETCH)
     write("helper", "import plain\nplain.fetch()\n" if fetches else "1 / 0\n")
     text = "import subprocess, sys\nsubprocess.call([sys.executable, 'helper.py'])\n"
-    write("app", text + INJECTED)
+    write("app", text + INJECT)
     answer = run("--json", "--fix", "--", sys.executable, "app.py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:6"), answer
     assert answer.json["remedies"][0]["code"] == "patch-all-first"
@@ -222,16 +206,16 @@ def test_a_helper_without_gevent_is_not_probed(run, write, fetches):
 
 def test_non_python_helper_is_not_probed(run, write):
     # gevent's Popen forks in Python: until its exec the child looks like a worker.
-    text = PATCHED + "import gevent, requests, subprocess\nsubprocess.Popen(['sleep', '1000'])\n"
+    text = PATCH + "import gevent, requests, subprocess\nsubprocess.Popen(['sleep', '1000'])\n"
     write("app", text + "gevent.sleep(1000)\n")
     answer = run("--json", "--after", "1s", "--", sys.executable, "app.py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
 def test_a_helper_that_uses_gevent_and_ends(run, write):
-    write("helper", PATCHED + "import gevent; gevent.sleep(0.01)\n")
+    write("helper", PATCH + "import gevent; gevent.sleep(0.01)\n")
     text = "import subprocess, sys\nsubprocess.check_call([sys.executable, 'helper.py'])\n"
-    write("app", text + INJECTED)
+    write("app", text + INJECT)
     answer = run("--json", "--", sys.executable, "app.py")
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:6"), answer
 
@@ -243,7 +227,7 @@ def test_a_helper_that_uses_gevent_and_ends(run, write):
 @pytest.mark.parametrize("how", ["gevent.joinall([gevent.spawn(fetch)])", "fetch()"], ids=["pool", "one"])
 def test_workers_of_multiprocessing(run, write, method, how):
     write("work", f"from plain import fetch\n\ndef work():\n    import patched, gevent\n    {how}\n")
-    write("patched", INJECTED)
+    write("patched", INJECT)
     write("plain", FETCH)
     text = f"""
         import multiprocessing
@@ -263,23 +247,10 @@ def test_workers_of_multiprocessing(run, write, method, how):
 # daemons
 
 
-DAEMON = """\
-import os, sys
-
-if os.fork():
-    {leave}
-os.setsid()
-if os.fork():
-    {leave}
-os.chdir("/")
-import gevent
-gevent.sleep(1000)
-"""
-
-
 @pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)"])
 def test_a_daemon_is_probed_and_ended(run, write, leave):
-    write("app", INJECTED + DAEMON.format(leave=leave))
+    stay = "os.chdir('/')\nimport gevent\ngevent.sleep(1000)\n"
+    write("app", INJECT + DAEMONIZE.format(leave=leave) + stay)
     answer = run("--json", "--after", "1s", "--", sys.executable, "app.py")
     assert answer.code == 1, answer
     assert answer.json["causes"][0]["code"] == "pyopenssl-unpatched-select"
@@ -310,14 +281,14 @@ import patched
 )
 def test_a_daemon_that_ends_at_once_is_probed(run, write, leave, work):
     write("plain", FETCH)
-    write("patched", INJECTED)
+    write("patched", INJECT)
     write("app", SHORT_LIVED.format(leave=leave, work=work))
     answer = run("--json", "--", sys.executable, "app.py")
     assert answer.cause == ("pyopenssl-unpatched-select", "patched.py:4"), answer
 
 
 def test_paths_of_a_process_started_elsewhere_are_relative_to_here(run, write, tmp_path):
-    write("work", INJECTED)
+    write("work", INJECT)
     start = f"subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}], cwd='/')"
     write("app", f"import subprocess, sys\n{start}\n")
     answer = run("--json", "--", sys.executable, "app.py")
@@ -326,12 +297,12 @@ def test_paths_of_a_process_started_elsewhere_are_relative_to_here(run, write, t
 
 def test_processes_started_by_a_probed_command_are_ended(run, write):
     start = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
-    write("app", PATCHED + f"import gevent, subprocess\n{start}\ngevent.sleep(1000)\n")
+    write("app", PATCH + f"import gevent, subprocess\n{start}\ngevent.sleep(1000)\n")
     answer = run("--after", "1s", "--", sys.executable, "app.py")
     assert answer.code == 0, answer
 
 
 def test_processes_started_by_an_application_are_ended(run, write):
     start = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
-    write("proj", PATCHED + f"import subprocess\n{start}\n")
+    write("proj", PATCH + f"import subprocess\n{start}\n")
     assert run("--app", "proj").code == 0

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from program_parts import DAEMONIZE, FETCH, PATCH
 
 from diagnostics import environments
 from diagnostics.scenario import FOLDER, read
 
-PLAIN = """\
-try:
-    from urllib.request import urlopen
-except ImportError:
-    from urllib2 import urlopen
-
-def fetch():
-    try:
-        urlopen("https://localhost:9/", timeout=5)
-    except IOError:
-        pass
-"""
 FETCHES = "import plain\nplain.fetch()\n"
-PATCHES = "from gevent import monkey; monkey.patch_all()\nimport gevent\n"
+PATCHES = PATCH + "import gevent\n"
 WORKER = """\
 import multiprocessing
 
@@ -32,17 +21,7 @@ if __name__ == "__main__":
     worker.start()
     worker.join()
 """
-DAEMON = """\
-import os, sys
-import patches, gevent
-
-if os.fork():
-    sys.exit(0)
-os.setsid()
-if os.fork():
-    sys.exit(0)
-gevent.sleep(1000)
-"""
+DAEMON = "import patches, gevent\n" + DAEMONIZE.format(leave="sys.exit(0)") + "gevent.sleep(1000)\n"
 HELPED = """\
 import subprocess, sys
 import fetches
@@ -69,7 +48,7 @@ def old(request):
 )
 def test_command_with_packages_of_2019(run, write, old, command):
     for name, text in [
-        ("plain", PLAIN),
+        ("plain", FETCH),
         ("fetches", FETCHES),
         ("patches", PATCHES),
         ("worker", WORKER),
@@ -84,7 +63,7 @@ def test_command_with_packages_of_2019(run, write, old, command):
 
 @pytest.mark.slow
 def test_command_with_packages_of_2019_without_gevent(run, write, old):
-    write("plain", PLAIN)
+    write("plain", FETCH)
     write("fetches", FETCHES)
     answer = run("--", old, "fetches.py")
     assert answer.code == 4

@@ -9,7 +9,8 @@ import sys
 import zipapp
 
 import pytest
-from meeting import INJECT, PATCH, meeting, said
+from meeting import meeting, said
+from program_parts import INJECT, PATCH
 from watching import free_port
 
 __all__ = ["meeting", "said"]

@@ -11,7 +11,8 @@ import os
 import sys
 
 import pytest
-from meeting import INJECT, PATCH, meeting, said
+from meeting import meeting, said
+from program_parts import INJECT, PATCH
 from watching import free_port
 
 from diagnostics.environments import prepare
@@ -221,21 +222,10 @@ def fetch():
 """
 
 
-def test_boto3(said, write, python):
-    write("app", PATCH + START + BOTO + SPAWN)
-    said([python, "app.py"], 3)
-
-
 def test_boto3_imported_before_patching(said, write, python):
     write("app", "import botocore.session\n" + PATCH + START + BOTO + SPAWN)
     answer = said([python, "app.py"], 0)
     assert answer.cause == ("patched-too-late", "app.py:1")
-
-
-def test_boto3_that_is_not_patched(said, write, python):
-    write("app", START + BOTO + SPAWN)
-    answer = said([python, "app.py"], 1)
-    assert answer.cause == ("not-patched", "app.py:4")
 
 
 # httpx
@@ -248,24 +238,6 @@ client = httpx.Client(timeout=30)
 def fetch():
     client.get(URL)
 """
-
-
-def test_httpx(said, write, python):
-    write("app", PATCH + START + HTTPX + SPAWN)
-    said([python, "app.py"], 3)
-
-
-def test_httpx_that_is_not_patched(said, write, python):
-    write("app", START + HTTPX + SPAWN)
-    answer = said([python, "app.py"], 1)
-    assert answer.cause == ("not-patched", "app.py:4")
-
-
-def test_httpx_with_one_connection(said, write, python):
-    one = HTTPX.replace("timeout=30", "limits=httpx.Limits(max_connections=1)")
-    write("app", PATCH + START + one + SPAWN)
-    answer = said([python, "app.py"], 1)
-    assert answer.cause == ("pool-of-one", "app.py:11")
 
 
 def test_httpx_with_a_hook_that_blocks(said, write, python):
@@ -296,18 +268,6 @@ def fetch():
 """
 
 
-def test_geventhttpclient(said, write, python):
-    write("app", PATCH + START + OWN + SPAWN)
-    said([python, "app.py"], 3)
-
-
-def test_geventhttpclient_that_is_not_patched(said, write, python):
-    # Its sockets are gevent's, but its context is the one that ssl makes.
-    write("app", START + OWN + SPAWN)
-    answer = said([python, "app.py"], 1)
-    assert answer.cause == ("not-patched", "app.py:4")
-
-
 def test_geventhttpclient_that_is_not_patched_with_a_context_of_gevents(said, write, python):
     context = """
 from gevent import ssl
@@ -322,15 +282,42 @@ def context(cafile):
     said([python, "app.py"], 3)
 
 
-def test_geventhttpclient_with_one_connection(said, write, python):
-    write("app", PATCH + START + OWN.replace("concurrency=10, ", "") + SPAWN)
+# all three
+
+CLIENTS = pytest.mark.parametrize("client", [BOTO, HTTPX, OWN], ids=["boto3", "httpx", "geventhttpclient"])
+
+
+@CLIENTS
+def test_client(said, write, python, client):
+    write("app", PATCH + START + client + SPAWN)
+    said([python, "app.py"], 3)
+
+
+@CLIENTS
+def test_client_that_is_not_patched(said, write, python, client):
+    # The sockets of geventhttpclient are gevent's, but its context is the one that ssl makes.
+    write("app", START + client + SPAWN)
+    answer = said([python, "app.py"], 1)
+    assert answer.cause == ("not-patched", "app.py:4")
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        HTTPX.replace("timeout=30", "limits=httpx.Limits(max_connections=1)"),
+        OWN.replace("concurrency=10, ", ""),
+    ],
+    ids=["httpx", "geventhttpclient"],
+)
+def test_client_with_one_connection(said, write, python, client):
+    write("app", PATCH + START + client + SPAWN)
     answer = said([python, "app.py"], 1)
     assert answer.cause == ("pool-of-one", "app.py:11")
 
 
 # as applications
 
-CLIENTS = {
+APPLICATIONS = {
     "boto3": """
 import boto3
 
@@ -382,14 +369,14 @@ def checked(run, meeting, write, tmp_path, python):
     return ask
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", APPLICATIONS)
 def test_applications(checked, client):
-    checked(PATCH + CLIENTS[client], 3)
+    checked(PATCH + APPLICATIONS[client], 3)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", APPLICATIONS)
 def test_applications_that_are_not_patched(checked, client):
-    answer = checked("import gevent\n" + CLIENTS[client], 1)
+    answer = checked("import gevent\n" + APPLICATIONS[client], 1)
     assert answer.cause == ("not-patched", "proj.py:1")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness import DevServer, Job
@@ -34,3 +35,18 @@ def until_running(job: Job, count: int) -> list[int]:
     """Return the pids of feeder and workers, as soon as all are forked."""
     job.until(lambda: len(descendants(job.pid)) >= count)
     return descendants(job.pid)
+
+
+@contextlib.contextmanager
+def fetching(program: Sequence[object], server: DevServer, dest: Path, gets: int) -> Iterator[Job]:
+    """Run the argv ``program URL DEST``, which calls ``download()`` with two workers; end it at exit.
+
+    Yields the job once all processes run, and more than ``gets`` files were requested.
+    """
+    job = Job(*program, server.url, dest)
+    try:
+        until_running(job, 3)
+        server.until(lambda counters: counters["gets"] > gets)
+        yield job
+    finally:
+        job.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from checker import Truth, agree, check
-from child_processes import SITE, Serve, Start, site, until_running
+from child_processes import SITE, Serve, Start, fetching, site
 from harness import AFTER_IMPORT, Job
 from servers import Request, Server, Step, Until, ok
 
@@ -227,17 +227,12 @@ def test_the_run_drains_when_the_program_that_called_it_is_killed(
     truth = Truth(2000)
     server = dev_server(files=truth.files, delay="0-0.1s")
     dest = tmp_path / "dest"
-    job = Job(*caller("plain"), server.url, dest)
-    try:
-        until_running(job, 3)
-        server.until(lambda counters: counters["gets"] > 100)
+    with fetching(caller("plain"), server, dest, gets=100) as job:
         job.kill()
         job.alone()
         assert "Traceback" not in job.err
         checked = check(dest, truth, interrupted=True)
         assert checked.stored == server.stats()["gets"] < truth.files
-    finally:
-        job.close()
     last = start(server.url, "-o", dest)
     assert last.wait() == 0, last.err
     check(dest, truth)

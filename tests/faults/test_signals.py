@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from checker import Truth, check, in_flight
-from child_processes import Serve, Start, site, until_running
+from child_processes import Serve, Start, descendants, fetching, site
 from harness import AFTER_IMPORT, Job, command, environment
 
 # Signals
@@ -150,7 +150,7 @@ def test_worker_sends_heartbeats_while_comparing_stored_files() -> None:
 
 
 # Long enough for a healthy child on a busy machine: it sends nothing while it imports.
-STALL = """
+CALLER = """
     import json, sys
     import downloader
     source, output = sys.argv[1:]
@@ -158,6 +158,7 @@ STALL = """
     report = downloader.download(config)
     print(json.dumps([report.exit_code, report.stored, report.skipped, report.worker_deaths]))
 """
+CALLER_ARGV = (sys.executable, "-c", textwrap.dedent(CALLER))
 
 
 @pytest.mark.parametrize("victim", ["worker", "feeder"])
@@ -165,10 +166,8 @@ def test_stopped_child_is_replaced(victim: str, dev_server: Serve, tmp_path: Pat
     truth = Truth(2000)
     server = dev_server(files=truth.files, delay="0-20ms", page=100)
     dest = tmp_path / "dest"
-    job = Job(sys.executable, "-c", textwrap.dedent(STALL), server.url, dest)
-    try:
-        feeder, worker, *_ = until_running(job, 3)
-        server.until(lambda counters: counters["gets"] > 300)
+    with fetching(CALLER_ARGV, server, dest, gets=300) as job:
+        feeder, worker, *_ = descendants(job.pid)
         os.kill(worker if victim == "worker" else feeder, signal.SIGSTOP)
         assert job.wait() == 0, job.err
         code, stored, skipped, deaths = json.loads(job.out)
@@ -178,8 +177,6 @@ def test_stopped_child_is_replaced(victim: str, dev_server: Serve, tmp_path: Pat
         assert "gave no sign of life for 8 s; killed" in job.err
         job.alone()
         check(dest, truth)
-    finally:
-        job.close()
 
 
 def test_stopped_supervisor_does_not_kill_its_children(
@@ -188,10 +185,7 @@ def test_stopped_supervisor_does_not_kill_its_children(
     truth = Truth(1500)
     server = dev_server(files=truth.files, delay="0-20ms")
     dest = tmp_path / "dest"
-    job = Job(sys.executable, "-c", textwrap.dedent(STALL), server.url, dest)
-    try:
-        until_running(job, 3)
-        server.until(lambda counters: counters["gets"] > 200)
+    with fetching(CALLER_ARGV, server, dest, gets=200) as job:
         import psutil
 
         supervisor = psutil.Process(job.pid).children()[0].pid
@@ -203,8 +197,6 @@ def test_stopped_supervisor_does_not_kill_its_children(
         assert job.wait() == 0, job.err
         assert json.loads(job.out) == [0, truth.files, 0, 0], job.err
         check(dest, truth)
-    finally:
-        job.close()
 
 
 # Children that are killed

@@ -9,20 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from program_parts import FETCH, INJECT, PATCH
+
 from diagnostics.environments import satisfies, version_of
 from diagnostics.scenario import chosen
 
 # There the server is a process of its own, and the delay is the server's.
-SKIPPED = {"serial_server", "impatient_server"}
+SKIPPED = {"serial_server", "impatient_server", "rate_limited/demanded"}
 
-PATCHED = "from gevent import monkey; monkey.patch_all()\n"
-INJECTED = """\
-import grequests
-import urllib3.contrib.pyopenssl
-
-urllib3.contrib.pyopenssl.inject_into_urllib3()  # <- where
-import requests
-"""
 SESSION = """\
 import requests
 from requests.adapters import HTTPAdapter
@@ -49,7 +43,7 @@ def app(environ, start):
     start("200 OK", [])
     return [b""]
 """
-FETCH = """\
+SESSION_FETCH = """\
 def fetch(url):
     session.get(url).raise_for_status()
 """
@@ -92,16 +86,7 @@ if __name__ == "__main__":
 """
 CHILD_BODY = """\
 import gevent
-gevent.spawn(get).join()
-"""
-GET = """\
-import urllib.request
-
-def get():
-    try:
-        urllib.request.urlopen("https://localhost:9/", timeout=5)
-    except OSError:
-        pass
+gevent.spawn(fetch).join()
 """
 
 
@@ -173,7 +158,7 @@ def written(folder: Path) -> list[Program]:
     classic = "pyopenssl-unpatched-select"
     found = [
         put("gunicorn", {"wsgi.py": "import requests\n" + WSGI}, (*gunicorn, "-w", "2", "wsgi:app")),
-        put("gunicorn preload", {"wsgi.py": PATCHED + POOL + WSGI}, (*gunicorn, "--preload", "wsgi:app")),
+        put("gunicorn preload", {"wsgi.py": PATCH + POOL + WSGI}, (*gunicorn, "--preload", "wsgi:app")),
         put(
             "gunicorn fetching", {"wsgi.py": POOL + SESSION_OF_ONE_GREENLET + WSGI}, (*gunicorn, "wsgi:app")
         ),
@@ -183,27 +168,25 @@ def written(folder: Path) -> list[Program]:
             (*gunicorn, "wsgi:app"),
             single,
         ),
-        put("script", {"app.py": PATCHED + "import requests\n"}, script),
-        put("script fetching", {"app.py": PATCHED + POOL + SESSION_OF_ONE_GREENLET}, script),
-        put("script injected", {"app.py": INJECTED}, script, classic),
+        put("script", {"app.py": PATCH + "import requests\n"}, script),
+        put("script fetching", {"app.py": PATCH + POOL + SESSION_OF_ONE_GREENLET}, script),
+        put("script injected", {"app.py": INJECT}, script, classic),
         put(
             "script pool of one",
-            {"app.py": PATCHED + POOL_OF_ONE + SESSION_OF_ONE_GREENLET},
+            {"app.py": PATCH + POOL_OF_ONE + SESSION_OF_ONE_GREENLET},
             script,
             single,
         ),
-        put("app", {"proj.py": PATCHED + "import requests\n"}, ("--app", "proj")),
-        put("app session", {"proj.py": PATCHED + POOL + FETCH}, ("--app", "proj:fetch")),
-        put("app parsing", {"proj.py": PATCHED + POOL + PARSING_FETCH}, ("--app", "proj:fetch")),
-        put("app injected", {"proj.py": INJECTED}, ("--app", "proj"), classic),
-        put("app locked", {"proj.py": PATCHED + POOL + LOCKED_FETCH}, ("--app", "proj:fetch"), "own-lock"),
-        put(
-            "app hashing", {"proj.py": PATCHED + POOL + HASHING_FETCH}, ("--app", "proj:fetch"), "cpu-bound"
-        ),
+        put("app", {"proj.py": PATCH + "import requests\n"}, ("--app", "proj")),
+        put("app session", {"proj.py": PATCH + POOL + SESSION_FETCH}, ("--app", "proj:fetch")),
+        put("app parsing", {"proj.py": PATCH + POOL + PARSING_FETCH}, ("--app", "proj:fetch")),
+        put("app injected", {"proj.py": INJECT}, ("--app", "proj"), classic),
+        put("app locked", {"proj.py": PATCH + POOL + LOCKED_FETCH}, ("--app", "proj:fetch"), "own-lock"),
+        put("app hashing", {"proj.py": PATCH + POOL + HASHING_FETCH}, ("--app", "proj:fetch"), "cpu-bound"),
     ]
     for method in ("fork", "spawn"):
         body = textwrap.indent(CHILD_BODY, "    ").strip()
-        child = GET + CHILD.format(body=body, method=method)
-        found.append(put(f"child by {method}", {"app.py": PATCHED + child}, script))
-        found.append(put(f"child by {method} injected", {"app.py": INJECTED + child}, script, classic))
+        child = FETCH + CHILD.format(body=body, method=method)
+        found.append(put(f"child by {method}", {"app.py": PATCH + child}, script))
+        found.append(put(f"child by {method} injected", {"app.py": INJECT + child}, script, classic))
     return found

@@ -1,0 +1,38 @@
+"""Contain parts of the programs that the diagnostics examine."""
+
+from __future__ import annotations
+
+PATCH = "from gevent import monkey; monkey.patch_all()\n"
+
+# Serializes HTTPS, with its fourth line.
+INJECT = """\
+import grequests
+import urllib3.contrib.pyopenssl
+
+urllib3.contrib.pyopenssl.inject_into_urllib3()  # <- where
+"""
+
+# Its connection is refused. For Python 2.7, too.
+FETCH = """\
+try:
+    from urllib.request import urlopen
+except ImportError:
+    from urllib2 import urlopen
+
+def fetch():
+    try:
+        urlopen("https://localhost:9/", timeout=5)
+    except IOError:
+        pass
+"""
+
+# To be formatted: `leave` ends the process that forked.
+DAEMONIZE = """\
+import os, sys
+
+if os.fork():
+    {leave}
+os.setsid()
+if os.fork():
+    {leave}
+"""
