@@ -86,6 +86,15 @@ def cli() -> None:
     "--per-host", type=count(1, MOST_CONNECTIONS), metavar="N", help="Maximum of those to one host."
 )
 @click.option(
+    "--resolver",
+    type=Word(["auto", "system", "cares"]),
+    metavar="auto|system|cares",
+    default="auto",
+    show_default=True,
+    help="How names are looked up; auto: c-ares where the system asks files and DNS only.",
+)
+@click.option("--dns-server", metavar="ADDR", default="", help="Ask this name server, with c-ares.")
+@click.option(
     "--pipeline",
     type=Parsed("n", pipeline),
     metavar="auto|off|N",
@@ -253,7 +262,7 @@ def _config(given: dict[str, Any]) -> Any:
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
     plain = (
-        "source output store layout connections pipeline lane retries backoff "
+        "source output store layout connections resolver dns_server pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
         "compressed redirects allow_private_redirects retry_failed relist existing fsync dry_run progress "
         "report failures preflight quiet log_json verbose"

@@ -216,8 +216,8 @@ SOURCE_OPTION, STORE_OPTION = "source__", "store__"
 _SECTIONS = {
     "Source and destination": "output source_type SOURCE limit max_size store STORE layout "
     "resume retry_failed relist existing fsync dry_run",
-    "Concurrency, retries and timeouts": "workers connections per_host pipeline lane rate retries backoff "
-    "max_retry_after connect_timeout read_timeout deadline min_speed",
+    "Concurrency, retries and timeouts": "workers connections per_host resolver dns_server pipeline lane "
+    "rate retries backoff max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects preflight",
     "Progress and reports": "progress report failures as_json verbose quiet log_json",

@@ -24,6 +24,7 @@ from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTI
 from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
+from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
 
 __all__ = ["Config", "usable_cpus"]
@@ -55,6 +56,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     connections: int = 32
     per_host: int = 0
+    resolver: Literal["auto", "system", "cares"] = "auto"
+    dns_server: str = ""
     rate: float = 0.0
     pipeline: int = 0  # 0: adaptive
     lane: Literal["auto", "requests"] = "auto"
@@ -260,6 +263,11 @@ def _validate(config: Config) -> None:
         if problem := header_problem(name, value):
             raise ConfigError(f"-H: {problem}")
     _check_repeated(config.headers)
+    if config.dns_server:
+        try:
+            split_address(config.dns_server)
+        except ValueError as error:
+            raise ConfigError(f"--dns-server: {error}") from None
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
     _check_proxies(config.proxies)
@@ -320,6 +328,8 @@ def _check_contradictions(config: Config) -> None:
         raise ConfigError(
             "--relist reads the source again; it cannot go with --restart, --retry-failed, --dry-run"
         )
+    if config.dns_server and config.resolver == "system":
+        raise ConfigError("--dns-server needs --resolver cares: the system has servers of its own")
     if config.insecure and config.cacert:
         raise ConfigError("--insecure ignores --cacert; give one of the two")
     if config.key and not config.cert:

@@ -35,8 +35,9 @@ from urllib3.exceptions import (  # noqa: E402
 )
 
 from downloader.core.host import Host  # noqa: E402
-from downloader.http.dns import NoAnswer, Resolver  # noqa: E402
+from downloader.http.dns import Resolver  # noqa: E402
 from downloader.http.exceptions import HandshakeCut  # noqa: E402
+from downloader.http.name_lookup import NoAnswer  # noqa: E402
 from downloader.http.response import StrictResponse  # noqa: E402
 
 __all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]

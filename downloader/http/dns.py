@@ -1,8 +1,8 @@
 """Resolve host names: one look-up per name at a time, ahead of their use, cached.
 
-gevent's resolver has ten threads for everything that a process does. The system's look-up of a dead name
-takes up to half a minute, and urllib3's connect timeout does not cover it. So look-ups have threads of
-their own, each name is looked up once for all that wait for it, and nobody waits longer than a timeout.
+The look-up of a dead name takes up to half a minute, and urllib3's connect timeout does not cover it. So
+each name is looked up once for all that wait for it, nobody waits longer than a timeout, and look-ups do
+not go through gevent's resolver, which has ten threads for everything that a process does.
 """
 
 from __future__ import annotations
@@ -15,45 +15,47 @@ import _socket  # noqa: E402
 import contextlib  # noqa: E402
 import socket  # noqa: E402
 from collections import deque  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from functools import cached_property  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 from cachetools import TTLCache  # noqa: E402
-from gevent.threadpool import ThreadPool  # noqa: E402
+from gevent.lock import BoundedSemaphore  # noqa: E402
 
-__all__ = ["NoAnswer", "Resolver"]
+from downloader.http.name_lookup import Lookup, NoAnswer, numeric  # noqa: E402
 
-_THREADS = 64
+__all__ = ["Resolver"]
+
 _TTL = 60.0  # seconds
 _MAX_NAMES = 10_000
-_MAX_AHEAD = 48  # look-ups ahead of use at one time, so that some threads are left for names in use
-
-
-class NoAnswer(socket.gaierror):
-    """The name server did not answer within the timeout."""
+_SPARE = 4  # one in so many look-ups is kept free for names that are needed at once
 
 
 class Resolver:
-    """A resolver that waits at most ``timeout`` seconds for each look-up."""
+    """A resolver that waits at most ``timeout`` seconds for each look-up.
 
-    def __init__(self, timeout: float) -> None:
+    ``open_lookup`` is called when the first name is looked up.
+    """
+
+    def __init__(self, open_lookup: Callable[[], Lookup], timeout: float) -> None:
         hub: Any = gevent.get_hub()
         if not isinstance(hub.resolver, _Numeric):
             hub.resolver = _Numeric(hub.resolver)
+        self._open_lookup = open_lookup
         self._timeout = timeout
         self._known: TTLCache[str, list[str]] = TTLCache(_MAX_NAMES, _TTL, monotonic)
         self._pending: dict[str, gevent.Greenlet] = {}
         self._ahead: deque[str] = deque()
-        self._threads: ThreadPool | None = None
 
     def addresses(self, host: str) -> list[str]:
         """Return the numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
         host = host.strip("[]")
         if (known := self._known.get(host)) is not None:
             return known
-        if (numeric := _numeric(host)) is not None:
-            return numeric
+        if (address := numeric(host)) is not None:
+            return address
         pending = self._pending.get(host) or self._begin(host)
         pending.join(self._timeout)
         if not pending.ready():
@@ -66,12 +68,24 @@ class Resolver:
     def look_up_ahead(self, host: str) -> None:
         """Look up ``host`` in the background, since a request to it is queued."""
         host = host.strip("[]")
-        if host in self._known or host in self._pending or _numeric(host) is not None:
+        if host in self._known or host in self._pending or numeric(host) is not None:
             return
-        if len(self._pending) < _MAX_AHEAD:
+        if len(self._pending) < self._most_ahead:
             self._begin(host)
         elif len(self._ahead) < _MAX_NAMES:
             self._ahead.append(host)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return self._open_lookup()
+
+    @cached_property
+    def _slots(self) -> BoundedSemaphore:
+        return BoundedSemaphore(self._lookup.most)
+
+    @cached_property
+    def _most_ahead(self) -> int:
+        return self._lookup.most - self._lookup.most // _SPARE
 
     def forget(self, host: str) -> None:
         """Drop ``host`` from the cache: no address works, so the next call looks it up again."""
@@ -82,10 +96,9 @@ class Resolver:
         return pending
 
     def _look_up(self, host: str) -> list[str] | Exception:
-        if self._threads is None:
-            self._threads = ThreadPool(_THREADS)
         try:
-            found: list[str] = self._threads.apply(_getaddrinfo, (host, 0))
+            with self._slots:
+                found = self._lookup.addresses(host)
         except Exception as error:
             return error
         finally:
@@ -96,7 +109,7 @@ class Resolver:
 
     def _begin_next(self) -> None:
         """Begin look-ups ahead of use for which there was no room."""
-        while self._ahead and len(self._pending) < _MAX_AHEAD:
+        while self._ahead and len(self._pending) < self._most_ahead:
             host = self._ahead.popleft()
             if host not in self._pending and host not in self._known:
                 self._begin(host)
@@ -124,17 +137,3 @@ class _Numeric:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._resolver, name)
-
-
-def _numeric(host: str) -> list[str] | None:
-    """Return the addresses of ``host`` if it is an address itself, else None."""
-    try:
-        return _getaddrinfo(host, socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        return None
-
-
-def _getaddrinfo(host: str, flags: int) -> list[str]:
-    # The system's own function: in a thread, gevent's would switch back to the hub.
-    found = _socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM, 0, flags)
-    return [str(address[0]) for *_, address in found]

@@ -27,9 +27,10 @@ from downloader.core.content_check import ContentCheck  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.exceptions import deadline_exceeded, translate  # noqa: E402
+from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser  # noqa: E402
 from downloader.http.requests_client import RequestsClient  # noqa: E402
-from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.messages import Item  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402

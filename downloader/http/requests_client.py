@@ -34,8 +34,9 @@ from downloader.http.exceptions import (  # noqa: E402
     is_stale,
     translate,
 )
+from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
-from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.messages import ResponseInfo  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402

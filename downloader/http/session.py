@@ -14,13 +14,14 @@ from downloader.process import patching
 
 patching.require()
 
+import re  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
+from functools import partial  # noqa: E402
 from urllib.parse import urlsplit  # noqa: E402
 
 import requests  # noqa: E402
 import urllib3  # noqa: E402
 from cachetools import LRUCache  # noqa: E402
-from certifi import where  # noqa: E402
 from requests.adapters import HTTPAdapter  # noqa: E402
 from requests.cookies import (  # noqa: E402
     RequestsCookieJar,
@@ -28,59 +29,34 @@ from requests.cookies import (  # noqa: E402
     get_cookie_header,
 )
 from requests.structures import CaseInsensitiveDict  # noqa: E402
-from requests.utils import get_auth_from_url, select_proxy, should_bypass_proxies  # noqa: E402
+from requests.utils import get_auth_from_url, should_bypass_proxies  # noqa: E402
 from urllib3 import HTTPHeaderDict  # noqa: E402
 
 from downloader._version import VERSION  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
-from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
+from downloader.http.name_lookup import open_lookup  # noqa: E402
+from downloader.http.origin import Origin  # noqa: E402
+from downloader.http.tls_context import tls_context  # noqa: E402
 from downloader.process.private_parts import tunnel_host, unopened_connection  # noqa: E402
 
-__all__ = ["HttpSession", "Origin"]
+__all__ = ["HttpSession"]
 
 patching.settle_urllib3()
 
 _ORIGINS = 2_000
-_TLS_SESSIONS = 2_000
+_VARIANTS = 100
 _COOKIES = 100
 _PLACEHOLDER = "/-the-target-of-a-request-"
-
-
-class Origin:
-    """The settings shared by all files of one scheme, host and port: headers, proxy, cookies.
-
-    ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
-    opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
-    a proxy. ``host``: its name or address. ``has_extra_headers``: some requests have headers of their own.
-    """
-
-    __slots__ = (
-        "forwarded",
-        "has_extra_headers",
-        "headers",
-        "host",
-        "jar",
-        "key",
-        "plain",
-        "pool",
-        "proxies",
-        "proxy",
-    )
-
-    def __init__(self, key: str, headers: HTTPHeaderDict, proxies: dict[str, str]) -> None:
-        self.key = key
-        self.host = urlsplit(key).hostname or ""
-        self.headers = headers
-        self.proxies = proxies
-        self.proxy = select_proxy(key, proxies) or ""
-        self.forwarded = bool(self.proxy) and key.startswith("http:")
-        self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
-        self.jar: RequestsCookieJar | None = None
-        self.pool: Any = None
-        self.has_extra_headers = False
+_HOST = b"\r\n-the-host-field-\r\n"
+_DEFAULT_PORT = {"http": 80, "https": 443}
+# A URL that requests would send as it is: no escapes, no dot segments, nothing to quote.
+_NORMAL = re.compile(
+    r"https?://[a-z0-9]+(?:(?:\.|-+)[a-z0-9]+)*(?::[1-9][0-9]{0,4})?(?:/(?!\.)[A-Za-z0-9._~-]*)+"
+    r"(?:\?[A-Za-z0-9=&._~-]+)?"
+).fullmatch
 
 
 class HttpSession(requests.Session):
@@ -94,7 +70,7 @@ class HttpSession(requests.Session):
         self.trust_env = False
         self.config = config
         self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
-        self.resolver = Resolver(config.connect_timeout)
+        self.resolver = Resolver(partial(open_lookup, config), config.connect_timeout)
         self.census = Census(config.connections, config.slots_per_host, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
@@ -110,6 +86,10 @@ class HttpSession(requests.Session):
         self.mount("http://", adapter)
         self._adapter = adapter
         self._origins: LRUCache[str, Origin] = LRUCache(_ORIGINS)
+        # By what they depend on: an origin's fields are often those of another one.
+        self._headers: LRUCache[Any, HTTPHeaderDict] = LRUCache(_VARIANTS)
+        self._templates: LRUCache[Any, tuple[bytes, bytes]] = LRUCache(_VARIANTS)
+        self._direct_pools: dict[str, Any] = {}
 
     def origin(self, url: str, *, bare: bool = False) -> Origin:
         """Return the origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
@@ -117,6 +97,15 @@ class HttpSession(requests.Session):
 
         Raises FetchError ``bad-url``.
         """
+        # What stands before the path is all that matters, and it is that of most other URLs.
+        start = url.find("/", 8)
+        short = f"bare {url[:start]}" if bare else url[:start]
+        origin = self._origins.get(short) if start > 0 else None
+        if origin is None:
+            origin = self._origins[short] = self._parse_origin(url, bare)
+        return origin
+
+    def _parse_origin(self, url: str, bare: bool) -> Origin:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -125,39 +114,49 @@ class HttpSession(requests.Session):
         scheme = parts.scheme.lower()
         if not host or scheme not in ("http", "https"):
             raise FetchError("bad-url", "not an http(s) URL")
-        if ":" in host:
-            host = f"[{host}]"
-        key = f"{scheme}://{host}:{port or (443 if scheme == 'https' else 80)}"
+        address = host, port or (443 if scheme == "https" else 80)
+        key = f"{scheme}://[{host}]:{address[1]}" if ":" in host else f"{scheme}://{host}:{address[1]}"
         # A URL with credentials gets a separate Origin, with its own headers.
         userinfo = "" if bare else parts.netloc.rpartition("@")[0]
         slot = f"{'bare ' if bare else ''}{userinfo}@{key}"
         origin = self._origins.get(slot)
         if origin is None:
-            origin = self._origins[slot] = self._make_origin(key, url, bare, userinfo)
+            origin = self._origins[slot] = self._make_origin(key, address, url, bare, userinfo)
         return origin
 
-    def _make_origin(self, key: str, url: str, bare: bool, userinfo: str) -> Origin:
-        if bare:
-            saved = self.headers
-            self.headers = CaseInsensitiveDict(self._plain_headers)
-            try:
-                prepared = self.prepare_request(requests.Request("GET", key + "/"))
-            finally:
-                self.headers = saved
-        else:
-            given = get_auth_from_url(url) if userinfo else self._auth_for(key)
-            # As bytes: requests encodes str as Latin-1, and raises UnicodeEncodeError for other text.
-            auth: Any = given and tuple(part.encode("utf-8", "surrogateescape") for part in given)
-            prepared = self.prepare_request(requests.Request("GET", key + "/", auth=auth))
+    def _make_origin(
+        self, key: str, address: tuple[str, int], url: str, bare: bool, userinfo: str
+    ) -> Origin:
+        auth = None
+        if not bare:
+            auth = get_auth_from_url(url) if userinfo else self._auth_for(key)
+        variant = bare, auth
+        headers = self._headers.get(variant)
+        if headers is None:
+            headers = self._headers[variant] = self._prepare_headers(bare, auth)
         proxies = self.config.proxies
         # no_proxy is never None: that would read the environment.
         if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy):
             proxies = {}
-        headers = HTTPHeaderDict(prepared.headers)
-        if not bare:
-            # In requests, auth takes precedence over a header; here -H takes precedence.
-            _add_given(headers, self.config.headers)
-        return Origin(key, headers, proxies)
+        return Origin(key, address, headers, proxies, variant)
+
+    def _prepare_headers(self, bare: bool, auth: tuple[str, str] | None) -> HTTPHeaderDict:
+        """Return the header fields that requests sends to an origin."""
+        url = "http://host/"
+        if bare:
+            saved = self.headers
+            self.headers = CaseInsensitiveDict(self._plain_headers)
+            try:
+                prepared = self.prepare_request(requests.Request("GET", url))
+            finally:
+                self.headers = saved
+            return HTTPHeaderDict(prepared.headers)
+        # As bytes: requests encodes str as Latin-1, and raises UnicodeEncodeError for other text.
+        encoded: Any = auth and tuple(part.encode("utf-8", "surrogateescape") for part in auth)
+        headers = HTTPHeaderDict(self.prepare_request(requests.Request("GET", url, auth=encoded)).headers)
+        # In requests, auth takes precedence over a header; here -H takes precedence.
+        _add_given(headers, self.config.headers)
+        return headers
 
     def _auth_for(self, key: str) -> tuple[str, str] | None:
         if self.config.auth:
@@ -167,6 +166,8 @@ class HttpSession(requests.Session):
 
     def normal(self, url: str) -> str:
         """Return ``url`` as requests sends it: quoted, its host in ASCII. Raises what requests raises."""
+        if _NORMAL(url):
+            return url
         request = requests.PreparedRequest()
         request.prepare_url(url, None)
         return request.url or ""
@@ -213,6 +214,22 @@ class HttpSession(requests.Session):
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""
+        if origin.proxy:
+            return self._record_template(origin)
+        # Between origins with the same fields only the Host field differs.
+        scheme = origin.key.partition(":")[0]
+        name = f"[{origin.host}]" if ":" in origin.host else origin.host.rstrip(".")
+        port = "" if origin.port == _DEFAULT_PORT[scheme] else f":{origin.port}"
+        host = f"\r\nHost: {name}{port}\r\n".encode()
+        known = self._templates.get((scheme, origin.variant))
+        if known is None:
+            known = head, tail = self._record_template(origin)
+            if tail.count(host) == 1:  # not with a -H Host
+                self._templates[scheme, origin.variant] = head, tail.replace(host, _HOST)
+            return known
+        return known[0], known[1].replace(_HOST, host)
+
+    def _record_template(self, origin: Origin) -> tuple[bytes, bytes]:
         connection, recorder = self.new_connection(origin), _Recorder()
         connection.sock = recorder
         target, headers = _PLACEHOLDER, origin.headers
@@ -226,13 +243,21 @@ class HttpSession(requests.Session):
 
     def new_connection(self, origin: Origin) -> Any:
         """Return a new urllib3 connection to ``origin``, not open yet; opening it counts it."""
-        request = requests.PreparedRequest()
-        request.url = f"{origin.key}/"
-        request._lane_origin = origin  # type: ignore[attr-defined]
-        pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
+        scheme = origin.key.partition(":")[0]
+        pool = None if origin.proxy else self._direct_pools.get(scheme)
+        if pool is None:
+            request = requests.PreparedRequest()
+            request.url = f"{origin.key}/"
+            request._lane_origin = origin  # type: ignore[attr-defined]
+            pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
         connection = unopened_connection(pool)
         connection.timeout = self.config.connect_timeout
-        if origin.proxy and not origin.forwarded:
+        if not origin.proxy:
+            # A pool of any host makes connections to all: nothing else differs, and a pool for each host
+            # takes longer to make than a connection.
+            self._direct_pools[scheme] = pool
+            connection.host, connection.port = origin.host, origin.port
+        elif not origin.forwarded:
             # As urllib3's pool does when it connects; the tunnel's host also determines the Host field.
             connection.set_tunnel(tunnel_host(pool), pool.port, pool.proxy_headers)
         return connection
@@ -277,7 +302,7 @@ class _Adapter(HTTPAdapter):
 
     def _create_context(self) -> None:
         if self._context is None:
-            self._context = _tls_context(self._config)
+            self._context = tls_context(self._config)
             self.poolmanager.connection_pool_kw["ssl_context"] = self._context
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
@@ -316,50 +341,6 @@ class _Adapter(HTTPAdapter):
     def build_response(self, req: Any, resp: Any) -> Any:
         """Return urllib3's response, so that its body can be streamed."""
         return resp
-
-
-class _Context(ssl.SSLContext):
-    """A TLS context that offers each server an earlier session for resumption.
-
-    With a resumed session, the certificate is not sent and verified again (RFC 8446 §2.2). The server may
-    refuse it.
-
-    A session is offered as long as the server accepts it. Python copies a session through its encoded
-    form, including the certificate, whenever one is read or set: 0.1 to 0.2 ms, a quarter of a handshake.
-    Using a ticket more than once lets an observer link the connections to one client (RFC 8446 appendix
-    C.4); the address of a downloader does so as well.
-    """
-
-    sessions: LRUCache[Any, ssl.SSLSession]
-
-    def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do what the base class does, with the earlier session of this server."""
-        kwargs["session"] = self.sessions.get((sock.getpeername(), kwargs.get("server_hostname")))
-        return super().wrap_socket(sock, *args, **kwargs)
-
-    def remember(self, sock: Any) -> None:
-        """Store the TLS session of ``sock``, which has received data: with TLS 1.3 it comes with that."""
-        if not sock.session_reused and (session := sock.session) is not None:
-            self.sessions[sock.getpeername(), sock.server_hostname] = session
-
-
-def _tls_context(config: Config) -> ssl.SSLContext:
-    # Not create_default_context(), which lets the environment enable key logs.
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-    context.sessions = LRUCache(_TLS_SESSIONS)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    if config.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        if config.cacert:
-            load_authorities(context, config)
-        else:
-            context.load_verify_locations(where())
-    if config.cert:
-        load_client_certificate(context, config)
-    return context
 
 
 def _add_given(headers: HTTPHeaderDict, given: tuple[tuple[str, str], ...]) -> None:

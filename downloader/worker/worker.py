@@ -29,9 +29,10 @@ from downloader.core.ownership import Rules
 from downloader.core.scheduler import Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.connection_pool import SLOW_TO_OPEN
+from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
-from downloader.http.session import HttpSession, Origin
+from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import (
     Credit,

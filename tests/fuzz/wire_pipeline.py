@@ -26,9 +26,10 @@ from downloader.core.host import Host
 from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
 from downloader.errors import FetchError
+from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.pipelined.origin_state import OriginState, StorageCost
-from downloader.http.session import HttpSession, Origin
+from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item, Lease
 from downloader.sinks.registry import open_sink
@@ -414,7 +415,7 @@ def test_depth_measurement_includes_storing(stored: int, depth: int) -> None:
     so_far, now = StorageCost(), 1000.0
     url = "http://127.0.0.1:1"
     origin = HttpSession(Config(source=url, output="d")).origin(url)
-    route = OriginState(origin, (b"", b""), Depth(), so_far)
+    route = OriginState(origin, (b"", b""), Depth(), so_far, {})
     route.record_responses(now, 1, 0.001)  # a measurement begins
     for answered, files in ((500, 500), (4000, stored)):
         so_far.files += files

@@ -29,6 +29,7 @@ from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.exceptions import below_min_speed, deadline_exceeded, translate  # noqa: E402
+from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
 from downloader.http.pipelined.interfaces import Owner  # noqa: E402
@@ -41,7 +42,7 @@ from downloader.http.pipelined.parser import (  # noqa: E402
 )
 from downloader.http.pipelined.recording_parser import RecordingParser  # noqa: E402
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
-from downloader.http.session import HttpSession, Origin  # noqa: E402
+from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
@@ -85,6 +86,7 @@ class PipelinedClient:
         self._busy: set[PipelinedConnection] = set()
         self._opening = Group()
         self._storage_cost = StorageCost()
+        self._shapes: dict[tuple[bytes, ...], Any] = {}
         self._enabled = config.lane == "auto" and not config.compressed
         self._depth = depths.fixed(config.pipeline) if config.pipeline else depths.Depth()
         if config.rate:
@@ -323,6 +325,8 @@ class PipelinedClient:
                 del self._idle[self._origins.pop(old)]
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
         template = self._session.template(origin)
-        state = self._origins[origin] = OriginState(origin, template, depth, self._storage_cost)
+        state = self._origins[origin] = OriginState(
+            origin, template, depth, self._storage_cost, self._shapes
+        )
         self._idle[state] = []
         return state

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 from downloader.core.host import Host
 from downloader.core.throughput import Pace
 from downloader.errors import FetchError
+from downloader.http.origin import Origin
 from downloader.http.pipelined.commit_queue import CommitQueue
 from downloader.http.pipelined.origin_state import OriginState
 from downloader.http.pipelined.parser import Body, ParserOwner, ResponseParser
-from downloader.http.session import Origin
 from downloader.http.task import FetchTask
 from downloader.sinks.checked_writer import CheckedWriter
 

@@ -11,7 +11,7 @@ from time import thread_time  # noqa: E402
 from typing import Any  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
-from downloader.http.session import Origin  # noqa: E402
+from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["OriginState", "StorageCost"]
@@ -36,7 +36,8 @@ class OriginState:
     ``limit``: number of requests after which the server closes a connection, 0 if unknown.
     ``no_keepalive``: the server sent a response without a request, so each connection is used once.
     ``trusted``: the server has responded to several requests in step, so a new connection need not begin
-    with a single one. ``fallback_count``: responses in a row that needed the requests client.
+    with a single one. ``fallback_count``: responses in a row that needed the requests client. ``shapes``:
+    see ``parser``; other origins share them.
     """
 
     __slots__ = (
@@ -60,7 +61,12 @@ class OriginState:
     )
 
     def __init__(
-        self, origin: Origin, template: tuple[bytes, bytes], depth: depths.Depth, stored: StorageCost
+        self,
+        origin: Origin,
+        template: tuple[bytes, bytes],
+        depth: depths.Depth,
+        stored: StorageCost,
+        shapes: dict[tuple[bytes, ...], Any],
     ) -> None:
         self.origin = origin
         self._stored = stored
@@ -69,7 +75,7 @@ class OriginState:
         self.depth = depth
         self.fallback_count = self.limit = self._broke_at = 0
         self.no_keepalive = self.trusted = False
-        self.shapes: dict[tuple[bytes, ...], Any] = {}
+        self.shapes = shapes
         self._since = self._worked = self._waited = self._storing = 0.0
         self._responses = 0
 

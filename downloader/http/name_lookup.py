@@ -1,0 +1,129 @@
+"""Look up host names: with the system's function in threads, or with c-ares in the event loop.
+
+The system's function knows all that ``/etc/nsswitch.conf`` names, and waits, so each look-up takes a
+thread. A thread that has its answer needs Python's lock, for which it stops the worker. c-ares needs no
+thread; it reads ``/etc/hosts`` and ``/etc/resolv.conf`` and asks the name servers.
+"""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+import _socket  # noqa: E402
+import re  # noqa: E402
+import socket  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any, Final, Protocol  # noqa: E402
+
+from downloader.config.config import Config  # noqa: E402
+from downloader.core.server_address import split_address  # noqa: E402
+
+__all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
+
+_NSSWITCH = Path("/etc/nsswitch.conf")
+_TRIES = 3
+# ares.h: codes that say for certain that there is no such name, or no address for it.
+_ARES_NO_NAME: Final = {1, 4, 8}
+_ARES_TIMEOUT = 12
+
+
+class NoAnswer(socket.gaierror):
+    """The name server did not answer within the timeout."""
+
+
+class Lookup(Protocol):
+    """A way to look up names.
+
+    ``most``: how many look-ups may be in progress at a time.
+    """
+
+    most: int
+
+    def addresses(self, host: str) -> list[str]:
+        """Return the numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
+
+
+def open_lookup(config: Config) -> Lookup:
+    """Return the way to look up names that ``config`` asks for."""
+    cares = config.resolver == "cares" or (config.resolver == "auto" and (config.dns_server or _is_usual()))
+    return _CaresLookup(config.dns_server, config.connect_timeout) if cares else _SystemLookup()
+
+
+def numeric(host: str) -> list[str] | None:
+    """Return the address ``host``, in a list, or None if it is a name."""
+    try:
+        return _getaddrinfo(host, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return None
+
+
+def _is_usual() -> bool:
+    """Return whether the system looks names up in ``/etc/hosts`` and DNS only, as c-ares does."""
+    try:
+        text = _NSSWITCH.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    found = re.search(r"^hosts:([^#\n]*)", text, re.MULTILINE)
+    return found is not None and found[1].split() == ["files", "dns"]
+
+
+class _SystemLookup:
+    """The system's getaddrinfo, in threads."""
+
+    most = 64
+
+    def __init__(self) -> None:
+        from gevent.threadpool import ThreadPool
+
+        self._threads = ThreadPool(self.most)
+
+    def addresses(self, host: str) -> list[str]:
+        """See ``Lookup``."""
+        found: list[str] = self._threads.apply(_getaddrinfo, (host, 0))
+        return found
+
+
+class _CaresLookup:
+    """c-ares, which comes with gevent.
+
+    ``server``: ADDRESS or ADDRESS:PORT, "" for those of the system. A query is repeated twice, each time
+    after twice the time, within ``timeout`` seconds in all. A name server's socket has room for some
+    hundred packets.
+    """
+
+    most = 256
+
+    def __init__(self, server: str, timeout: float) -> None:
+        from gevent.resolver.ares import Resolver
+
+        options: dict[str, Any] = {"timeout": timeout / (2**_TRIES - 1), "tries": _TRIES}
+        if server:
+            address, port = split_address(server)
+            options.update(servers=address, udp_port=str(port), tcp_port=str(port))
+        self._resolver = Resolver(use_environ=False, **options)
+
+    def addresses(self, host: str) -> list[str]:
+        """See ``Lookup``."""
+        try:
+            found = self._resolver.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise _translated(error) from error
+        return [str(address[0]) for *_, address in found]
+
+
+def _translated(error: socket.gaierror) -> socket.gaierror:
+    """Return ``error``, which has a code of c-ares, with a code of the system."""
+    code, text = error.args
+    if code == _ARES_TIMEOUT:
+        return NoAnswer(socket.EAI_AGAIN, "the name server does not answer")
+    if code == socket.EAI_NONAME or code in _ARES_NO_NAME:
+        return socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return socket.gaierror(socket.EAI_AGAIN, str(text).partition(": ")[2] or str(text))
+
+
+def _getaddrinfo(host: str, flags: int) -> list[str]:
+    # The system's own function: in a thread, gevent's would switch back to the hub.
+    found = _socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM, 0, flags)
+    return [str(address[0]) for *_, address in found]

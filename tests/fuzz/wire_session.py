@@ -1,0 +1,80 @@
+"""The session's short cuts give what requests and urllib3 give: URLs as they are sent, and templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import requests
+from budget import bounded
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from downloader.config.config import Config
+from downloader.errors import FetchError
+from downloader.http.session import HttpSession
+
+URL = st.builds(
+    "{}://{}{}/{}{}".format,
+    st.sampled_from(["http", "https", "HTTP"]),
+    st.from_regex(r"[a-z0-9]{1,3}([.-]{1,2}[a-z0-9]{1,3}){0,2}\.?", fullmatch=True) | st.just("h.test"),
+    st.sampled_from(["", ":80", ":443", ":8080", ":080", ":0"]),
+    st.text(alphabet="aZ0./~-_%2eé é;:@!", max_size=12),
+    st.sampled_from(["", "?", "?a=1&b=2", "?a=%41&b=é", "#f", "?x y", "?a.b_c~d-e"]),
+)
+
+
+def by_requests(url: str) -> str:
+    """Return ``url`` as requests prepares it."""
+    request = requests.PreparedRequest()
+    request.prepare_url(url, None)
+    return request.url or ""
+
+
+@bounded(examples=1500)
+@given(url=URL)
+def test_url_is_sent_as_requests_would_send_it(url: str) -> None:
+    session = HttpSession(Config(source="http://h", output="d"))
+    try:
+        expected = by_requests(url)
+    except (requests.RequestException, UnicodeError, ValueError) as error:
+        event("refused")
+        with pytest.raises(type(error)):
+            session.normal(url)
+        return
+    event("as it is" if expected == url else "changed")
+    assert session.normal(url) == expected
+
+
+PLAIN: dict[str, Any] = {"source": "http://h", "output": "d"}
+CONFIGS = {
+    "plain": PLAIN,
+    "auth": {**PLAIN, "auth": ("user", "pass")},
+    "given host": {**PLAIN, "headers": (("X-One", "1"), ("Host", "given.test"))},
+}
+
+
+@pytest.mark.parametrize("config", list(CONFIGS.values()), ids=CONFIGS)
+def test_template_of_each_origin_is_the_one_that_urllib3_writes(config: dict[str, Any]) -> None:
+    session = HttpSession(Config(**config))
+    urls = ["http://a.test/", "http://b.test:81/", "https://c.test/", "https://c.test:444/"]
+    urls += ["http://d.test./", "http://[2001:db8::1]/", "http://[2001:db8::1]:81/", "http://192.0.2.1/"]
+    urls += ["http://one:1@a.test/", "http://two:2@a.test/", "https://one:1@e.test/"]
+    for url in urls + urls:
+        origin = session.origin(url)
+        assert session.template(origin) == session._record_template(origin), url
+        connection = session.new_connection(origin)
+        assert (connection.host, connection.port) == (origin.host.rstrip("."), origin.port)
+    assert len(session._templates) <= 8
+
+
+def test_origin_is_the_same_for_all_spellings_of_one() -> None:
+    session = HttpSession(Config(source="http://h", output="d"))
+    first = session.origin("http://a.test/x")
+    assert session.origin("http://a.test:80/y") is first
+    assert session.origin("http://a.test?q=/") is first
+    assert session.origin("http://u:p@a.test/") is not first
+    assert session.origin("http://a.test/", bare=True) is not first
+    for wrong in ("http:///x", "ftp://a.test/", "http://[x/", "nothing"):
+        with pytest.raises(FetchError):
+            session.origin(wrong)
