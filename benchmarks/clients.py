@@ -49,16 +49,13 @@ def missing(client: Client) -> bool:
     return shutil.which(client.needs) is None and importlib.util.find_spec(client.needs) is None
 
 
-def _ours(*options: str, workers: int = 1) -> Callable[[Job], list[str]]:
+def _ours(*options: str, workers: int = 1, listed: bool = False) -> Callable[[Job], list[str]]:
+    """Return the command line of our program; ``listed``: its source is the file of URLs."""
+
     def argv(job: Job) -> list[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "downloader",
-            job.url,
-            "-o",
-            str(job.destination or job.room / "out"),
-        ]
+        source = str(job.urls) if listed else job.url
+        command = [sys.executable, "-m", "downloader", source]
+        command += ["-o", str(job.destination or job.room / "out")]
         command += ["--workers", str(workers), "--connections", str(job.connections)]
         command += ["--limit", str(job.files), "--json", "--progress", "none", *options]
         command += ["--store", "null"] if job.destination is None else []
@@ -69,14 +66,15 @@ def _ours(*options: str, workers: int = 1) -> Callable[[Job], list[str]]:
     return argv
 
 
-def _script(module: str, *options: str) -> Callable[[Job], list[str]]:
+def _script(module: str, *options: str, connections: int | None = None) -> Callable[[Job], list[str]]:
     """Return the command line of a script of ``benchmarks/peers``; all take the same arguments: see
-    ``peers/task.py``."""
+    ``peers/task.py``. ``connections``: instead of the cell's."""
 
     def argv(job: Job) -> list[str]:
         return [
             sys.executable, "-m", f"benchmarks.peers.{module}", str(job.urls), str(job.destination or "-"),
-            str(job.connections), job.cafile or "-", *options, *([f"{job.rate:g}"] if job.rate else []),
+            str(connections or job.connections), job.cafile or "-", *options,
+            *([f"{job.rate:g}"] if job.rate else []),
         ]  # fmt: skip
 
     return argv
@@ -98,14 +96,14 @@ def _bare(job: Job) -> list[str]:
     return [sys.executable, str(bare), job.url, str(job.destination), str(job.files)]
 
 
-def _curl(job: Job) -> list[str]:
+def _curl(job: Job, connections: int | None = None, *options: str) -> list[str]:
     config = job.room / "curl.conf"
     with open(job.urls) as urls, open(config, "w") as file:
         for line in urls:
             url = line.strip()
             target = "/dev/null" if job.destination is None else job.destination / url.rpartition("/")[2]
             file.write(f'url = "{url}"\noutput = "{target}"\n')
-    most = str(min(job.connections, 300))  # curl's maximum
+    most = str(min(connections or job.connections, 300))  # curl's maximum
     command = [
         "curl",
         "--disable",
@@ -116,7 +114,13 @@ def _curl(job: Job) -> list[str]:
         "--show-error",
         "--fail",
     ]
+    command += options
     return [*command, *(["--cacert", job.cafile] if job.cafile else []), "--config", str(config)]
+
+
+def _curl_web(connections: int) -> Callable[[Job], list[str]]:
+    """Return curl's command line for many hosts: with as long to connect as our program allows."""
+    return lambda job: _curl(job, connections, "--connect-timeout", "10")
 
 
 def _wget2(job: Job) -> list[str]:
@@ -167,6 +171,10 @@ CLIENTS: Final = {
         Client("ten sessions: requests", _script("ten_sessions", "requests")),
         Client("ten sessions: httpx", _script("ten_sessions", "httpx"), needs="httpx"),
         Client("ten sessions: aiohttp", _script("ten_sessions", "aiohttp"), needs="aiohttp"),
+        Client("downloader, list", _ours(listed=True)),
+        Client("curl --parallel 64", _curl_web(64), needs="curl"),
+        Client("curl --parallel 256", _curl_web(256), needs="curl"),
+        Client("urllib in 256 threads", _script("urllib_threads", connections=256)),
         Client("sequential", _strategy("sequential"), share=20),
         Client("threads (10)", _strategy("threads", "10"), share=20),
         Client("threads (100)", _strategy("threads", "100"), share=20),
