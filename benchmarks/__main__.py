@@ -17,6 +17,7 @@ from benchmarks.ballast import REPORTED, Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.chart import draw
 from benchmarks.main_job import SCENARIOS
+from benchmarks.openweb.namespace import Unavailable
 from benchmarks.results import Results
 from benchmarks.rounds import pending, run_cell
 from benchmarks.running import ROOT, compile_all, cores
@@ -95,7 +96,10 @@ def _measure(
     for name in wanted:
         if name in SCENARIOS and (quick or name not in results.reports):
             say(f"{name} …")
-            results.reports[name] = SCENARIOS[name](quick)
+            try:
+                results.reports[name] = SCENARIOS[name](quick)
+            except Unavailable as why:
+                say(f"  {why}; left out")
             results.save()
 
 

@@ -19,7 +19,7 @@ class Cell:
     missing).
 
     ``hosts``: the files are spread over that many hosts of the open web (``openweb``), of which some are
-    ``dead``; 0: one server.
+    ``dead``; 0: one server. ``jpegs``: the files are images.
 
     ``where``: memory, disk or null (discarded). ``cores``: apart (origin on one core, client on another) or
     shared (both may use all). A client counts as hung after ``patience`` seconds plus one second for every
@@ -45,6 +45,7 @@ class Cell:
     slowest: int = 1000
     hosts: int = 0
     dead: bool = False
+    jpegs: bool = False
 
 
 _OURS: Final = (
@@ -106,8 +107,12 @@ _WEB_CLIENTS: Final = (
     "downloader, list",
     "curl --parallel 64",
     "curl --parallel 256",
+    "aria2 -j 64",
+    "aiohttp + uvloop + aiodns",
     "urllib in 256 threads",
+    "gevent pool of 128, c-ares",
 )
+_IMAGES: Final = ("downloader, list", "img2dataset files", "img2dataset webdataset")
 _STEADY: Final = ("downloader at a rate", "aiohttp at a rate")
 
 _MILLION: Final = Cell("", "speed", "", _FASTEST, files=1_000_000, patience=60.0, slowest=8_000)
@@ -135,7 +140,7 @@ _TEN: Final = Cell(
     connections=10,
 )
 _WEB: Final = Cell(
-    "", "web", "", _WEB_CLIENTS, files=20_000, hosts=5_000, rounds=5, patience=120.0, slowest=100
+    "", "web", "", _WEB_CLIENTS, files=20_000, hosts=5_000, rounds=3, patience=120.0, slowest=100
 )
 
 CELLS: Final = (
@@ -196,7 +201,10 @@ CELLS: Final = (
     replace(_WEB, name="web-https", title="HTTPS, 5,000 hosts", tls=True, quick=400),
     replace(
         _WEB, name="web-https-dead", title="HTTPS, 5,000 hosts, some dead", tls=True, dead=True,
-        patience=300.0,
+        quick=400, patience=300.0,
+    ),
+    replace(
+        _WEB, name="web-jpeg", title="HTTPS, JPEGs, 5,000 hosts", tls=True, jpegs=True, clients=_IMAGES,
     ),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -78,8 +78,8 @@ http {{
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a client is run in: ``inside(argv)`` returns the command line to run; once the context has ended,
-    ``said`` has the figures of the servers in it."""
+    """What a client runs in: ``inside(argv)`` returns the command line; once the context has ended,
+    ``said`` has the figures of its servers."""
 
     inside: Callable[[list[str]], list[str]] = list
     said: dict[str, float] = field(default_factory=dict)
@@ -110,8 +110,11 @@ class Origin:
         """Return a context in which one client runs; ``room`` is for its files."""
         return contextlib.nullcontext(Surroundings())
 
-    def outcome(self, directory: Path, files: int) -> Outcome:
-        """Compare ``directory`` with the first ``files`` files."""
+    def outcome(
+        self, files: int, directory: Path, stored: Iterable[tuple[str, bytes]] | None = None
+    ) -> Outcome:
+        """Compare with the first ``files`` files what is in ``directory``, or, where it does not have them
+        under their names, what is ``stored``."""
         return Outcome(wrong_files(self, directory, files))
 
 

@@ -20,6 +20,7 @@ import psutil
 from benchmarks.ballast import Ballast
 from benchmarks.cells import Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
+from benchmarks.openweb.images import IMG2DATASET, encode
 from benchmarks.openweb.namespace import unavailable
 from benchmarks.openweb.origin import open_web
 from benchmarks.origin import Origin, Outcome, dev_server, nginx, nginx_installed
@@ -100,7 +101,7 @@ def run_cell(
             say(f"{cell.name}: {name} is not installed; left out")
     if not runs:
         return
-    if cell.hosts and (why := "needs nginx" if not nginx_installed() else unavailable()):
+    if cell.hosts and (why := _why_no_web(cell)):
         say(f"{cell.name}: {why}; left out")
         return
     most = max(files_of(cell, client, quick) for _, client in runs)
@@ -133,7 +134,9 @@ def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
     chosen: contextlib.AbstractContextManager[Origin]
     if cell.hosts:
         hosts = max(1, round(cell.hosts * files / cell.files))
-        chosen = open_web(files, hosts, cell.dead, cell.tls, served, where)
+        chosen = open_web(
+            files, hosts, cell.tls, served, where, cell.dead, jpegs=encode if cell.jpegs else None
+        )
     elif cell.origin == "nginx" and which != "dev" and (which == "nginx" or nginx_installed()):
         chosen = nginx(files, cell.size, cell.tls, served, where)
     else:
@@ -165,7 +168,7 @@ def run_client(
             if ended.exit_code == _REFUSED and "downloader" in argv:
                 return (ended.stderr.strip().splitlines() or ["exit code 2"])[0]
             said = {**_figures(ended.stdout), **surroundings.said}
-            left = _left(files, origin, job, ended, said)
+            left = _left(client, files, origin, job, ended, said)
         return Run(
             cell=cell.name,
             client=client.name,
@@ -192,9 +195,11 @@ def _job(cell: Cell, files: int, origin: Origin, where: Path, own: Path) -> Job:
     return Job(origin.url, urls, files, destination, cell.connections, origin.cafile, own, cell.rate)
 
 
-def _left(files: int, origin: Origin, job: Job, ended: Ended, said: dict[str, float]) -> Outcome:
+def _left(
+    client: Client, files: int, origin: Origin, job: Job, ended: Ended, said: dict[str, float]
+) -> Outcome:
     if job.destination is not None:
-        return origin.outcome(job.destination, files)
+        return origin.outcome(files, job.destination, client.stored(job) if client.stored else None)
     # Discarded: ours and the scripts print how many files they had; curl reports only its exit code.
     had = said.get("stored", said.get("files", files if ended.exit_code == 0 else 0))
     return Outcome(files - int(had))
@@ -216,6 +221,14 @@ def _figures(stdout: str) -> dict[str, float]:
             if isinstance(one, (int, float)) and not isinstance(one, bool):
                 flat[f"{name}_{key}" if key else name] = one
     return flat
+
+
+def _why_no_web(cell: Cell) -> str:
+    if not nginx_installed():
+        return "needs nginx"
+    if cell.jpegs and not os.access(IMG2DATASET, os.X_OK):
+        return f"needs img2dataset in {IMG2DATASET.parents[1].name}, which also encodes the JPEGs"
+    return unavailable()
 
 
 def _failure(cell: Cell, ended: Ended) -> str:

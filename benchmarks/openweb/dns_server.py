@@ -1,8 +1,8 @@
 """``python -m benchmarks.openweb.dns_server``: serve the zone over UDP and TCP, each answer after a delay.
 
 It prints ``listening ADDRESS:PORT``; on SIGUSR1, and when SIGTERM or SIGINT ends it, the counts as a line
-of JSON. Queries that arrive together are read together and answered from a queue with one timer, so that one
-core answers several times as many as the clients send.
+of JSON. Queries that arrive together are read together and answered from a queue with one timer, so that
+one core answers several times as many as the clients send.
 """
 
 from __future__ import annotations

@@ -13,11 +13,15 @@ from typing import Final
 from benchmarks.openweb.names import Addresses, Kind, host
 from benchmarks.running import environment
 
-__all__ = ["inside", "resolves", "unavailable", "write_resolv_conf"]
+__all__ = ["Unavailable", "inside", "resolves", "unavailable", "write_resolv_conf"]
 
 _RESOLV_CONF: Final = "/etc/resolv.conf"
 _MOUNT: Final = f'mount --bind "$0" {_RESOLV_CONF} && exec "$@"'
 _LOOK_UP: Final = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+
+
+class Unavailable(Exception):
+    """What is to be measured needs something that there is not here; the text says what."""
 
 
 def inside(resolv_conf: Path, argv: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -131,16 +131,34 @@ class OpenWeb(Origin):
             if isinstance(count, int):
                 said[f"dns_{name}"] = count
 
-    def outcome(self, directory: Path, files: int) -> Outcome:
-        right, missing, wrong = compare(self.listed[:files], directory)
+    def outcome(
+        self, files: int, directory: Path, stored: Iterable[tuple[str, bytes]] | None = None
+    ) -> Outcome:
+        found = _files(directory) if stored is None else stored
+        right, missing, wrong = compare(self.listed[:files], found)
         return Outcome(wrong, {"right": right, "missing": missing})
+
+
+def _files(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files in ``directory``; ours keeps its journal in another one."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_file():
+                yield entry.name, Path(entry.path).read_bytes()
 
 
 @contextlib.contextmanager
 def open_web(
-    files: int, hosts: int, dead: bool, tls: bool, room: Path, where: str, jpegs: list[bytes] | None = None
+    files: int,
+    hosts: int,
+    tls: bool,
+    room: Path,
+    where: str,
+    dead: bool = False,
+    jpegs: Callable[[Path], list[bytes]] | None = None,
 ) -> Iterator[OpenWeb]:
-    """Run the open web, all its files in ``room``, on the cores ``where``."""
+    """Run the open web, all its files in ``room``, on the cores ``where``. ``jpegs`` writes the images that
+    are served to a directory and returns them."""
     authority = trustme.CA()
     certificate = authority.issue_cert(f"*.{ZONE}")
     authority.cert_pem.write_to_path(room / "ca.pem")
@@ -159,7 +177,7 @@ def open_web(
             url=f"{'https' if tls else 'http'}://*:{port}",
             cafile=str(room / "ca.pem") if tls else None,
             content=lambda name: iter(()),
-            listed=pages(files, hosts, dead),
+            listed=pages(files, hosts, dead, jpegs(room / "jpeg") if jpegs else ()),
             addresses=addresses,
             where=where,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from benchmarks.openweb.names import Kind, host
@@ -25,17 +24,13 @@ _SEED: Final = 20261123
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A URL of the list. ``name`` is its last segment, which is also the name of the file."""
+    """A URL of the list. ``name`` is its last segment, which is also the name of the file; ``content`` is
+    what is to be stored, None where it cannot be had."""
 
     host: str
     path: str
     name: str
-    obtainable: bool
-
-    @property
-    def content(self) -> bytes:
-        """The body of the response."""
-        return body(self.host, self.path)
+    content: bytes | None
 
 
 def body(host_name: str, path: str) -> bytes:
@@ -43,8 +38,9 @@ def body(host_name: str, path: str) -> bytes:
     return f"{host_name}{path} {FILLER}"[:SIZE].encode()
 
 
-def pages(files: int, hosts: int, dead: bool = False, directory: str = "get") -> list[Page]:
-    """Return ``files`` pages spread evenly over ``hosts`` hosts, in random order."""
+def pages(files: int, hosts: int, dead: bool = False, jpegs: Sequence[bytes] = ()) -> list[Page]:
+    """Return ``files`` pages spread evenly over ``hosts`` hosts, in random order; each is one of ``jpegs``,
+    where there are any."""
     chance = random.Random(_SEED)
     kinds = [Kind.LIVE] * hosts
     gone: set[int] = set()
@@ -56,28 +52,31 @@ def pages(files: int, hosts: int, dead: bool = False, directory: str = "get") ->
     names = [host(kind, number) for number, kind in enumerate(kinds)]
     order = [index % hosts for index in range(files)]
     chance.shuffle(order)
-    return [
-        Page(
-            host=names[which],
-            path=f"/{'gone' if index in gone else directory}/{name_of(index)}",
-            name=name_of(index),
-            obtainable=kinds[which].serves and index not in gone,
-        )
-        for index, which in enumerate(order)
-    ]
+    found = []
+    for index, which in enumerate(order):
+        path, content = _served(index, names[which], jpegs)
+        if index in gone:
+            path, content = f"/gone/{name_of(index)}", None
+        found.append(Page(names[which], path, name_of(index), content if kinds[which].serves else None))
+    return found
 
 
-def compare(expected: list[Page], directory: Path) -> tuple[int, int, int]:
-    """Return how many files are right, missing and wrong: other than the server's, or of no page that can
-    be had."""
+def _served(index: int, host_name: str, jpegs: Sequence[bytes]) -> tuple[str, bytes | None]:
+    if jpegs:
+        which = index % len(jpegs)
+        return f"/jpeg/{which}/{name_of(index)}", jpegs[which]
+    path = f"/get/{name_of(index)}"
+    return path, body(host_name, path)
+
+
+def compare(expected: Sequence[Page], stored: Iterable[tuple[str, bytes]]) -> tuple[int, int, int]:
+    """Return how many of the ``stored`` names and contents are right, how many files are missing, and how
+    many are wrong: other than the server's, or of a page that cannot be had."""
+    contents = {page.name: page.content for page in expected if page.content is not None}
+    obtainable = len(contents)
     right = wrong = 0
-    where = {page.name: page for page in expected if page.obtainable}
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if not entry.is_file():  # ours keeps its journal in a directory
-                continue
-            page = where.get(entry.name)
-            same = page is not None and Path(entry.path).read_bytes() == page.content
-            right += same
-            wrong += not same
-    return right, len(where) - right, wrong
+    for name, content in stored:
+        same = contents.pop(name, None) == content
+        right += same
+        wrong += not same
+    return right, obtainable - right, wrong
