@@ -16,6 +16,7 @@ from benchmarks import tables
 from benchmarks.ballast import REPORTED, Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.chart import draw
+from benchmarks.clients import CLIENTS
 from benchmarks.main_job import SCENARIOS
 from benchmarks.openweb.namespace import Unavailable
 from benchmarks.results import Results
@@ -31,6 +32,14 @@ _MAIN = _BY_NAME["http-100B"]
 @click.argument("names", nargs=-1, type=click.Choice([*_BY_NAME, *SCENARIOS]), metavar="[NAME]…")
 @click.option("--quick", is_flag=True, help="Small counts, under three minutes; nothing is written.")
 @click.option("--rounds", type=click.IntRange(1), help="At most so many of each cell.")
+@click.option(
+    "--client",
+    "only",
+    type=click.Choice(list(CLIENTS)),
+    multiple=True,
+    metavar="NAME",
+    help="Only this client (repeatable).",
+)
 @click.option("--fresh", is_flag=True, help="Forget the runs that are kept, and begin anew.")
 @click.option(
     "--origin", type=click.Choice(["auto", "nginx", "dev"]), default="auto", show_default=True,
@@ -45,6 +54,7 @@ def main(
     names: tuple[str, ...],
     quick: bool,
     rounds: int | None,
+    only: tuple[str, ...],
     fresh: bool,
     origin: str,
     out: Path | None,
@@ -63,7 +73,7 @@ def main(
     if results.begun_elsewhere and not tables_only:
         console.print("What is kept was measured with other versions or elsewhere; --fresh begins anew.")
     wanted = [] if tables_only else list(names or [*_BY_NAME, *SCENARIOS])
-    _measure(wanted, results, quick, rounds, origin, console.print)
+    _measure(wanted, results, quick, rounds, only, origin, console.print)
     if quick:
         click.echo(tables.all_tables(results))
         return
@@ -83,16 +93,18 @@ def _measure(
     results: Results,
     quick: bool,
     rounds: int | None,
+    only: tuple[str, ...],
     origin: str,
     say: Callable[..., None],
 ) -> None:
     cells = [_BY_NAME[name] for name in wanted if name in _BY_NAME]
-    left = sum(len(pending(cell, results, quick, most=rounds)) for cell in cells)
+    clients = {name: CLIENTS[name] for name in only or CLIENTS}
+    left = sum(len(pending(cell, results, quick, clients, rounds)) for cell in cells)
     say(f"{left} runs of {len(cells)} cells to go")
     ballast = Ballast(needed=REPORTED and not quick)
     with ballast.keeping():
         for cell in cells:
-            run_cell(cell, results, say, quick, origin, ballast=ballast, rounds=rounds)
+            run_cell(cell, results, say, quick, origin, clients, ballast=ballast, rounds=rounds)
     for name in wanted:
         if name in SCENARIOS and (quick or name not in results.reports):
             say(f"{name} …")

@@ -20,13 +20,13 @@ import psutil
 from benchmarks.ballast import Ballast
 from benchmarks.cells import Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
+from benchmarks.markdown import figure
 from benchmarks.openweb.images import IMG2DATASET, encode
 from benchmarks.openweb.namespace import unavailable
 from benchmarks.openweb.origin import open_web
 from benchmarks.origin import Origin, Outcome, dev_server, nginx, nginx_installed
 from benchmarks.results import Results, Run, now
 from benchmarks.running import Ended, cores, run
-from benchmarks.tables import figure
 
 __all__ = ["pending", "run_cell", "scratch"]
 
@@ -73,7 +73,7 @@ def pending(
     """
     if quick and not cell.quick:
         return []
-    able = [clients[name] for name in cell.clients if not missing(clients[name])]
+    able = [clients[name] for name in cell.clients if name in clients and not missing(clients[name])]
     rounds = range(min(1 if quick else cell.rounds, most or cell.rounds))
     return [
         (turn, client)
@@ -97,7 +97,7 @@ def run_cell(
     ballast = ballast or Ballast(needed=False)
     runs = pending(cell, results, quick, clients, rounds)
     for name in cell.clients:
-        if runs and missing(clients[name]):
+        if runs and name in clients and missing(clients[name]):
             say(f"{cell.name}: {name} is not installed; left out")
     if not runs:
         return

@@ -17,7 +17,6 @@ import dns.flags
 import dns.message
 import dns.name
 import dns.rcode
-import dns.rdatatype
 import dns.rrset
 
 from benchmarks.openweb.names import ZONE, Addresses, Kind, kind_of
