@@ -201,7 +201,7 @@ CELLS: Final = (
     replace(_WEB, name="web-https", title="HTTPS, 5,000 hosts", tls=True, quick=400),
     replace(
         _WEB, name="web-https-dead", title="HTTPS, 5,000 hosts, some dead", tls=True, dead=True,
-        quick=400, patience=1_500.0,
+        patience=1_500.0,
     ),
     replace(
         _WEB, name="web-jpeg", title="HTTPS, JPEGs, 5,000 hosts", tls=True, jpegs=True, clients=_IMAGES,
