@@ -105,6 +105,7 @@ _PAIR: Final = ("downloader", "aiohttp + uvloop")
 _SESSIONS: Final = ("downloader", "ten sessions: requests", "ten sessions: httpx", "ten sessions: aiohttp")
 _WEB_CLIENTS: Final = (
     "downloader, list",
+    "downloader, list --connections 256",
     "curl --parallel 64",
     "curl --parallel 256",
     "aria2 -j 64",

@@ -170,6 +170,7 @@ CLIENTS: Final = {
         Client("ten sessions: httpx", _script("ten_sessions", "httpx"), needs="httpx"),
         Client("ten sessions: aiohttp", _script("ten_sessions", "aiohttp"), needs="aiohttp"),
         Client("downloader, list", _ours(listed=True)),
+        Client("downloader, list --connections 256", _ours("--connections", "256", listed=True)),
         Client("curl --parallel 64", _curl_web(64), needs="curl"),
         Client("curl --parallel 256", _curl_web(256), needs="curl"),
         Client("aria2 -j 64", _aria2_web(64), needs="aria2c"),
