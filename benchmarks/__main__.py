@@ -33,13 +33,9 @@ _MAIN = _BY_NAME["http-100B"]
 @click.option("--quick", is_flag=True, help="Small counts, under three minutes; nothing is written.")
 @click.option("--rounds", type=click.IntRange(1), help="At most so many of each cell.")
 @click.option(
-    "--client",
-    "only",
-    type=click.Choice(list(CLIENTS)),
-    multiple=True,
-    metavar="NAME",
+    "--client", "only", type=click.Choice(list(CLIENTS)), multiple=True, metavar="NAME",
     help="Only this client (repeatable).",
-)
+)  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Forget the runs that are kept, and begin anew.")
 @click.option(
     "--origin", type=click.Choice(["auto", "nginx", "dev"]), default="auto", show_default=True,

@@ -206,6 +206,7 @@ CELLS: Final = (
     ),
     replace(
         _WEB, name="web-jpeg", title="HTTPS, JPEGs, 5,000 hosts", tls=True, jpegs=True, clients=_IMAGES,
+        size=10_000,
     ),
 )  # fmt: skip
 

@@ -74,6 +74,8 @@ def pending(
     if quick and not cell.quick:
         return []
     able = [clients[name] for name in cell.clients if name in clients and not missing(clients[name])]
+    if not able:
+        return []
     rounds = range(min(1 if quick else cell.rounds, most or cell.rounds))
     return [
         (turn, client)
