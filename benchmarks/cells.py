@@ -205,8 +205,8 @@ CELLS: Final = (
         patience=1_500.0,
     ),
     replace(
-        _WEB, name="web-jpeg", title="HTTPS, JPEGs of 29 kB, 5,000 hosts", tls=True, jpegs=True, clients=_IMAGES,
-        size=30_000,
+        _WEB, name="web-jpeg", title="HTTPS, JPEGs of 29 kB, 5,000 hosts", tls=True, jpegs=True,
+        clients=_IMAGES, size=30_000,
     ),
 )  # fmt: skip
 
