@@ -105,7 +105,8 @@ async def serve(
 @click.option("--address", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0: any that is free.")
 @click.option("--delay-ms", type=click.FloatRange(0), default=20.0, show_default=True)
-@click.option("--live", help="Address of the names that work; the others have one each, too.")
+@click.option("--live", help="First address of the names that work.")
+@click.option("--live-count", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--refuse")
 @click.option("--void")
 @click.option(
@@ -117,6 +118,7 @@ def main(
     port: int,
     delay_ms: float,
     live: str | None,
+    live_count: int,
     refuse: str | None,
     void: str | None,
     servfails: tuple[int, int],
@@ -124,7 +126,8 @@ def main(
 ) -> None:
     """Serve the names of the open web until SIGTERM or SIGINT."""
     own = own_addresses()
-    zone = Zone(Addresses(address, live or own.live, refuse or own.refuse, void or own.void), servfails)
+    addresses = Addresses(address, refuse or own.refuse, void or own.void, live or own.live, live_count)
+    zone = Zone(addresses, servfails)
 
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")

@@ -16,6 +16,7 @@ from typing import Final
 __all__ = ["ZONE", "Addresses", "Kind", "host", "kind_of", "own_addresses"]
 
 ZONE: Final = "web.test"
+_MOST: Final = 5_000
 _LABEL: Final = re.compile(r"([a-z]+)-([0-9]+)")
 
 
@@ -40,27 +41,44 @@ _KINDS: Final = {kind.value: kind for kind in Kind}
 
 @dataclass(frozen=True)
 class Addresses:
-    """IPv4 addresses on loopback: of the DNS server, and of the names of each kind that resolve."""
+    """IPv4 addresses on loopback: of the DNS server, and of the names of each kind that resolve.
+
+    Names that work have ``live`` or one of the following, ``count`` in all: some clients use a connection
+    for every name at its address.
+    """
 
     dns: str
-    live: str
     refuse: str
     void: str
+    live: str
+    count: int = 1
 
-    def of(self, kind: Kind) -> str | None:
-        """Return the address of names of ``kind``, None where they have none."""
+    def of(self, kind: Kind, number: int = 0) -> str | None:
+        """Return the address of name ``number`` of ``kind``, None where there is none."""
         if kind.serves:
-            return self.live
+            return str(ipaddress.IPv4Address(self.live) + number % self.count)
         return {Kind.REFUSE: self.refuse, Kind.VOID: self.void}.get(kind)
 
+    def all_live(self) -> list[str]:
+        """Return the addresses of the names that work."""
+        first = ipaddress.IPv4Address(self.live)
+        return [str(first + offset) for offset in range(self.count)]
 
-def own_addresses(number: int | None = None) -> Addresses:
-    """Return addresses that no other process uses that calls this: they are made from ``number``, which is
-    the process's own by default."""
+
+def own_addresses(hosts: int = 1, number: int | None = None) -> Addresses:
+    """Return addresses that hardly another process uses that calls this: they are made from ``number``,
+    which is the process's own by default; for each of ``hosts`` hosts there is one, up to 5,000."""
     number = os.getpid() if number is None else number
-    # From 127.64.0.0 on, eight for each number; system resolvers listen at the beginning of 127/8.
+    # System resolvers listen at the beginning of 127/8. Eight for each number, and in its upper half 8,192.
     first = ipaddress.IPv4Address("127.64.0.0") + number % (1 << 18) * 8
-    return Addresses(*(str(first + offset) for offset in range(1, 5)))
+    live = ipaddress.IPv4Address("127.128.0.0") + number % (1 << 10) * 8192
+    return Addresses(
+        dns=str(first + 1),
+        refuse=str(first + 2),
+        void=str(first + 3),
+        live=str(live + 1),
+        count=min(hosts, _MOST),
+    )
 
 
 def host(kind: Kind, number: int) -> str:

@@ -48,8 +48,7 @@ http {{
         "~^(?<begin>.{{{size}}})" $begin;
     }}
     server {{
-        listen {address}:{plain} backlog=4096;
-        listen {address}:{secure} ssl backlog=4096;
+{listen}
         ssl_protocols TLSv1.2 TLSv1.3;
         ssl_certificate {room}/chain.pem;
         ssl_certificate_key {room}/key.pem;
@@ -86,7 +85,16 @@ def dns_server(
     """Run the DNS server at its address on the cores ``where``."""
     argv = [sys.executable, "-m", "benchmarks.openweb.dns_server", "--address", addresses.dns]
     argv += ["--port", str(port), "--delay-ms", str(delay_ms), "--servfails", *map(str, servfails)]
-    argv += ["--live", addresses.live, "--refuse", addresses.refuse, "--void", addresses.void]
+    argv += [
+        "--live",
+        addresses.live,
+        "--live-count",
+        str(addresses.count),
+        "--refuse",
+        addresses.refuse,
+        "--void",
+        addresses.void,
+    ]
     with subprocess.Popen(
         pinned(where, argv), env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
@@ -165,13 +173,14 @@ def open_web(
     certificate.private_key_pem.write_to_path(room / "key.pem")
     for position, part in enumerate(certificate.cert_chain_pems):
         part.write_to_path(room / "chain.pem", append=position > 0)
-    addresses = own_addresses()
-    plain, secure = _free_ports(addresses)
+    addresses = own_addresses(hosts)
+    port = _free_port(addresses)
+    how = "ssl backlog=4096" if tls else "backlog=4096"
     config = _CONFIG.format(
         user="user root;" if os.geteuid() == 0 else "",
-        room=room, address=addresses.live, plain=plain, secure=secure, filler=FILLER, size=SIZE,
+        room=room, filler=FILLER, size=SIZE,
+        listen="\n".join(f"        listen {address}:{port} {how};" for address in addresses.all_live()),
     )  # fmt: skip
-    port = secure if tls else plain
     with run_nginx(config, room, where, addresses.live, port), void(addresses.void, port):
         yield OpenWeb(
             url=f"{'https' if tls else 'http'}://*:{port}",
@@ -183,15 +192,12 @@ def open_web(
         )
 
 
-def _free_ports(addresses: Addresses) -> tuple[int, int]:
-    """Return two ports on which nothing listens at any of the addresses."""
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(found) < 2:
+def _free_port(addresses: Addresses) -> int:
+    """Return a port on which nothing listens at the first live address, nor at the others."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             first = stack.enter_context(socket.create_server((addresses.live, 0)))
-            port = first.getsockname()[1]
-            with contextlib.suppress(OSError):
-                for address in (addresses.refuse, addresses.void):
-                    stack.enter_context(socket.create_server((address, port)))
-                found.append(port)
-    return found[0], found[1]
+            port: int = first.getsockname()[1]
+            for address in (addresses.refuse, addresses.void):
+                stack.enter_context(socket.create_server((address, port)))
+            return port

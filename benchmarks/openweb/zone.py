@@ -1,12 +1,13 @@
 """Answer queries for the names of the open web: bytes in, bytes out, no socket.
 
 dnspython encodes an answer in 0.4 ms, ten times what it may take here. So it encodes one for each
-outcome and length of a name; later answers of that kind differ in the ID and the question only, which are
-copied from the query.
+outcome and length of a name; later answers of that kind differ only in the ID and the question, which are
+copied from the query, and in the address.
 """
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from benchmarks.openweb.names import ZONE, Addresses, Kind, kind_of
 __all__ = ["Zone"]
 
 _HEADER: Final = 12
+_NONE: Final = "0.0.0.0"
 _TTL: Final = 60
 _OPCODE_AND_QR: Final = 0xF8
 _RECURSION_DESIRED: Final = 0x01
@@ -53,11 +55,12 @@ _RCODES: Final = {
 
 @dataclass(slots=True)
 class _Name:
-    """A name that was asked for: its kind (None: not of this zone), the number of its SERVFAILs, and the
-    queries so far, by type and class."""
+    """A name that was asked for: its kind (None: not of this zone), its address, the number of its
+    SERVFAILs, and the queries so far, by type and class."""
 
     kind: Kind | None
-    servfails: int
+    address: bytes = b""
+    servfails: int = 0
     queries: Counter[bytes] = field(default_factory=Counter)
 
 
@@ -69,7 +72,7 @@ class Zone:
         self._addresses = addresses
         self._servfails = servfails
         self._names: dict[bytes, _Name] = {}
-        self._encoded: dict[tuple[_Outcome, Kind | None, int], tuple[bytes, bytes]] = {}
+        self._encoded: dict[tuple[_Outcome, int], tuple[bytes, bytes]] = {}
         self._malformed = 0
 
     def answer(self, query: bytes) -> bytes | None:
@@ -88,17 +91,18 @@ class Zone:
             return None
         question = query[_HEADER : end + 4]
         outcome = _outcome(name, asked)
-        key = (outcome, name.kind, len(question))
+        key = (outcome, len(question))
         if key not in self._encoded:
             try:
-                self._encoded[key] = self._encode(outcome, name.kind, question)
+                self._encoded[key] = _encode(outcome, question)
             except dns.exception.DNSException:  # labels that are not those of a name
                 self._malformed += 1
                 return None
         flags_and_counts, tail = self._encoded[key]
         desired = query[2] & _RECURSION_DESIRED
         flags = bytes((flags_and_counts[0] | desired,))
-        return b"".join((query[:2], flags, flags_and_counts[1:], question, tail))
+        address = name.address if outcome is _Outcome.ADDRESS else b""
+        return b"".join((query[:2], flags, flags_and_counts[1:], question, tail, address))
 
     def counts(self) -> dict[str, object]:
         """Return how many queries there were: in all, most for a name, most for a name and one type, and
@@ -122,27 +126,29 @@ class Zone:
         label = wire[1 : 1 + wire[0]].decode("ascii", "replace")
         ours = kind_of(label) if wire[1 + wire[0] :] == _SUFFIX else None
         if ours is None:
-            return _Name(Kind.NX if wire.endswith(_SUFFIX) else None, 0)
+            return _Name(Kind.NX if wire.endswith(_SUFFIX) else None)
         kind, number = ours
         least, most = self._servfails
-        return _Name(kind, least + number % (most - least + 1) if kind is Kind.SERVFAIL else 0)
+        servfails = least + number % (most - least + 1) if kind is Kind.SERVFAIL else 0
+        return _Name(kind, socket.inet_aton(self._addresses.of(kind, number) or _NONE), servfails)
 
-    def _encode(self, outcome: _Outcome, kind: Kind | None, question: bytes) -> tuple[bytes, bytes]:
-        """Return flags and counts, and what follows the question. Pointers to the question stay right: all
-        names of a kind that are equally long have the zone at the same place."""
-        query = dns.message.from_wire(struct.pack("!6H", 0, 0, 1, 0, 0, 0) + question)
-        response = dns.message.make_response(query, recursion_available=True)
-        response.flags |= dns.flags.AA
-        asked = query.question[0].name
-        if outcome is _Outcome.ADDRESS:
-            address = self._addresses.of(kind) if kind else None
-            response.answer.append(dns.rrset.from_text(asked, _TTL, "IN", "A", address))
-        elif outcome in (_Outcome.EMPTY, _Outcome.NXDOMAIN):
-            start = f"ns.{ZONE}. nobody.{ZONE}. 1 3600 600 86400 {_TTL}"
-            response.authority.append(dns.rrset.from_text(f"{ZONE}.", _TTL, "IN", "SOA", start))
-        response.set_rcode(_RCODES[outcome])
-        wire = response.to_wire()
-        return wire[2:_HEADER], wire[_HEADER + len(question) :]
+
+def _encode(outcome: _Outcome, question: bytes) -> tuple[bytes, bytes]:
+    """Return flags and counts, and what follows the question, up to the address where there is one.
+
+    Pointers to the question stay right: equally long names have the zone at the same place."""
+    query = dns.message.from_wire(struct.pack("!6H", 0, 0, 1, 0, 0, 0) + question)
+    response = dns.message.make_response(query, recursion_available=True)
+    response.flags |= dns.flags.AA
+    if outcome is _Outcome.ADDRESS:
+        response.answer.append(dns.rrset.from_text(query.question[0].name, _TTL, "IN", "A", _NONE))
+    elif outcome in (_Outcome.EMPTY, _Outcome.NXDOMAIN):
+        start = f"ns.{ZONE}. nobody.{ZONE}. 1 3600 600 86400 {_TTL}"
+        response.authority.append(dns.rrset.from_text(f"{ZONE}.", _TTL, "IN", "SOA", start))
+    response.set_rcode(_RCODES[outcome])
+    wire = response.to_wire()
+    end = len(wire) - (len(socket.inet_aton(_NONE)) if outcome is _Outcome.ADDRESS else 0)
+    return wire[2:_HEADER], wire[_HEADER + len(question) : end]
 
 
 def _outcome(name: _Name, asked: bytes) -> _Outcome:

@@ -73,6 +73,16 @@ def test_names_resolve_to_the_address_of_their_kind(server: Dns, over_tcp: bool)
         assert empty.authority[0].name.to_text() == f"{ZONE}."
 
 
+def test_each_name_that_works_has_an_address_of_its_own() -> None:
+    zone = Zone(own_addresses(3))
+    found = []
+    for number in range(4):
+        answer = zone.answer(dns.message.make_query(host(Kind.LIVE, number), "A").to_wire())
+        assert answer is not None
+        found += addresses_in(dns.message.from_wire(answer))
+    assert found == [*own_addresses(3).all_live(), own_addresses().live]
+
+
 def test_answers_keep_the_spelling_of_the_question(server: Dns) -> None:
     assert ask(server, "LIVE-000001.Web.Test").answer[0].name.to_text() == "LIVE-000001.Web.Test."
 
@@ -157,9 +167,9 @@ def test_kind_is_the_first_label() -> None:
 
 
 def test_processes_have_addresses_of_their_own() -> None:
-    found = [own_addresses(number) for number in range(1, 3000)]
-    every = {address for one in found for address in (one.dns, one.live, one.refuse, one.void)}
-    assert len(every) == 4 * len(found)
+    found = [own_addresses(5_000, number) for number in range(1, 100)]
+    every = {address for one in found for address in (one.dns, one.refuse, one.void, *one.all_live())}
+    assert len(every) == 5_003 * len(found)
 
 
 def test_void_neither_accepts_nor_refuses() -> None:
@@ -268,6 +278,8 @@ def test_reason_is_given_to_others_than_root(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_addresses_are_those_of_kinds_that_resolve() -> None:
-    own = Addresses("127.9.0.1", "127.9.0.2", "127.9.0.3", "127.9.0.4")
+    own = Addresses("127.9.0.1", "127.9.0.2", "127.9.0.3", "127.9.0.255", count=3)
     assert [own.of(kind) for kind in (Kind.NX, Kind.SILENT)] == [None, None]
     assert own.of(Kind.SERVFAIL) == own.live
+    assert own.of(Kind.LIVE, 4) == "127.9.1.0"
+    assert own.all_live() == ["127.9.0.255", "127.9.1.0", "127.9.1.1"]
