@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+IMAGES := .venv-img2dataset
 
 # The tests start thousands of processes: without bytecode each of them would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,7 +49,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)
+# Has large dependencies, some of which lag behind the newest Python; without it, its cell is left out.
+$(IMAGES)/bin/img2dataset:
+	-$(PYTHON) -m venv $(IMAGES) && $(IMAGES)/bin/python -m pip install --quiet 'img2dataset >= 1.47'
+
+bench: $(STAMP) $(if $(QUICK),,$(IMAGES)/bin/img2dataset)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 
@@ -86,5 +91,5 @@ audit: $(STAMP)
 		{ echo "not audited, or with vulnerabilities: see above; where the database cannot be reached, nothing was audited"; exit 1; }
 
 clean:
-	rm -rf $(VENV) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak
+	rm -rf $(VENV) $(IMAGES) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,7 +16,9 @@ from benchmarks import tables
 from benchmarks.ballast import REPORTED, Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.chart import draw
+from benchmarks.clients import CLIENTS
 from benchmarks.main_job import SCENARIOS
+from benchmarks.openweb.namespace import Unavailable
 from benchmarks.results import Results
 from benchmarks.rounds import pending, run_cell
 from benchmarks.running import ROOT, compile_all, cores
@@ -29,6 +31,11 @@ _MAIN = _BY_NAME["http-100B"]
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([*_BY_NAME, *SCENARIOS]), metavar="[NAME]…")
 @click.option("--quick", is_flag=True, help="Small counts, under three minutes; nothing is written.")
+@click.option("--rounds", type=click.IntRange(1), help="At most so many of each cell.")
+@click.option(
+    "--client", "only", type=click.Choice(list(CLIENTS)), multiple=True, metavar="NAME",
+    help="Only this client (repeatable).",
+)  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Forget the runs that are kept, and begin anew.")
 @click.option(
     "--origin", type=click.Choice(["auto", "nginx", "dev"]), default="auto", show_default=True,
@@ -40,7 +47,14 @@ _MAIN = _BY_NAME["http-100B"]
 )  # fmt: skip
 @click.option("--tables-only", is_flag=True, help="Measure nothing, write the tables from what is kept.")
 def main(
-    names: tuple[str, ...], quick: bool, fresh: bool, origin: str, out: Path | None, tables_only: bool
+    names: tuple[str, ...],
+    quick: bool,
+    rounds: int | None,
+    only: tuple[str, ...],
+    fresh: bool,
+    origin: str,
+    out: Path | None,
+    tables_only: bool,
 ) -> None:
     """Measure the cells and scenarios in NAMES (default: all), continuing after the last recorded run."""
     # However this ends, stop the running server and client and remove their files.
@@ -55,7 +69,7 @@ def main(
     if results.begun_elsewhere and not tables_only:
         console.print("What is kept was measured with other versions or elsewhere; --fresh begins anew.")
     wanted = [] if tables_only else list(names or [*_BY_NAME, *SCENARIOS])
-    _measure(wanted, results, quick, origin, console.print)
+    _measure(wanted, results, quick, rounds, only, origin, console.print)
     if quick:
         click.echo(tables.all_tables(results))
         return
@@ -71,19 +85,29 @@ def _kept(out: Path | None) -> Path:
 
 
 def _measure(
-    wanted: list[str], results: Results, quick: bool, origin: str, say: Callable[..., None]
+    wanted: list[str],
+    results: Results,
+    quick: bool,
+    rounds: int | None,
+    only: tuple[str, ...],
+    origin: str,
+    say: Callable[..., None],
 ) -> None:
     cells = [_BY_NAME[name] for name in wanted if name in _BY_NAME]
-    left = sum(len(pending(cell, results, quick)) for cell in cells)
+    clients = {name: CLIENTS[name] for name in only or CLIENTS}
+    left = sum(len(pending(cell, results, quick, clients, rounds)) for cell in cells)
     say(f"{left} runs of {len(cells)} cells to go")
     ballast = Ballast(needed=REPORTED and not quick)
     with ballast.keeping():
         for cell in cells:
-            run_cell(cell, results, say, quick, origin, ballast=ballast)
+            run_cell(cell, results, say, quick, origin, clients, ballast=ballast, rounds=rounds)
     for name in wanted:
         if name in SCENARIOS and (quick or name not in results.reports):
             say(f"{name} …")
-            results.reports[name] = SCENARIOS[name](quick)
+            try:
+                results.reports[name] = SCENARIOS[name](quick)
+            except Unavailable as why:
+                say(f"  {why}; left out")
             results.save()
 
 

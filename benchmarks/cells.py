@@ -18,6 +18,9 @@ class Cell:
     """A measurement. ``origin``: nginx where it is installed, or dev (the test server, also where nginx is
     missing).
 
+    ``hosts``: the files are spread over that many hosts of the open web (``openweb``), of which some are
+    ``dead``; 0: one server. ``jpegs``: the files are images.
+
     ``where``: memory, disk or null (discarded). ``cores``: apart (origin on one core, client on another) or
     shared (both may use all). A client counts as hung after ``patience`` seconds plus one second for every
     ``slowest`` files.
@@ -40,6 +43,9 @@ class Cell:
     rate: float = 0.0
     patience: float = 30.0
     slowest: int = 1000
+    hosts: int = 0
+    dead: bool = False
+    jpegs: bool = False
 
 
 _OURS: Final = (
@@ -97,6 +103,17 @@ _DEPTHS: Final = (
 _STREAMING: Final = ("downloader", "downloader --lane requests", "curl --parallel", "wget2", "aria2")
 _PAIR: Final = ("downloader", "aiohttp + uvloop")
 _SESSIONS: Final = ("downloader", "ten sessions: requests", "ten sessions: httpx", "ten sessions: aiohttp")
+_WEB_CLIENTS: Final = (
+    "downloader, list",
+    "downloader, list --connections 256",
+    "curl --parallel 64",
+    "curl --parallel 256",
+    "aria2 -j 64",
+    "aiohttp + uvloop + aiodns",
+    "urllib in 256 threads",
+    "gevent pool of 128, c-ares",
+)
+_IMAGES: Final = ("downloader, list", "img2dataset files", "img2dataset webdataset")
 _STEADY: Final = ("downloader at a rate", "aiohttp at a rate")
 
 _MILLION: Final = Cell("", "speed", "", _FASTEST, files=1_000_000, patience=60.0, slowest=8_000)
@@ -122,6 +139,9 @@ _TEN: Final = Cell(
     origin="dev",
     where="null",
     connections=10,
+)
+_WEB: Final = Cell(
+    "", "web", "", _WEB_CLIENTS, files=20_000, hosts=5_000, rounds=3, patience=120.0, slowest=100
 )
 
 CELLS: Final = (
@@ -178,6 +198,16 @@ CELLS: Final = (
         _PACED, name="latency-1000", title="1,000 requests a second", rate=1_000, files=10_000, quick=2_000
     ),
     replace(_PACED, name="latency-3000", title="3,000 requests a second", rate=3_000, files=30_000),
+    replace(_WEB, name="web-http", title="HTTP, 5,000 hosts"),
+    replace(_WEB, name="web-https", title="HTTPS, 5,000 hosts", tls=True, quick=400),
+    replace(
+        _WEB, name="web-https-dead", title="HTTPS, 5,000 hosts, some dead", tls=True, dead=True,
+        patience=1_500.0,
+    ),
+    replace(
+        _WEB, name="web-jpeg", title="HTTPS, JPEGs of 29 kB, 5,000 hosts", tls=True, jpegs=True,
+        clients=_IMAGES, size=30_000,
+    ),
 )  # fmt: skip
 
 

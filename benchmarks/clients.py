@@ -7,58 +7,48 @@ per second. Peers read their URLs from a file, one per line, which is written be
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from benchmarks.job import Job
+from benchmarks.openweb.images import IMG2DATASET, img2dataset, stored
 
 __all__ = ["CLIENTS", "Client", "Job", "missing"]
 
 
 @dataclass(frozen=True)
-class Job:
-    """A client's task. ``destination`` None: fetch and discard. ``room`` is the client's own directory."""
-
-    url: str
-    urls: Path
-    files: int
-    destination: Path | None
-    connections: int
-    cafile: str | None
-    room: Path
-    rate: float = 0.0
-
-
-@dataclass(frozen=True)
 class Client:
-    """A client. ``needs``: a program on the PATH, or a module; ``share``: the client fetches one in
-    ``share`` files."""
+    """A client. ``needs``: a program, or a module; ``share``: the client fetches one in
+    ``share`` files; ``stored`` yields names and contents where its files are not named after the URLs."""
 
     name: str
     argv: Callable[[Job], list[str]]
     share: int = 1
     needs: str = ""
+    stored: Callable[[Job], Iterator[tuple[str, bytes]]] | None = None
 
 
 def missing(client: Client) -> bool:
     """Return whether what ``client`` needs is not installed."""
     if not client.needs:
         return False
+    if os.sep in client.needs:
+        return not os.access(client.needs, os.X_OK)
     return shutil.which(client.needs) is None and importlib.util.find_spec(client.needs) is None
 
 
-def _ours(*options: str, workers: int = 1) -> Callable[[Job], list[str]]:
+def _ours(*options: str, workers: int = 1, listed: bool = False) -> Callable[[Job], list[str]]:
+    """Return the command line of our program; ``listed``: its source is the file of URLs."""
+
     def argv(job: Job) -> list[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "downloader",
-            job.url,
-            "-o",
-            str(job.destination or job.room / "out"),
-        ]
+        source = str(job.urls) if listed else job.url
+        command = [sys.executable, "-m", "downloader", source]
+        command += ["-o", str(job.destination or job.room / "out")]
         command += ["--workers", str(workers), "--connections", str(job.connections)]
         command += ["--limit", str(job.files), "--json", "--progress", "none", *options]
         command += ["--store", "null"] if job.destination is None else []
@@ -69,14 +59,15 @@ def _ours(*options: str, workers: int = 1) -> Callable[[Job], list[str]]:
     return argv
 
 
-def _script(module: str, *options: str) -> Callable[[Job], list[str]]:
+def _script(module: str, *options: str, connections: int | None = None) -> Callable[[Job], list[str]]:
     """Return the command line of a script of ``benchmarks/peers``; all take the same arguments: see
-    ``peers/task.py``."""
+    ``peers/task.py``. ``connections``: instead of the cell's."""
 
     def argv(job: Job) -> list[str]:
         return [
             sys.executable, "-m", f"benchmarks.peers.{module}", str(job.urls), str(job.destination or "-"),
-            str(job.connections), job.cafile or "-", *options, *([f"{job.rate:g}"] if job.rate else []),
+            str(connections or job.connections), job.cafile or "-", *options,
+            *([f"{job.rate:g}"] if job.rate else []),
         ]  # fmt: skip
 
     return argv
@@ -98,14 +89,14 @@ def _bare(job: Job) -> list[str]:
     return [sys.executable, str(bare), job.url, str(job.destination), str(job.files)]
 
 
-def _curl(job: Job) -> list[str]:
+def _curl(job: Job, connections: int | None = None, *options: str) -> list[str]:
     config = job.room / "curl.conf"
     with open(job.urls) as urls, open(config, "w") as file:
         for line in urls:
             url = line.strip()
             target = "/dev/null" if job.destination is None else job.destination / url.rpartition("/")[2]
             file.write(f'url = "{url}"\noutput = "{target}"\n')
-    most = str(min(job.connections, 300))  # curl's maximum
+    most = str(min(connections or job.connections, 300))  # curl's maximum
     command = [
         "curl",
         "--disable",
@@ -116,7 +107,13 @@ def _curl(job: Job) -> list[str]:
         "--show-error",
         "--fail",
     ]
+    command += options
     return [*command, *(["--cacert", job.cafile] if job.cafile else []), "--config", str(config)]
+
+
+def _curl_web(connections: int) -> Callable[[Job], list[str]]:
+    """Return curl's command line for many hosts: with as long to connect as our program allows."""
+    return lambda job: _curl(job, connections, "--connect-timeout", "10")
 
 
 def _wget2(job: Job) -> list[str]:
@@ -134,12 +131,17 @@ def _wget2(job: Job) -> list[str]:
     return [*command, *([f"--ca-certificate={job.cafile}"] if job.cafile else [])]
 
 
-def _aria2(job: Job) -> list[str]:
+def _aria2(job: Job, connections: int | None = None, *options: str) -> list[str]:
     command = ["aria2c", "--no-conf", "--quiet", "--no-netrc", "--split=1", "--file-allocation=none"]
     command += ["--auto-file-renaming=false", "--allow-overwrite=true", "--deferred-input=true"]
-    command += [f"--max-concurrent-downloads={job.connections}", f"--input-file={job.urls}"]
-    command += [f"--dir={job.destination}"]
+    command += [f"--max-concurrent-downloads={connections or job.connections}"]
+    command += [f"--input-file={job.urls}", f"--dir={job.destination}", *options]
     return [*command, *([f"--ca-certificate={job.cafile}"] if job.cafile else [])]
+
+
+def _aria2_web(connections: int) -> Callable[[Job], list[str]]:
+    """Return aria2's command line for many hosts: like curl's, a failed file is not tried again."""
+    return lambda job: _aria2(job, connections, "--connect-timeout=10", "--timeout=10", "--max-tries=1")
 
 
 CLIENTS: Final = {
@@ -167,6 +169,16 @@ CLIENTS: Final = {
         Client("ten sessions: requests", _script("ten_sessions", "requests")),
         Client("ten sessions: httpx", _script("ten_sessions", "httpx"), needs="httpx"),
         Client("ten sessions: aiohttp", _script("ten_sessions", "aiohttp"), needs="aiohttp"),
+        Client("downloader, list", _ours(listed=True)),
+        Client("downloader, list --connections 256", _ours("--connections", "256", listed=True)),
+        Client("curl --parallel 64", _curl_web(64), needs="curl"),
+        Client("curl --parallel 256", _curl_web(256), needs="curl"),
+        Client("aria2 -j 64", _aria2_web(64), needs="aria2c"),
+        Client("aiohttp + uvloop + aiodns", _script("aiohttp_hosts", connections=256), needs="aiodns"),
+        Client("gevent pool of 128, c-ares", _script("gevent_hosts", connections=128)),
+        Client("img2dataset files", img2dataset("files"), needs=str(IMG2DATASET), stored=stored),
+        Client("img2dataset webdataset", img2dataset("webdataset"), needs=str(IMG2DATASET), stored=stored),
+        Client("urllib in 256 threads", _script("urllib_threads", connections=256)),
         Client("sequential", _strategy("sequential"), share=20),
         Client("threads (10)", _strategy("threads", "10"), share=20),
         Client("threads (100)", _strategy("threads", "100"), share=20),

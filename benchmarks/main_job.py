@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ballast import REPORTED, Ballast
+from benchmarks.openweb.memory import memory as web_memory
 from benchmarks.origin import nginx, nginx_installed
 from benchmarks.origin import wrong_files as compared
 from benchmarks.rounds import scratch
@@ -228,4 +229,5 @@ SCENARIOS = {
     "volume": volume,
     "delays": delays,
     "https": https,
+    "web-memory": web_memory,
 }

@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,16 @@ import trustme
 from benchmarks.running import environment, pinned
 from downloader.testserver.content import blocks, name_of
 
-__all__ = ["Origin", "dev_server", "nginx", "nginx_installed", "wrong_files"]
+__all__ = [
+    "Origin",
+    "Outcome",
+    "Surroundings",
+    "dev_server",
+    "nginx",
+    "nginx_installed",
+    "run_nginx",
+    "wrong_files",
+]
 
 PAGE: Final = 1000
 _BLOCK: Final = 1 << 20
@@ -68,6 +77,23 @@ http {{
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What a client runs in: ``inside(argv)`` returns the command line; once the context has ended,
+    ``said`` has the figures of its servers."""
+
+    inside: Callable[[list[str]], list[str]] = list
+    said: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a client left. ``wrong``: see ``results.Run``; ``said``: further figures."""
+
+    wrong: int
+    said: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Origin:
     """A listening server; ``content(name)`` returns the bytes that it serves, ``cafile`` is the CA to
     trust."""
@@ -75,6 +101,21 @@ class Origin:
     url: str
     cafile: str | None
     content: Callable[[str], Iterator[bytes]]
+
+    def urls(self, files: int) -> Iterator[str]:
+        """Yield the URLs of the first ``files`` files."""
+        return (f"{self.url}/get/{name_of(index)}" for index in range(files))
+
+    def surrounding(self, room: Path) -> contextlib.AbstractContextManager[Surroundings]:
+        """Return a context in which one client runs; ``room`` is for its files."""
+        return contextlib.nullcontext(Surroundings())
+
+    def outcome(
+        self, files: int, directory: Path, stored: Iterable[tuple[str, bytes]] | None = None
+    ) -> Outcome:
+        """Compare with the first ``files`` files what is in ``directory``, or, where it does not have them
+        under their names, what is ``stored``."""
+        return Outcome(wrong_files(self, directory, files))
 
 
 def nginx_installed() -> bool:
@@ -148,15 +189,22 @@ def nginx(
         connections=8_192,
         keepalive=keepalive,
     )
+    with run_nginx(config, room, where, "127.0.0.1", plain):
+        url = f"https://127.0.0.1:{secure}" if tls else f"http://127.0.0.1:{plain}"
+        yield Origin(url, str(room / "ca.pem") if tls else None, lambda name: _read(f"{served}/{name}"))
+
+
+@contextlib.contextmanager
+def run_nginx(config: str, room: Path, where: str, address: str, port: int) -> Iterator[None]:
+    """Run nginx with ``config`` on the cores ``where``; the context begins when it listens at ``port``."""
     (room / "nginx.conf").write_text(config)
     program = _nginx()
     assert program is not None
     argv = [program, "-p", str(room), "-e", str(room / "error.log"), "-c", str(room / "nginx.conf")]
     with subprocess.Popen(pinned(where, argv), env=environment(), stderr=subprocess.DEVNULL) as process:
         try:
-            _await_port(process, plain, room / "error.log")
-            url = f"https://127.0.0.1:{secure}" if tls else f"http://127.0.0.1:{plain}"
-            yield Origin(url, str(room / "ca.pem") if tls else None, lambda name: _read(f"{served}/{name}"))
+            _await_port(process, address, port, room / "error.log")
+            yield
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -208,11 +256,11 @@ def _free_ports(count: int) -> list[int]:
         return [listener.getsockname()[1] for listener in listeners]
 
 
-def _await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _await_port(process: subprocess.Popen[bytes], address: str, port: int, log: Path) -> None:
     give_up = time.monotonic() + 20
     while True:
         with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port)).close()
+            socket.create_connection((address, port)).close()
             return
         if process.poll() is not None or time.monotonic() > give_up:
             raise RuntimeError(f"nginx did not start: {log.read_text() if log.exists() else 'no log'}")

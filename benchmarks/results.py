@@ -25,7 +25,7 @@ __all__ = ["Results", "Run", "environment_of"]
 
 _PACKAGES = (
     "gevent", "requests", "urllib3", "httptools", "aiohttp", "uvloop", "httpx", "pycurl",
-    "grequests", "geventhttpclient",
+    "grequests", "geventhttpclient", "aiodns", "pycares", "dnspython",
 )  # fmt: skip
 _PROGRAMS = {
     "curl": ["curl", "--version"],

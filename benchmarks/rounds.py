@@ -20,11 +20,13 @@ import psutil
 from benchmarks.ballast import Ballast
 from benchmarks.cells import Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
-from benchmarks.origin import Origin, dev_server, nginx, nginx_installed, wrong_files
+from benchmarks.markdown import figure
+from benchmarks.openweb.images import IMG2DATASET, encode
+from benchmarks.openweb.namespace import unavailable
+from benchmarks.openweb.origin import open_web
+from benchmarks.origin import Origin, Outcome, dev_server, nginx, nginx_installed
 from benchmarks.results import Results, Run, now
 from benchmarks.running import Ended, cores, run
-from benchmarks.tables import figure
-from downloader.testserver.content import name_of
 
 __all__ = ["pending", "run_cell", "scratch"]
 
@@ -59,16 +61,22 @@ def files_of(cell: Cell, client: Client, quick: bool) -> int:
 
 
 def pending(
-    cell: Cell, results: Results, quick: bool, clients: Mapping[str, Client] = CLIENTS
+    cell: Cell,
+    results: Results,
+    quick: bool,
+    clients: Mapping[str, Client] = CLIENTS,
+    most: int | None = None,
 ) -> list[tuple[int, Client]]:
-    """Return the runs of ``cell`` that are still to be made, round by round.
+    """Return the runs of ``cell`` that are still to be made, round by round, ``most`` rounds at most.
 
     Each round begins with another client: the first one finds an idle disk.
     """
     if quick and not cell.quick:
         return []
-    able = [clients[name] for name in cell.clients if not missing(clients[name])]
-    rounds = range(1 if quick else cell.rounds)
+    able = [clients[name] for name in cell.clients if name in clients and not missing(clients[name])]
+    if not able:
+        return []
+    rounds = range(min(1 if quick else cell.rounds, most or cell.rounds))
     return [
         (turn, client)
         for turn in rounds
@@ -85,14 +93,18 @@ def run_cell(
     which: str = "auto",
     clients: Mapping[str, Client] = CLIENTS,
     ballast: Ballast | None = None,
+    rounds: int | None = None,
 ) -> None:
     """Make the runs of ``cell`` that ``results`` does not have yet."""
     ballast = ballast or Ballast(needed=False)
-    runs = pending(cell, results, quick, clients)
+    runs = pending(cell, results, quick, clients, rounds)
     for name in cell.clients:
-        if runs and missing(clients[name]):
+        if runs and name in clients and missing(clients[name]):
             say(f"{cell.name}: {name} is not installed; left out")
     if not runs:
+        return
+    if cell.hosts and (why := _why_no_web(cell)):
+        say(f"{cell.name}: {why}; left out")
         return
     most = max(files_of(cell, client, quick) for _, client in runs)
     room_needed = 2.5 * most * max(cell.size, 4096)
@@ -121,7 +133,13 @@ def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
     served = room / "origin"
     served.mkdir()
     where = cores("origin", cell.cores)
-    if cell.origin == "nginx" and which != "dev" and (which == "nginx" or nginx_installed()):
+    chosen: contextlib.AbstractContextManager[Origin]
+    if cell.hosts:
+        hosts = max(1, round(cell.hosts * files / cell.files))
+        chosen = open_web(
+            files, hosts, cell.tls, served, where, cell.dead, jpegs=encode if cell.jpegs else None
+        )
+    elif cell.origin == "nginx" and which != "dev" and (which == "nginx" or nginx_installed()):
         chosen = nginx(files, cell.size, cell.tls, served, where)
     else:
         chosen = dev_server(files, cell.size, cell.tls, cell.delay, where)
@@ -139,10 +157,11 @@ def run_client(
         with scratch(_DISK if cell.where == "disk" else None) as where, scratch() as own:
             job = _job(cell, files, origin, where, own)
             argv = client.argv(job)
-            if cell.where == "disk":
-                os.sync()  # writeback of others' data must not count against this run
-            ballast.settle()
-            ended = run(argv, cores("client", cell.cores), timeout)
+            with origin.surrounding(own) as surroundings:
+                if cell.where == "disk":
+                    os.sync()  # writeback of others' data must not count against this run
+                ballast.settle()
+                ended = run(surroundings.inside(argv), cores("client", cell.cores), timeout)
             if ended.exit_code is None:
                 hung += 1
                 say(f"    {client.name} hung: killed after {timeout:.0f} s")
@@ -150,8 +169,8 @@ def run_client(
                     continue
             if ended.exit_code == _REFUSED and "downloader" in argv:
                 return (ended.stderr.strip().splitlines() or ["exit code 2"])[0]
-            said = _figures(ended.stdout)
-            wrong = _wrong(cell, files, origin, job, ended, said)
+            said = {**_figures(ended.stdout), **surroundings.said}
+            left = _left(client, files, origin, job, ended, said)
         return Run(
             cell=cell.name,
             client=client.name,
@@ -160,11 +179,11 @@ def run_client(
             seconds=None if ended.exit_code is None else ended.seconds,
             cpu_seconds=ended.cpu_seconds,
             memory_mb=ended.memory_mb,
-            wrong=wrong,
+            wrong=left.wrong,
             hung=hung,
-            failure="" if ended.exit_code in (0, None) else _why(ended),
+            failure=_failure(cell, ended),
             at=now(),
-            said=said,
+            said={**said, **left.said},
         )
 
 
@@ -174,16 +193,18 @@ def _job(cell: Cell, files: int, origin: Origin, where: Path, own: Path) -> Job:
         destination.mkdir()
     urls = own / "urls.txt"
     with open(urls, "w") as file:
-        file.writelines(f"{origin.url}/get/{name_of(index)}\n" for index in range(files))
+        file.writelines(f"{url}\n" for url in origin.urls(files))
     return Job(origin.url, urls, files, destination, cell.connections, origin.cafile, own, cell.rate)
 
 
-def _wrong(cell: Cell, files: int, origin: Origin, job: Job, ended: Ended, said: dict[str, float]) -> int:
+def _left(
+    client: Client, files: int, origin: Origin, job: Job, ended: Ended, said: dict[str, float]
+) -> Outcome:
     if job.destination is not None:
-        return wrong_files(origin, job.destination, files)
+        return origin.outcome(files, job.destination, client.stored(job) if client.stored else None)
     # Discarded: ours and the scripts print how many files they had; curl reports only its exit code.
     had = said.get("stored", said.get("files", files if ended.exit_code == 0 else 0))
-    return files - int(had)
+    return Outcome(files - int(had))
 
 
 def _figures(stdout: str) -> dict[str, float]:
@@ -204,6 +225,22 @@ def _figures(stdout: str) -> dict[str, float]:
     return flat
 
 
+def _why_no_web(cell: Cell) -> str:
+    if not nginx_installed():
+        return "needs nginx"
+    if cell.jpegs and not os.access(IMG2DATASET, os.X_OK):
+        return f"needs img2dataset in {IMG2DATASET.parents[1].name}, which also encodes the JPEGs"
+    return unavailable()
+
+
+def _failure(cell: Cell, ended: Ended) -> str:
+    """Return why the run counts as failed, empty where it does not. Where some URLs cannot be had, clients
+    end with codes of their own; whether they did their work is seen from the files."""
+    if ended.exit_code in (0, None) or (cell.dead and (ended.exit_code or 0) > 0):
+        return ""
+    return _why(ended)
+
+
 def _why(ended: Ended) -> str:
     last = (ended.stderr.strip().splitlines() or [""])[-1]
     return f"exit code {ended.exit_code}: {last[:200]}"
@@ -219,4 +256,6 @@ def described(done: Run) -> str:
         f"{figure(done.rate or 0.0)} files/s, {done.cpu_seconds / done.files * 1e6:,.0f} µs of CPU a file"
     )
     text += f", {done.memory_mb:.0f} MB"
+    if missing := done.said.get("missing"):
+        text += f", {missing:,.0f} missing"
     return text + (f", {done.wrong:,} WRONG" if done.wrong else "")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.cells import Cell, of_group
+from benchmarks.markdown import figure, markdown
+from benchmarks.openweb import tables as openweb
 from benchmarks.published import BILLION, MILLION, SESSIONS
 from benchmarks.results import Results, Run
 
-__all__ = ["CURL", "all_tables", "cell_table", "figure", "insert", "measured_on", "median_rate", "summary"]
+__all__ = ["CURL", "all_tables", "cell_table", "insert", "measured_on", "median_rate", "summary"]
 
 CURL: Final = "curl --parallel"
 _HOURS: Final = 1e9 / 3600
@@ -24,18 +21,6 @@ _LARGE: Final = 10_000  # file size in bytes from which bytes per second are of 
 _MAIN: Final = "http-100B"
 _BEGIN: Final = "<!-- benchmarks: begin -->"
 _END: Final = "<!-- benchmarks: end -->"
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; the first column is text, the others are figures."""
-    table = Table(box=MARKDOWN)
-    for position, name in enumerate(header):
-        table.add_column(name, justify="right" if position else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    text = io.StringIO()
-    Console(file=text, width=1000).print(table)
-    return "\n".join(line.rstrip() for line in text.getvalue().strip().splitlines())
 
 
 def _median(runs: Iterable[Run], of: Callable[[Run], float | None]) -> float | None:
@@ -105,11 +90,6 @@ def cell_table(results: Results, cell: Cell) -> str:
     header = ["client", "files/s", "least–most", *(["MB/s"] if large else [])]
     header += ["× curl", "µs CPU a file", "peak MB", "h for 10⁹", "files"]
     return markdown(header, rows) if rows else ""
-
-
-def figure(rate: float) -> str:
-    """Return a rate with as many digits as are significant."""
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _memory(runs: Iterable[Run], unit: str = "") -> str:
@@ -344,6 +324,7 @@ def all_tables(results: Results, chart: str = "") -> str:
         ("A million requests: the article's counts", million(results)),
         ("Ten sessions, 1,000 requests", sessions(results)),
         ("Latency at a constant rate", latency(results)),
+        ("The open web: 20,000 URLs of 5,000 hosts", openweb.table(results)),
         ("The main job", reports(results)),
     ]
     shown = [f"## {title}\n\n{table}" for title, table in parts if table]

@@ -19,6 +19,7 @@ from benchmarks import tables
 from benchmarks.ballast import LEVEL, PIECE, Ballast
 from benchmarks.cells import CELLS, Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
+from benchmarks.markdown import figure
 from benchmarks.origin import nginx_installed
 from benchmarks.results import Results
 from benchmarks.rounds import pending, run_cell
@@ -59,7 +60,7 @@ def test_tables_are_made_from_results(tmp_path: Path) -> None:
         assert all(run.seconds and run.cpu_seconds and run.memory_mb for run in runs)
         assert f"{2 * FILES} right" in rows[f"`{name}`"]
         rates = sorted(FILES / run.seconds for run in runs if run.seconds)
-        assert f"{tables.figure(rates[0])}–{tables.figure(rates[1])}" in rows[f"`{name}`"]
+        assert f"{figure(rates[0])}–{figure(rates[1])}" in rows[f"`{name}`"]
     kept = json.loads((tmp_path / "results.json").read_text())
     assert {"processor", "cores", "versions", "date"} <= set(kept["measured_on"])
 

@@ -1,0 +1,68 @@
+"""Serve JPEGs on the open web for img2dataset, and read what it stored.
+
+img2dataset is installed apart, with an interpreter of its own: its dependencies are large, and not all of
+them follow the newest Python. That installation encodes the JPEGs, too.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.job import Job
+from benchmarks.running import ROOT, environment
+
+__all__ = ["IMG2DATASET", "encode", "img2dataset", "stored"]
+
+_VENV: Final = ROOT / ".venv-img2dataset" / "bin"
+IMG2DATASET: Final = _VENV / "img2dataset"
+_COUNT: Final = 8
+_SHARD: Final = 10_000  # files in a directory or tar; the key of a file is its place in the list
+_ENCODE: Final = """
+import sys, cv2, numpy
+chance = numpy.random.default_rng(1)
+for number in range(int(sys.argv[2])):
+    rough = chance.integers(0, 256, (24, 32, 3), dtype=numpy.uint8)
+    cv2.imwrite(f"{sys.argv[1]}/{number}.jpg", cv2.resize(rough, (320, 240), interpolation=cv2.INTER_CUBIC))
+"""
+
+
+def encode(directory: Path) -> list[bytes]:
+    """Write some JPEGs of 320 × 240 to ``directory`` and return them."""
+    directory.mkdir()
+    argv = [str(_VENV / "python"), "-c", _ENCODE, str(directory), str(_COUNT)]
+    subprocess.run(argv, check=True, env=environment())
+    return [(directory / f"{number}.jpg").read_bytes() for number in range(_COUNT)]
+
+
+def img2dataset(form: str) -> Callable[[Job], list[str]]:
+    """Return its command line: 256 threads and 10 s, its defaults; no part of the work that ours does not
+    do (decoding, hashes, EXIF)."""
+
+    def argv(job: Job) -> list[str]:
+        trust = [f"SSL_CERT_FILE={job.cafile}"] if job.cafile else []
+        options = {
+            "url_list": job.urls, "output_folder": job.destination, "output_format": form,
+            "resize_mode": "no", "disable_all_reencoding": True, "compute_hash": None,
+            "extract_exif": False, "thread_count": 256, "timeout": 10, "number_sample_per_shard": _SHARD,
+        }  # fmt: skip
+        return ["env", *trust, str(IMG2DATASET), *(f"--{name}={value}" for name, value in options.items())]
+
+    return argv
+
+
+def stored(job: Job) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of every image that img2dataset stored, in either form; the name is that of
+    the URL in its place."""
+    names = [line.rpartition("/")[2] for line in job.urls.read_text().split()]
+    assert job.destination is not None
+    for path in job.destination.glob("*/*.jpg"):
+        yield names[int(path.stem)], path.read_bytes()
+    for path in job.destination.glob("*.tar"):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.name.endswith(".jpg") and (content := archive.extractfile(member)) is not None:
+                    yield names[int(Path(member.name).stem)], content.read()
