@@ -158,7 +158,7 @@ def test_unresolvable_names_do_not_delay_others(tmp_path: Path) -> None:
             "-",
             tmp_path / "d",
             *QUICK,
-            *("--retries", "0", "--workers", "1", "--connections", "32"),
+            *("--retries", "0", "--workers", "1", "--connections", "32", "--resolver", "system"),
             stdin="\n".join(listed),
             env={"PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"},
         )

@@ -203,7 +203,7 @@ KNOWN = (
     Mutant(
         "proxy's credentials to the server",
         "the password of the proxy is sent to every site",
-        "HttpSession.template",
+        "HttpSession._record_template",
         "origin.headers",
         "{**origin.headers, **self._adapter.proxy_headers(origin.proxy)}",
         (PROXIES + "test_both_clients_send_the_same_request_through_a_tunnel",),

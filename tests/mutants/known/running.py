@@ -229,7 +229,7 @@ KNOWN = (
     Mutant(
         "certificates not verified",
         "any host on the path can respond",
-        "_tls_context",
+        "tls_context",
         "config.insecure",
         "True",
         ("tests/integration/test_cli.py::test_untrusted_certificate[Tls.EXPIRED]",),
