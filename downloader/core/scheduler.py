@@ -127,12 +127,12 @@ class Scheduler(Generic[J]):
             self._ready.rotate(-1)
         return job
 
-    def next_jobs(self, host: Host, most: int, path: object) -> list[J]:
+    def next_jobs(self, host: Host, most: int, path: object, *, stay: bool = False) -> list[J]:
         """Return up to ``most`` further jobs of ``host`` with this ``path``, to follow in an occupied slot.
 
         A pipelined client sends them on the connection that has the slot. Returns none while the host is
-        paced, recovering or condemned, while a suspect waits to run alone, or if another host with work has
-        fewer slots.
+        paced, recovering or condemned, while a suspect waits to run alone, or, unless it may ``stay``, if
+        another host with work has fewer slots.
 
         The jobs are divided among the slots of the host, so that the last ones do not all wait behind
         each other on one connection.
@@ -148,7 +148,7 @@ class Scheduler(Generic[J]):
             or self._alone
         ):
             return []
-        if self._ready and self.active >= self.most and self._others_wait(host):
+        if not stay and self._ready and self.active >= self.most and self._others_wait(host):
             return []
         most = min(most, 1 + len(queue) // (host.active or 1))
         jobs: list[J] = []

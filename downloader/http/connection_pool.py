@@ -20,6 +20,8 @@ patching.require()
 import http.client  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
+from collections.abc import Callable  # noqa: E402
+from itertools import takewhile  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Protocol  # noqa: E402
 
@@ -35,6 +37,7 @@ from urllib3.exceptions import (  # noqa: E402
 )
 
 from downloader.core.host import Host  # noqa: E402
+from downloader.http.connecting import connect  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
 from downloader.http.exceptions import HandshakeCut  # noqa: E402
 from downloader.http.name_lookup import NoAnswer  # noqa: E402
@@ -59,11 +62,12 @@ class Slots(Protocol):
 
 
 class _Opening:
-    """A connection that is being opened since ``since``, in the slot of a request to ``host``."""
+    """A connection that ``greenlet`` has been opening since ``since``, in the slot of a request."""
 
-    __slots__ = ("host", "parked", "since")
+    __slots__ = ("greenlet", "host", "parked", "since")
 
-    def __init__(self, host: Host, since: float) -> None:
+    def __init__(self, greenlet: Any, host: Host, since: float) -> None:
+        self.greenlet = greenlet
         self.host = host
         self.since = since
         self.parked = False
@@ -96,9 +100,10 @@ class Census:
 
     def begin_opening(self, connection: Any) -> None:
         """Record that ``connection`` is being opened by the current greenlet."""
-        host = self.waiting_for.get(getcurrent())
+        greenlet = getcurrent()
+        host = self.waiting_for.get(greenlet)
         if host is not None:
-            self._opening[connection] = _Opening(host, monotonic())
+            self._opening[connection] = _Opening(greenlet, host, monotonic())
 
     def end_opening(self, connection: Any) -> None:
         """Record that ``connection`` is open, or could not be opened."""
@@ -120,6 +125,12 @@ class Census:
                 count += 1
         self.parked += count
         return count
+
+    def end_overdue(self, deadline: float, error: Callable[[], Exception]) -> None:
+        """Raise ``error()`` in greenlets that have been opening a connection for ``deadline`` seconds."""
+        before = monotonic() - deadline
+        for opening in list(takewhile(lambda each: each.since < before, self._opening.values())):
+            opening.greenlet.kill(error(), block=False)
 
     def enter(self, key: tuple[str, int]) -> None:
         """Count a connection to the host and port ``key``, about to be opened; make room for it."""
@@ -153,6 +164,7 @@ class _CountedConnection:
     host: str
     port: int
     proxy: Any
+    timeout: Any
 
     @property
     def key(self) -> tuple[str, int]:
@@ -191,29 +203,22 @@ class _CountedConnection:
             raise ProxyError("no connection", error) from error
 
     def _connect_to_any_address(self) -> Any:
-        host = self._dns_host
-        failure: Exception | None = None
+        host, resolver = self._dns_host, self.census.resolver
         try:
-            for address in self.census.resolver.addresses(host):
-                self._dns_host = address
-                try:
-                    return super()._new_conn()  # type: ignore[misc]
-                except NewConnectionError as error:
-                    failure = error
-                except ConnectTimeoutError as error:
-                    failure = error
-                    # The kernel has repeated its SYN several times, ever more rarely.
-                    error.unreachable = True  # type: ignore[attr-defined]
-        except NoAnswer as error:
-            failed = NameResolutionError(host, self, error)  # type: ignore[arg-type]
+            return connect(resolver.addresses(host), self.port, self.timeout)
+        except socket.gaierror as error:
+            failed: Exception = NameResolutionError(host, self, error)  # type: ignore[arg-type]
+            failed.unreachable = isinstance(error, NoAnswer)  # type: ignore[attr-defined]
+            raise failed from error
+        except TimeoutError as error:
+            resolver.forget(host)
+            failed = ConnectTimeoutError(self, "the host does not answer")
+            # The kernel has repeated its SYN several times, ever more rarely.
             failed.unreachable = True  # type: ignore[attr-defined]
             raise failed from error
-        except socket.gaierror as error:
-            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
-        finally:
-            self._dns_host = host
-        self.census.resolver.forget(host)
-        raise failure or NewConnectionError(self, "the name has no address")  # type: ignore[arg-type]
+        except OSError as error:
+            resolver.forget(host)
+            raise NewConnectionError(self, str(error)) from error  # type: ignore[arg-type]
 
     def close(self) -> None:
         try:

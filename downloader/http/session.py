@@ -46,7 +46,7 @@ __all__ = ["HttpSession"]
 
 patching.settle_urllib3()
 
-_ORIGINS = 2_000
+_ORIGINS = 10_000
 _VARIANTS = 100
 _COOKIES = 100
 _PLACEHOLDER = "/-the-target-of-a-request-"

@@ -6,8 +6,9 @@ import contextlib
 import os
 import resource
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
-__all__ = ["affordable", "close_all_but", "held_directories", "raise_limit"]
+__all__ = ["Affordable", "affordable", "close_all_but", "held_directories", "raise_limit"]
 
 _OTHER_FILES = 24  # link, ledger, event loop, and those of libraries
 _HELD_DIRECTORIES = 256
@@ -41,19 +42,30 @@ def held_directories() -> int:
     return min(_HELD_DIRECTORIES, _open_files() // 8)
 
 
-def affordable(connections: int) -> tuple[int, int, str]:
-    """Return at most ``connections``, how many more may be waited for, and a sentence.
+class Affordable(NamedTuple):
+    """What the descriptors of a process are enough for.
 
-    Each connection needs two descriptors: its socket and a file. One that is waited for has no file. The
-    sentence says why there are fewer than ``connections``, or is "".
+    ``connections``: with a request each; ``awaited``: further ones that are being opened; ``warning``: why
+    there are fewer connections than were asked for, or "".
+    """
+
+    connections: int
+    awaited: int
+    warning: str
+
+
+def affordable(connections: int) -> Affordable:
+    """Return how many of ``connections`` this process can have, and how many more can wait.
+
+    A connection with a request needs two descriptors, its socket and a file, any other needs one.
     """
     files = _open_files()
     free = files - _OTHER_FILES - held_directories()
     maximum = max(1, free // 2)
     if connections <= maximum:
-        return connections, min(_MAX_AWAITED, free - 2 * connections), ""
+        return Affordable(connections, min(_MAX_AWAITED, free - 2 * connections), "")
     text = f"only {files} files may be open: {maximum} connections instead of {connections}; see ulimit -n"
-    return maximum, 0, text
+    return Affordable(maximum, 0, text)
 
 
 def _open_files() -> int:

@@ -59,7 +59,7 @@ from downloader.worker.requests import TaskBuilder
 __all__ = ["Setup", "Worker"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
-_MAX_OPEN = 256  # batches: a file of a host that does not answer keeps its batch open
+_MAX_OPEN = 64
 _MAX_RESTING = 10_000  # files of failing or paused hosts that are held in memory
 
 
@@ -76,14 +76,16 @@ class Worker:
     """A worker process: leases, the clients that fetch, and what becomes of each item."""
 
     def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
-        connections, waiting, warning = affordable(config.connections)
-        if warning:
-            link.send(Log("warning", warning))
-        self.config = config = msgspec.structs.replace(config, connections=connections)
+        afford = affordable(config.connections)
+        if afford.warning:
+            link.send(Log("warning", afford.warning))
+        self.config = config = msgspec.structs.replace(config, connections=afford.connections)
         self.link = link
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
-        self.schedule: Scheduler[FetchTask] = Scheduler(config.connections, config.slots_per_host, waiting)
+        self.schedule: Scheduler[FetchTask] = Scheduler(
+            config.connections, config.slots_per_host, afford.awaited
+        )
         self.session.census.use_slots(self.schedule)
         self.hosts = HostFailures(self.schedule, config.retry_policy, link)
         recording = self.sink.wants_records
@@ -93,7 +95,7 @@ class Worker:
         self.pipelined = PipelinedClient(config, self.session, self, recording=recording)
         self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
-        self.ledger = Ledger(setup.ledger, _MAX_OPEN)
+        self.ledger = Ledger(setup.ledger, min(config.connections, _MAX_OPEN - 4) + 4)
         if config.rate:
             # The smallest possible share, until the supervisor sends the actual one.
             self.schedule.interval = config.worker_count / config.rate
@@ -241,11 +243,11 @@ class Worker:
 
     # called by the pipelined client; see its Owner
 
-    def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
+    def next_tasks(self, host: Host, origin: Origin, most: int, *, stay: bool) -> list[FetchTask]:
         """Return further tasks of ``host`` for a connection to ``origin``."""
         if self.draining:
             return []
-        tasks = self.schedule.next_jobs(host, most, origin)
+        tasks = self.schedule.next_jobs(host, most, origin, stay=stay)
         self.grant_credit()
         return tasks
 

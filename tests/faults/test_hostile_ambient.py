@@ -9,6 +9,7 @@ import pytest
 from servers import Certificates, Request, Server, download, ok, redirect
 
 QUICK = ("--deadline", "2s", "--read-timeout", "1s", "--retries", "0", "--workers", "1")
+SYSTEM = ("--resolver", "system")  # which these tests replace
 BODY = b"hello"
 
 
@@ -213,11 +214,11 @@ def test_redirect_from_public_to_private_is_refused(tmp_path: Path) -> None:
         }
         env = {"PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"}
         listed = "\n".join(f"http://public.example:{server.port}/{name}" for name in "abcd")
-        result = download("-", tmp_path / "d", *QUICK, env=env, stdin=listed)
+        result = download("-", tmp_path / "d", *QUICK, *SYSTEM, env=env, stdin=listed)
         assert result.codes == dict.fromkeys("abc", "redirect-refused"), result.failures
         assert result.files == {"d": BODY}
         assert len(server.seen("/x")) == 1
-        allowed = (*QUICK, "--allow-private-redirects")
+        allowed = (*QUICK, *SYSTEM, "--allow-private-redirects")
         result = download(
             "-", tmp_path / "e", *allowed, env=env, stdin=f"http://public.example:{server.port}/a"
         )

@@ -233,7 +233,7 @@ class Owner:
     def soon(self) -> None:
         gevent.get_hub().loop.run_callback(self.dispatch)
 
-    def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
+    def next_tasks(self, host: Host, origin: Origin, most: int, *, stay: bool) -> list[FetchTask]:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
     def batch_finished(self, batch: ActiveBatch) -> None:

@@ -483,3 +483,76 @@ def test_requeued_job_comes_first() -> None:
     schedule.release(jobs[0].host)
     assert schedule.take(0.0) is jobs[0]
     assert schedule.unstarted == 2
+
+
+def test_parked_job_leaves_its_slot_to_another() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2, most_parked=1)
+    fill(schedule, "a", 2)
+    fill(schedule, "b", 3)
+    first, second = take_all(schedule)
+    assert schedule.park(first.host)
+    assert not schedule.park(second.host)  # one at a time
+    (third,) = take_all(schedule)
+    assert (schedule.active, schedule.parked, schedule.in_flight) == (2, 1, 3)
+    schedule.unpark(first.host)
+    assert (schedule.active, schedule.parked) == (3, 0)
+    schedule.release(first.host)
+    assert take_all(schedule) == []
+    schedule.release(third.host)
+    assert len(take_all(schedule)) == 1
+
+
+def test_suspect_waits_for_parked_jobs() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2, most_parked=1)
+    fill(schedule, "a", 1)
+    (job,) = take_all(schedule)
+    assert schedule.park(job.host)
+    fill(schedule, "b", 1, solo=True)
+    assert take_all(schedule) == []
+    schedule.unpark(job.host)
+    schedule.release(job.host)
+    (suspect,) = take_all(schedule)
+    assert suspect.solo
+    assert not schedule.park(suspect.host)
+
+
+def test_jobs_of_failing_hosts_and_later_ones_rest() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 1)
+    fill(schedule, "a", 5)
+    fill(schedule, "b", 2)
+    started = take_all(schedule)
+    assert (schedule.unstarted, schedule.resting) == (5, 0)
+    host = started[0].host
+    schedule.failed(host, 0.0, 1.0)
+    schedule.pause(host, 2.0)
+    assert (schedule.unstarted, schedule.resting) == (5, 4)
+    schedule.add_later(started[0], 1.5)
+    fill(schedule, "a", 1)
+    assert (schedule.unstarted, schedule.resting) == (7, 6)
+    schedule.release(host)
+    (probe,) = take_all(schedule, 2.0)
+    assert probe.host is host
+    assert (schedule.unstarted, schedule.resting) == (6, 5)
+    assert schedule.succeeded(host, 2.1)
+    assert (schedule.unstarted, schedule.resting) == (6, 0)
+
+
+def test_dead_host_is_given_up_and_its_jobs_no_longer_rest() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 1)
+    jobs = fill(schedule, "a", 3)
+    take_all(schedule)
+    schedule.failed(jobs[0].host, 0.0, 1.0)
+    assert schedule.resting == 2
+    schedule.condemn(jobs[0].host, "connect-timeout", "", 1.0)
+    schedule.release(jobs[0].host)
+    assert schedule.resting == 0
+    assert len(take_all(schedule, 1.0)) == 1
+
+
+def test_connection_may_stay_with_its_host_while_others_wait() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    fill(schedule, "a", 2)
+    fill(schedule, "b", 1)
+    (job,) = take_all(schedule)
+    schedule.host("b")
+    assert schedule.next_jobs(job.host, 1, None, stay=True) != []

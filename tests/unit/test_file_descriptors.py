@@ -36,9 +36,9 @@ def test_all_descriptors_but_the_kept_ones_are_closed(how: str) -> None:
 
 def test_connections_are_limited_by_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, os.sysconf("SC_OPEN_MAX")))
-    connections, awaited, why = affordable(300)
-    assert (connections, why) == (300, "")
-    assert 0 < awaited <= 1024 - 2 * 300
+    enough = affordable(300)
+    assert (enough.connections, enough.warning) == (300, "")
+    assert 0 < enough.awaited <= 1024 - 2 * 300
     fewer, awaited, why = affordable(1000)
     assert 300 <= fewer < 1024 // 2
     assert awaited == 0

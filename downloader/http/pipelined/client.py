@@ -15,6 +15,7 @@ from downloader.process import patching
 
 patching.require()
 
+from functools import partial  # noqa: E402
 from itertools import islice  # noqa: E402
 from time import monotonic, thread_time  # noqa: E402
 from typing import Any  # noqa: E402
@@ -52,6 +53,12 @@ _SWEEP = 0.25
 # After so many responses in a row that need the requests client, an origin is left to it.
 _MAX_FALLBACKS = 3
 _READY = 256  # tasks to keep ready while connections have one request in flight at a time
+# Where there are so many origins, so many tasks: those of one host are found together, and its name is
+# looked up, before they are due.
+_MANY_ORIGINS, _READY_OF_MANY = 64, 16384
+# Seconds that a connection goes on with the tasks of its host although other hosts wait: to open another
+# one costs more than many requests.
+_STAY = 0.1
 # Maximum number of responses, and of their bytes, that all connections together hold in memory until
 # they are known to be in step.
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
@@ -82,6 +89,7 @@ class PipelinedClient:
         self.appetite = max(config.connections, _READY)
         self._fresh: list[tuple[FetchTask, Body]] = []
         self._origins: dict[Origin, OriginState] = {}
+        self._forget_at = _MAX_ORIGINS
         self._idle: dict[OriginState, list[PipelinedConnection]] = {}
         self._busy: set[PipelinedConnection] = set()
         self._opening = Group()
@@ -128,10 +136,12 @@ class PipelinedClient:
         """End connections that are silent, too slow, or past the deadline, in one greenlet for all."""
         silence, limit = self._config.read_timeout, self._config.deadline
         pause = min(_SWEEP, silence / 4, limit / 4)
+        late = partial(deadline_exceeded, self._config)
         silent = f"nothing came for --read-timeout {show_time(silence)}"
         while True:
             gevent.sleep(pause)
             now = monotonic()
+            self._session.census.end_overdue(limit, late)
             for connection in [each for each in self._busy if each.parser.outstanding]:
                 since, pace = connection.since, connection.pace
                 if now - since > limit:
@@ -164,7 +174,8 @@ class PipelinedClient:
             or state.origin.jar is not None
         ):
             return []
-        tasks = self._owner.next_tasks(connection.slot, state.origin, most)
+        stay = monotonic() - connection.began < _STAY
+        tasks = self._owner.next_tasks(connection.slot, state.origin, most, stay=stay)
         if not tasks:
             state.discard_sample()
         return tasks
@@ -307,8 +318,7 @@ class PipelinedClient:
     def _connect(self, state: OriginState) -> Any:
         made = self._session.new_connection(state.origin)
         try:
-            with gevent.Timeout(self._config.deadline, deadline_exceeded(self._config)):
-                made.connect()
+            made.connect()
         except Exception as error:
             made.close()
             failed = translate(error, self.secrets)
@@ -320,9 +330,12 @@ class PipelinedClient:
         return made
 
     def _add_origin(self, origin: Origin) -> OriginState:
-        if len(self._origins) > _MAX_ORIGINS:
+        if len(self._origins) > self._forget_at:
             for old in [each for each, state in self._origins.items() if not self._idle[state]]:
                 del self._idle[self._origins.pop(old)]
+            self._forget_at = max(_MAX_ORIGINS, 2 * len(self._origins))
+        if len(self._origins) > _MANY_ORIGINS:
+            self.appetite = max(self.appetite, _READY_OF_MANY)
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
         template = self._session.template(origin)
         state = self._origins[origin] = OriginState(

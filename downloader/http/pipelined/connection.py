@@ -52,7 +52,8 @@ class PipelinedConnection:
     """A pipelined connection; see the module.
 
     ``slot``: the host whose slot in the scheduler it uses, None while it is idle. ``sent`` and ``served``:
-    number of requests and responses so far; ``since``: when the wait for the current response began;
+    number of requests and responses so far; ``began``: when it took the slot; ``since``: when the wait for
+    the current response began;
     ``last_received``: when data last arrived (seconds, monotonic).
     """
 
@@ -62,6 +63,7 @@ class PipelinedConnection:
         "_state",
         "_transport",
         "_window",
+        "began",
         "key",
         "last_received",
         "max_size",
@@ -86,7 +88,7 @@ class PipelinedConnection:
         self.parser = client.new_parser(self, origin_state.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
-        self.since = self.last_received = 0.0
+        self.since = self.last_received = self.began = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
         self._window = Window()
 
@@ -98,7 +100,7 @@ class PipelinedConnection:
         """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self._enter(Event.START)
         self.slot, began = task.host, task.sent
-        now = self.last_received = monotonic()
+        now = self.last_received = self.began = monotonic()
         others = 0 if alone else self._room(1, 1)
         tasks = [task, *self._client.next_tasks(self, others)] if others > 0 else [task]
         self._send(tasks, now)

@@ -20,8 +20,11 @@ __all__ = ["ConnectionOwner", "Owner"]
 class Owner(Protocol):
     """The worker, as the pipelined client calls it. No call waits."""
 
-    def next_tasks(self, host: Host, origin: Origin, most: int) -> list[FetchTask]:
-        """Return up to ``most`` tasks of ``host`` and ``origin`` that need no slot of their own."""
+    def next_tasks(self, host: Host, origin: Origin, most: int, *, stay: bool) -> list[FetchTask]:
+        """Return up to ``most`` tasks of ``host`` and ``origin`` that need no slot of their own.
+
+        ``stay``: even if other hosts wait for a slot.
+        """
 
     def batch_finished(self, batch: Any) -> None:
         """Report that all items of ``batch``, a ``TaskBatch``, are finished."""

@@ -1,0 +1,101 @@
+"""Open a TCP connection to the first of several addresses that accepts one.
+
+urllib3 would try one address after the other, each for the whole timeout, and look each of them up again.
+"""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+import contextlib  # noqa: E402
+import os  # noqa: E402
+import socket  # noqa: E402
+from collections.abc import Iterator, Sequence  # noqa: E402
+from itertools import zip_longest  # noqa: E402
+from time import monotonic  # noqa: E402
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+from gevent.queue import Empty, SimpleQueue  # noqa: E402
+from gevent.socket import wait_write  # noqa: E402
+
+__all__ = ["alternate", "connect"]
+
+_HEAD_START = 0.25
+"""Seconds until the next address is tried beside those before it: RFC 8305, §5."""
+
+
+def connect(addresses: Sequence[str], port: int, timeout: float) -> socket.socket:
+    """Return a socket that is connected to one of ``addresses``, within ``timeout`` seconds.
+
+    The addresses are tried in order, the families in turn, each with a head start on the next (RFC 8305,
+    "Happy Eyeballs"). Raises OSError: TimeoutError where at least one did not answer.
+    """
+    if len(addresses) == 1:
+        return _connect(addresses[0], port, timeout)
+    deadline = monotonic() + timeout
+    ended: Any = SimpleQueue()  # of sockets and OSErrors
+    waiting = list(alternate(addresses))
+    attempts: list[gevent.Greenlet] = []
+    failed: OSError | None = None
+    running = 0
+    try:
+        while waiting or running:
+            if waiting:
+                attempts.append(gevent.spawn(_attempt, ended, waiting.pop(0), port, deadline - monotonic()))
+                running += 1
+            try:
+                found: socket.socket | OSError = ended.get(timeout=_HEAD_START if waiting else None)
+            except Empty:
+                continue
+            running -= 1
+            if not isinstance(found, OSError):
+                return found
+            if failed is None or isinstance(found, TimeoutError):
+                failed = found
+    finally:
+        gevent.killall(attempts)
+        while not ended.empty():
+            late = ended.get()
+            if not isinstance(late, OSError):
+                late.close()
+    raise failed or OSError("the name has no address")
+
+
+def alternate(addresses: Sequence[str]) -> Iterator[str]:
+    """Yield ``addresses`` with IPv6 and IPv4 in turn, beginning with the family of the first one."""
+    first = [each for each in addresses if _family(each) == _family(addresses[0])]
+    others = [each for each in addresses if _family(each) != _family(addresses[0])]
+    for pair in zip_longest(first, others):
+        yield from (each for each in pair if each is not None)
+
+
+def _attempt(ended: Any, address: str, port: int, timeout: float) -> None:
+    try:
+        found: socket.socket | OSError = _connect(address, port, max(timeout, 0.001))
+    except OSError as error:
+        found = error
+    ended.put(found)
+
+
+def _connect(address: str, port: int, timeout: float) -> socket.socket:
+    sock = socket.socket(_family(address), socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            sock.connect((address, port))
+        wait_write(sock.fileno(), timeout)
+        if error := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(error, os.strerror(error))
+        sock.settimeout(timeout)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -1,0 +1,140 @@
+"""Hosts that are dead in every way, among ones that live: names, refused and unanswered connections."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Job
+from servers.answers import ok
+from servers.command import download
+from servers.raw import Server
+
+from benchmarks.openweb.names import Kind, host, own_addresses
+from benchmarks.openweb.origin import Dns, dns_server
+from benchmarks.openweb.void import void
+from benchmarks.running import cores
+from downloader.config.config import Config
+from downloader.errors import ConfigError
+
+QUICK = ("--workers", "1", "--backoff", "50ms", "--retries", "2")
+
+
+@dataclass(frozen=True)
+class Web:
+    """Hosts of all kinds with one port, and the DNS server that has their names."""
+
+    port: int
+    dns: Dns
+
+    @property
+    def server(self) -> str:
+        """The value of --dns-server."""
+        return f"{self.dns.address}:{self.dns.port}"
+
+    def urls(self, kind: Kind, hosts: int, files: int) -> list[str]:
+        return [
+            f"http://{host(kind, each)}:{self.port}/{kind.value}{each}-{n}"
+            for n in range(files)
+            for each in range(hosts)
+        ]
+
+
+@contextlib.contextmanager
+def hosts() -> Iterator[Web]:
+    """Run the hosts, and the DNS server, whose counts are there at the end."""
+    addresses = own_addresses()
+    with Server(default=lambda request: ok(request.target.encode()), host=addresses.live) as server:
+        where = cores("origin", "shared")
+        with void(addresses.void, server.port), dns_server(addresses, where, port=0, delay_ms=1) as dns:
+            yield Web(server.port, dns)
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with hosts() as running:
+        yield running
+
+
+def test_each_dead_host_fails_with_its_code_and_every_living_one_is_stored(
+    web: Web, tmp_path: Path
+) -> None:
+    dead = {Kind.NX: "dns", Kind.SILENT: "dns", Kind.REFUSE: "connect", Kind.VOID: "connect-timeout"}
+    listed = [url for kind in Kind for url in web.urls(kind, 12, 3)]
+    options = ("--connections", "8", "--connect-timeout", "3s", "--dns-server", web.server)
+    result = download("-", tmp_path / "d", *QUICK, *options, stdin="\n".join(listed))
+    assert result.exit == 1
+    expected = {
+        f"{kind.value}{each}-{n}": code
+        for kind, code in dead.items()
+        for each in range(12)
+        for n in range(3)
+    }
+    assert result.codes == expected
+    alive = {
+        f"{kind.value}{each}-{n}" for kind in Kind if kind.serves for each in range(12) for n in range(3)
+    }
+    assert {name: body.decode() for name, body in result.files.items()} == {
+        name: f"/{name}" for name in alive
+    }
+    # A name that does not exist, and a host that does not answer, need one attempt to know.
+    attempts = Counter(
+        (failure["code"], failure["attempts"])
+        for failure in result.failures.values()
+        if failure["code"] != "connect"
+    )
+    assert all(number <= 1 for (_, number) in attempts), attempts
+
+
+def test_queries_are_few(tmp_path: Path) -> None:
+    with hosts() as web:
+        listed = [url for kind in (Kind.LIVE, Kind.NX, Kind.REFUSE) for url in web.urls(kind, 40, 5)]
+        download("-", tmp_path / "d", *QUICK, "--dns-server", web.server, stdin="\n".join(listed))
+    counts: Any = web.dns.counts
+    assert counts["names"] == 120
+    # A and AAAA, once each; those of a host that refuses are asked for again with each attempt.
+    assert counts["by_kind"]["live"] == counts["by_kind"]["nx"] == 80
+    assert counts["most_per_type"] <= 3
+
+
+def test_hosts_that_do_not_answer_hold_no_slot(web: Web, tmp_path: Path) -> None:
+    """Dead hosts come first, more than there are connections, and would wait for five minutes each."""
+    listed = web.urls(Kind.VOID, 30, 2) + web.urls(Kind.LIVE, 20, 10)
+    (tmp_path / "list.txt").write_text("\n".join(listed) + "\n")
+    dest = tmp_path / "d"
+    options = (*QUICK, "--connections", "4", "--connect-timeout", "5m", "--deadline", "10m")
+    with contextlib.closing(
+        Job(
+            sys.executable,
+            "-m",
+            "downloader",
+            tmp_path / "list.txt",
+            "-o",
+            dest,
+            *options,
+            "--dns-server",
+            web.server,
+        )
+    ) as job:
+        job.until(lambda: sum(path.name.startswith("live") for path in dest.glob("*")) == 200)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"dns_server": "localhost"}, "--dns-server: 'localhost' is not an IP address"),
+        ({"dns_server": "192.0.2.1", "resolver": "system"}, "--dns-server needs --resolver cares"),
+    ],
+)
+def test_unusable_name_server_is_refused(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        Config(source="http://h", output="d", **given)
