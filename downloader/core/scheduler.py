@@ -32,6 +32,7 @@ __all__ = ["VERDICT", "Scheduler"]
 
 VERDICT = 60.0
 _MAX_IDLE_HOSTS = 10_000  # hosts without work whose state is kept
+_MANY_HOSTS = 64  # from so many on, a new host begins with one request
 _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
 
@@ -72,7 +73,9 @@ class Scheduler(Generic[J]):
         if host is None:
             if len(self._hosts) >= self._forget_at:
                 self._forget_idle()
-            host = self._hosts[key] = Host(key, self.per_host, self.per_host)
+            # Where there are many, one that is dead must not take several slots to be found out.
+            allowed = 1 if len(self._hosts) >= _MANY_HOSTS else self.per_host
+            host = self._hosts[key] = Host(key, self.per_host, allowed)
         return host
 
     def add(self, job: J) -> None:
@@ -131,7 +134,7 @@ class Scheduler(Generic[J]):
         """Return up to ``most`` further jobs of ``host`` with this ``path``, to follow in an occupied slot.
 
         A pipelined client sends them on the connection that has the slot. Returns none while the host is
-        paced, recovering or condemned, while a suspect waits to run alone, or, unless it may ``stay``, if
+        paced, failing or condemned, while a suspect waits to run alone, or, unless it may ``stay``, if
         another host with work has fewer slots.
 
         The jobs are divided among the slots of the host, so that the last ones do not all wait behind
@@ -142,7 +145,6 @@ class Scheduler(Generic[J]):
             not queue
             or self.interval
             or host.resting
-            or host.allowed < host.limit
             or host.verdict is not None
             or self._solo
             or self._alone
@@ -150,6 +152,8 @@ class Scheduler(Generic[J]):
             return []
         if not stay and self._ready and self.active >= self.most and self._others_wait(host):
             return []
+        if host.allowed < host.limit:
+            most = min(most, 1)  # as many in flight as before
         most = min(most, 1 + len(queue) // (host.active or 1))
         jobs: list[J] = []
         for _ in range(min(most, len(queue))):

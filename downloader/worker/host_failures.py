@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import random
 from time import monotonic
 
+from downloader.config.config import Config
 from downloader.core.host import Host
-from downloader.core.retry import RetryPolicy
 from downloader.core.scheduler import Scheduler
 from downloader.errors import FetchError
 from downloader.http.task import FetchTask
@@ -15,13 +15,16 @@ from downloader.process.channel import ChildLink
 
 __all__ = ["HostFailures"]
 
+_PROBES = 5
+
 
 class HostFailures:
     """The failures of whole hosts, in one worker; the other workers are told of pauses."""
 
-    def __init__(self, schedule: Scheduler[FetchTask], policy: RetryPolicy, link: ChildLink) -> None:
+    def __init__(self, config: Config, schedule: Scheduler[FetchTask], link: ChildLink) -> None:
         self._schedule = schedule
-        self._policy = policy
+        self._policy = config.retry_policy
+        self._connect_timeout = config.connect_timeout
         self._link = link
 
     def failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
@@ -30,11 +33,14 @@ class HostFailures:
         rounds = self._schedule.failed(host, began, now)
         # A host that has never answered, and sent no packet in all of --connect-timeout, is dead. Another
         # attempt would take as long, and the end of the run would wait for it.
-        dead = error.unreachable and not host.answered
+        dead = not host.answered and (error.unreachable or rounds > self._policy.retries)
         if dead or not transient or rounds > self._policy.retries + 1:
             self._schedule.condemn(host, error.code, error.detail, now)
             return
         pause = self._policy.delay(rounds, random(), error.retry_after)
+        if not host.answered and error.retry_after is None:
+            # All attempts to reach a host are to take about as long as one that times out.
+            pause = min(pause, self._connect_timeout / _PROBES)
         if self._schedule.pause(host, now + pause):
             self._link.send(HostPause(host.key, pause))
 

@@ -87,7 +87,7 @@ class Worker:
             config.connections, config.slots_per_host, afford.awaited
         )
         self.session.census.use_slots(self.schedule)
-        self.hosts = HostFailures(self.schedule, config.retry_policy, link)
+        self.hosts = HostFailures(config, self.schedule, link)
         recording = self.sink.wants_records
         self.requests_client = RequestsClient(
             config, self.session, self.hosts.gate, self.hosts.reserve_redirect, recording=recording
