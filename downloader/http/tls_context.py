@@ -17,7 +17,7 @@ from downloader.http.client_tls import load_authorities, load_client_certificate
 
 __all__ = ["tls_context"]
 
-_TLS_SESSIONS = 2_000
+_TLS_SESSIONS = 500
 
 
 class _Context(ssl.SSLContext):

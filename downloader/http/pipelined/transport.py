@@ -12,6 +12,7 @@ from downloader.process import patching
 patching.require()
 
 import contextlib  # noqa: E402
+import errno  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
 from collections.abc import Callable  # noqa: E402
@@ -38,6 +39,10 @@ ACKNOWLEDGED_AT_ONCE = 32 << 10
 
 Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """The exceptions that ``receive`` raises if nothing has arrived."""
+
+
+def _closed(many: bool) -> int:
+    raise OSError(errno.EBADF, "the connection is closed")
 
 
 class Transport:
@@ -130,6 +135,8 @@ class Transport:
         if self._unsent:
             self._unsent += data
             return
+        if self._raw is None:
+            return
         try:
             sent = self._raw.send(data) if self._tls is None else self._tls.write(data)
         except Blocked:
@@ -195,3 +202,6 @@ class Transport:
             with contextlib.suppress(OSError):
                 self._raw.shutdown(socket.SHUT_RDWR)
         self._connection.close()
+        # This object lives until the garbage collector finds it, which does not see what TLS takes.
+        self._raw = self._tls = None
+        self.receive = _closed
