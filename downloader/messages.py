@@ -292,13 +292,15 @@ class Heartbeat(Message, frozen=True):
 
     ``tally``: finished items of batches that are not reported yet. ``connections``: the maximum at one
     time. ``depths``: requests of the pipelined client by the depth at which they were sent. ``stops``: why
-    connections are not used deeper, and for how many origins.
+    connections are not used deeper, and for how many origins. ``waiting``: how many files wait for hosts
+    that do not answer, and for how many hosts.
     """
 
     tally: Tally
     connections: int
     depths: dict[int, int] = {}
     stops: dict[str, int] = {}
+    waiting: tuple[int, int] = (0, 0)
 
 
 class Outcome(Message, frozen=True):

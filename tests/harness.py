@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -194,6 +194,12 @@ def members(session: int) -> set[int]:
     return found
 
 
+def _written(stream: IO[str]) -> str:
+    """Return what was written to ``stream`` so far, without moving its offset: the child writes there."""
+    number = stream.fileno()
+    return os.pread(number, os.fstat(number).st_size, 0).decode("utf-8", "replace")
+
+
 class Job:
     """The command line in a session of its own, so that all its descendants can be found."""
 
@@ -248,14 +254,12 @@ class Job:
     @property
     def out(self) -> str:
         """Return its standard output so far."""
-        self._stdout.seek(0)
-        return self._stdout.read()
+        return _written(self._stdout)
 
     @property
     def err(self) -> str:
         """Return its standard error so far."""
-        self._stderr.seek(0)
-        return self._stderr.read()
+        return _written(self._stderr)
 
     def close(self) -> None:
         """Kill every process that is left."""

@@ -122,14 +122,16 @@ class Extensions(Generic[E]):
 
 
 def check_options(field: str, given: Mapping[str, Any], extension: Extension) -> None:
-    """Raise ConfigError where ``given``, a field of a Config, names no option of ``extension``."""
-    known = [option.name for option in extension.options]
-    for name in given:
+    """Raise ConfigError where ``given``, a field of a Config, is not what ``extension`` has as options."""
+    known = {option.name: option for option in extension.options}
+    for name, value in given.items():
         if name not in known:
             raise ConfigError(
                 f"Config.{field}: {name!r} is no option of {extension.name!r}, which has "
                 f"{', '.join(known) or 'none'}"
             )
+        if known[name].type is str and not isinstance(value, str):
+            raise ConfigError(f"Config.{field}: {name!r} is {value!r}, which is not text")
 
 
 def value_of(name: str, given: Mapping[str, Any], extension: Extension) -> Any:

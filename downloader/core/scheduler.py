@@ -341,6 +341,11 @@ class Scheduler(Generic[J]):
             host.verdict = None
         return host.verdict
 
+    @property
+    def resting_hosts(self) -> list[Host]:
+        """Return the hosts that are failing or paused and have jobs, or had."""
+        return [host for host in self._hosts.values() if host.resting]
+
     def _rest(self, host: Host) -> None:
         if not host.resting:
             host.resting = True

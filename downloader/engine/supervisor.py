@@ -138,7 +138,10 @@ class Supervisor:
         self._write_checkpoint()
         self._check_processes()
         self._dispatch()
-        self._progress.update(lambda: self.result.tally + self._pool.live(), self._queue.done)
+        self._progress.update(self._totals, self._queue.done)
+
+    def _totals(self) -> tuple[Tally, tuple[int, int]]:
+        return self.result.tally + self._pool.live(), self._pool.waiting()
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
@@ -210,7 +213,7 @@ class Supervisor:
     def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
         if isinstance(message, Heartbeat):
-            process.live = message.tally
+            process.live, process.waiting = message.tally, message.waiting
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):

@@ -126,6 +126,11 @@ class Census:
         self.parked += count
         return count
 
+    @property
+    def slow_hosts(self) -> list[Host]:
+        """Return the hosts that requests are parked for; one may be there several times."""
+        return [opening.host for opening in self._opening.values() if opening.parked]
+
     def end_overdue(self, deadline: float, error: Callable[[], Exception]) -> None:
         """Raise ``error()`` in greenlets that have been opening a connection for ``deadline`` seconds."""
         before = monotonic() - deadline

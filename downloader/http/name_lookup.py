@@ -55,7 +55,7 @@ def numeric(host: str) -> list[str] | None:
     """Return the address ``host``, in a list, or None if it is a name."""
     try:
         return _getaddrinfo(host, socket.AI_NUMERICHOST)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # the latter for a name that cannot be one
         return None
 
 

@@ -80,18 +80,24 @@ class Progress:
         else:
             self._print(f"downloader: {text}")
 
-    def update(self, count: Callable[[], Tally], total_known: bool) -> None:
-        """Draw if it is time to; ``count`` is called only then."""
+    def update(self, count: Callable[[], tuple[Tally, tuple[int, int]]], total_known: bool) -> None:
+        """Draw if it is time to; ``count`` is called only then.
+
+        It returns the counts, and how many files wait for how many hosts that do not answer.
+        """
         now = monotonic()
         every = _BAR_EVERY if self._kind == "bar" else _LINE_EVERY
         if self._kind == "none" or now - self._last < every:
             return
         self._last = now
-        tally = count()
+        tally, (files, hosts) = count()
+        waiting = ""
+        if hosts:
+            waiting = f"{show_count(files)} files wait for {show_count(hosts)} hosts that do not answer"
         if self._kind == "bar":
-            self._draw(tally, total_known)
+            self._draw(tally, waiting, total_known)
         else:
-            self._line(now, tally, total_known)
+            self._line(now, tally, waiting, total_known)
 
     def _rates(self, now: float, tally: Tally) -> tuple[float, float]:
         """Return files and bytes a second since the last line."""
@@ -100,7 +106,7 @@ class Progress:
         span = max(now - then, 1e-6)
         return (tally.settled - files) / span, (tally.bytes - size) / span
 
-    def _line(self, now: float, tally: Tally, total_known: bool) -> None:
+    def _line(self, now: float, tally: Tally, waiting: str, total_known: bool) -> None:
         rate, speed = self._rates(now, tally)
         settled = tally.settled + self._before
         share = self._share(settled, total_known)
@@ -124,6 +130,8 @@ class Progress:
             # By the speed of this run alone: earlier runs took other time.
             left = settled / share - settled
             parts.append(f"{show_time((now - self._began) * left / tally.settled)} left")
+        if waiting:
+            parts.append(waiting)
         self._print(f"downloader: {', '.join(parts)}")
 
     def _share(self, settled: int, total_known: bool) -> float | None:
@@ -133,7 +141,7 @@ class Progress:
             return self._position * settled / self._listed
         return None
 
-    def _draw(self, tally: Tally, total_known: bool) -> None:
+    def _draw(self, tally: Tally, waiting: str, total_known: bool) -> None:
         if self._bar is None:
             self._bar, self._task = _make_bar(self._stream)
         assert self._task is not None
@@ -144,6 +152,7 @@ class Progress:
             completed=settled,
             total=round(settled / share) if share else None,
             failed=tally.failed,
+            waiting=waiting,
             speed=f"{show_size(int(tally.bytes / max(monotonic() - self._began, 1e-6)))}/s",
         )
         self._bar.refresh()
@@ -191,6 +200,7 @@ def _make_bar(stream: IO[str]) -> tuple[Bar, TaskID]:
         Rate(),
         TextColumn("{task.fields[speed]}"),
         TextColumn("{task.fields[failed]} failed"),
+        TextColumn("{task.fields[waiting]}"),
         TimeRemainingColumn(),
         console=Console(file=stream),
         auto_refresh=False,
@@ -200,4 +210,4 @@ def _make_bar(stream: IO[str]) -> tuple[Bar, TaskID]:
         redirect_stderr=False,
     )
     bar.start()
-    return bar, bar.add_task("files", total=None, failed=0, speed="")
+    return bar, bar.add_task("files", total=None, failed=0, speed="", waiting="")

@@ -157,7 +157,7 @@ class Destination:
 
     def _read_again(self) -> None:
         """Let the source be read from its beginning, unless an interrupted run has begun that already."""
-        going_on = known.exists(self.home) and not self.journal.ended
+        going_on = known.exists(self.home) and not self.journal.read
         if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
             known.write(self.home, self.journal)
             self.journal.begin_anew()

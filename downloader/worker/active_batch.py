@@ -313,13 +313,17 @@ def settled(
             yield index, FetchError("reserved", f"{option} is this file; give that another place")
         elif rules.standing:
             pause()
-            try:
-                kept = gevent.get_hub().threadpool.apply(sink.standing, (item.name,))
-            except FetchError as error:
-                yield index, error
-            else:
-                if kept is not None:
-                    yield index, kept
+            kept = gevent.get_hub().threadpool.apply(_standing, (sink, item.name))
+            if kept is not None:
+                yield index, kept
+
+
+def _standing(sink: Sink, name: str) -> FetchError | tuple[int, int] | None:
+    """Return what ``Sink.standing`` returns or raises: gevent prints what is raised in its threads."""
+    try:
+        return sink.standing(name)
+    except FetchError as error:
+        return error
 
 
 class _Pause:

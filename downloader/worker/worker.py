@@ -348,7 +348,11 @@ class Worker:
         for batch in self.batches.values():
             tally += batch.tally
         census = self.session.census
-        return Heartbeat(tally, census.peak, self.pipelined.depths, self.pipelined.stop_reasons())
+        slow = census.slow_hosts
+        hosts = {id(host): host for host in (*slow, *self.schedule.resting_hosts)}.values()
+        waiting = (len(slow) + sum(len(host.queue) for host in hosts), len(hosts))
+        stops = self.pipelined.stop_reasons()
+        return Heartbeat(tally, census.peak, self.pipelined.depths, stops, waiting)
 
     # the end
 

@@ -297,6 +297,7 @@ def test_user_file_created_while_the_job_was_interrupted(
         assert (dest / "b").read_text() == expected[existing]
         assert report["replaced"] == (existing == "replace")
         assert report["failed_by_error"] == ({"file-exists": 1} if existing == "fail" else {})
+        assert "Traceback" not in done.stderr
         agree(dest, done.returncode, report)
 
 

@@ -79,6 +79,17 @@ def test_new_and_deleted_files_are_fetched(run_downloader: Run, tmp_path: Path) 
         assert not list((dest / ".downloader").glob("known*"))
 
 
+def test_limited_job_is_read_again_each_time(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with Server(files={name: ok(name.encode()) for name in "abcd"}) as server:
+        report_of(run_downloader(server.url, "-o", dest, *ONE, "--limit", 3))
+        for name in "ab":
+            (dest / name).unlink()
+            again = report_of(run_downloader(server.url, "-o", dest, *ONE, "--limit", 3, "--relist"))
+            assert (again["stored"], again["skipped"]) == (1, 2)
+            assert (dest / name).read_text() == name
+
+
 def test_a_list_that_was_corrected(run_downloader: Run, tmp_path: Path) -> None:
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
     with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:

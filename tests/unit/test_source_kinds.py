@@ -63,6 +63,7 @@ def test_options_have_the_values_that_are_given_or_their_defaults() -> None:
     ("more", "says"),
     [
         ({"source_options": {"lst_path": "x"}}, "'lst_path' is no option of 'server', which has list_path"),
+        ({"source_options": {"list_path": 3}}, "'list_path' is 3, which is not text"),
         ({"store_options": {"depth": 1}}, "'depth' is no option of 'files', which has none"),
     ],
 )
