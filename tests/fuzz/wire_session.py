@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -63,6 +65,9 @@ def test_template_of_each_origin_is_the_one_that_urllib3_writes(config: dict[str
     for url in urls + urls:
         origin = session.origin(url)
         assert session.template(origin) == session._record_template(origin), url
+        login = urlsplit(url).netloc.rpartition("@")[0].encode()
+        if login:
+            assert b"Basic " + b64encode(login) in session.template(origin)[1]
         connection = session.new_connection(origin)
         assert (connection.host, connection.port) == (origin.host.rstrip("."), origin.port)
     assert len(session._templates) <= 8

@@ -45,7 +45,7 @@ KNOWN = (
     ),
     Mutant(
         "missing name tried again",
-        "name servers are asked six times for each name that does not exist",
+        "a name that does not exist takes all retries, and its pauses",
         "translate",
         "_name_does_not_exist(chain)",
         "False",
