@@ -99,8 +99,9 @@ class HttpSession(requests.Session):
         """
         # What stands before the path is all that matters, and it is that of most other URLs.
         start = url.find("/", 8)
-        short = f"bare {url[:start]}" if bare else url[:start]
-        origin = self._origins.get(short) if start > 0 else None
+        before_path = url[:start] if start > 0 else url
+        short = f"bare {before_path}" if bare else before_path
+        origin = self._origins.get(short)
         if origin is None:
             origin = self._origins[short] = self._parse_origin(url, bare)
         return origin

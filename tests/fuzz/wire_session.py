@@ -80,6 +80,8 @@ def test_origin_is_the_same_for_all_spellings_of_one() -> None:
     assert session.origin("http://a.test?q=/") is first
     assert session.origin("http://u:p@a.test/") is not first
     assert session.origin("http://a.test/", bare=True) is not first
+    assert session.origin("http://a.test") is first
+    assert session.origin("http://a.tes/x").host == "a.tes"
     for wrong in ("http:///x", "ftp://a.test/", "http://[x/", "nothing"):
         with pytest.raises(FetchError):
             session.origin(wrong)
