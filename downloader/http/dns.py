@@ -11,14 +11,11 @@ from downloader.process import patching
 
 patching.require()
 
-import _socket  # noqa: E402
-import contextlib  # noqa: E402
 import socket  # noqa: E402
 from collections import deque  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from functools import cached_property  # noqa: E402
 from time import monotonic  # noqa: E402
-from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 from cachetools import TTLCache  # noqa: E402
@@ -40,9 +37,6 @@ class Resolver:
     """
 
     def __init__(self, open_lookup: Callable[[], Lookup], timeout: float) -> None:
-        hub: Any = gevent.get_hub()
-        if not isinstance(hub.resolver, _Numeric):
-            hub.resolver = _Numeric(hub.resolver)
         self._open_lookup = open_lookup
         self._timeout = timeout
         self._known: TTLCache[str, list[str]] = TTLCache(_MAX_NAMES, _TTL, monotonic)
@@ -113,27 +107,3 @@ class Resolver:
             host = self._ahead.popleft()
             if host not in self._pending and host not in self._known:
                 self._begin(host)
-
-
-class _Numeric:
-    """A wrapper of gevent's resolver that resolves numeric addresses without a thread.
-
-    urllib3 resolves the numeric address for each connection. A thread for that would cost as much as the
-    rest of connecting.
-    """
-
-    def __init__(self, resolver: Any) -> None:
-        self._resolver = resolver
-
-    def getaddrinfo(
-        self, host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-    ) -> list[Any]:
-        """Do what the system's function of that name does."""
-        numeric = flags | socket.AI_NUMERICHOST
-        with contextlib.suppress(socket.gaierror):
-            return list(_socket.getaddrinfo(host, port, family, type, proto, numeric))
-        found: list[Any] = self._resolver.getaddrinfo(host, port, family, type, proto, flags)
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._resolver, name)
