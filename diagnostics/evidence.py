@@ -35,7 +35,7 @@ class Case:
         self.facts = seen.facts
         self.patched: dict[str, bool] = seen.facts["patched"]
         self.seen = seen.seen
-        self.held: list[dict[str, Any]] = seen.result["held"]
+        self.held: list[dict[str, Any]] = seen.held
         self.parked: list[dict[str, Any]] = seen.result["parked"]
         self.errors: list[dict[str, Any]] = [
             error for each in reversed(seen.result["rounds"]) for error in each["first"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, cast
 
 import msgspec
@@ -9,6 +10,9 @@ import msgspec
 __all__ = ["Cause", "Diagnosis", "Observation", "Question", "Remedy", "Target", "Verdict"]
 
 Verdict = Literal["concurrent", "serialized", "error"]
+
+# The files of gevent, on Python 2.7 as well, that call the operating system on non-blocking sockets only.
+_NON_BLOCKING = re.compile(r"/gevent/_?(socket[23]?|socketcommon|ssl3?|sslgte279)\.py$")
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -67,6 +71,26 @@ class Observation(msgspec.Struct, frozen=True):
     control: float | None = None
     paced: bool = False
     argv: list[str] = []
+
+    @property
+    def held(self) -> list[dict[str, Any]]:
+        """Return what held the hub; what cannot wait was ready to run for as long as it did not.
+
+        The sockets and the ssl of gevent never wait in a call to the operating system. Where one of their
+        lines seems to, the host of a virtual machine had the CPU, which no account of a thread shows.
+        """
+        found: list[dict[str, Any]] = self.result["held"]
+        if not (self.facts["patched"].get("socket") and self.facts["patched"].get("ssl")):
+            return found
+        return [
+            {**each, "ready": max(0.0, each["seconds"] - each["cpu"])} if _never_waits(each) else each
+            for each in found
+        ]
+
+
+def _never_waits(held: dict[str, Any]) -> bool:
+    """Return whether the innermost frame is of gevent's sockets or ssl."""
+    return bool(held["stack"]) and bool(_NON_BLOCKING.search(str(held["stack"][0][0]).replace("\\", "/")))
 
 
 class Cause(msgspec.Struct, frozen=True):

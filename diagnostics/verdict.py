@@ -136,7 +136,7 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     result, many = seen.result, question.requests
     rounds: list[dict[str, Any]] = result["rounds"]
     measured = [each for each in rounds if each["requests"] == many and not _is_warm_up(each, question)]
-    blocked, busy = holds(result["held"])
+    blocked, busy = holds(seen.held)
     pairs = [] if question.url else _pairs(question, seen)
     best = min(pairs, key=lambda each: each.slope, default=None)
     delay, slope, wall = _growth(question, rounds, measured, best)

@@ -102,7 +102,7 @@ def test_computing_is_named_where_a_busy_machine_makes_another_line_wait(tmp_pat
     rounds = [once(1, 0.0, 0.3), once(10, 0.0, 2.2), once(10, 0.2, 2.3)]
     computes = {**held(str(app), 3, 1.8), "cpu": 1.7}
     computes["stack"] = [[str(app), 3, "digest"]]
-    stolen = held("/py/lib/python3.11/site-packages/gevent/_socket3.py", 301, 0.9)
+    stolen = held("/py/lib/python3.11/site-packages/requests/models.py", 301, 0.9)
     stolen["stack"].append([str(app), 2, "fetch"])
     counts = {run: {"requests": 10, "peak": 1, "levels": [0.0, 2.0]} for run in ("r0.0", "r0.2")}
 
@@ -113,6 +113,27 @@ def test_computing_is_named_where_a_busy_machine_makes_another_line_wait(tmp_pat
 
     assert cause(stolen) == ["cpu-bound"]
     assert cause({**stolen, "seconds": 2.0}) == ["blocking-call"]
+
+
+def test_a_line_of_gevent_that_cannot_wait_is_not_the_blocking_call(tmp_path):
+    """Such a line seems to wait where the host of a virtual machine has the CPU."""
+    app = tmp_path / "app.py"
+    app.write_text("def fetch(url):\n    with LOCK:\n        load(url)\n")
+    rounds = [once(1, 0.0, 0.1), once(10, 0.0, 1.0), once(10, 0.2, 3.0)]
+    queue = [["/py/lib/python3.11/site-packages/gevent/thread.py", 90, "acquire"], [str(app), 2, "fetch"]]
+    parked = {"stack": queue, "seconds": 20.0, "during": 2.5, "most": 9}
+    stolen = held("/py/lib/python3.11/site-packages/gevent/ssl.py", 437, 1.9)
+    stolen["stack"].append([str(app), 3, "fetch"])
+    counts = {run: {"requests": 10, "peak": 1, "levels": [0.0, 2.0]} for run in ("r0.0", "r0.2")}
+
+    def cause(**facts: Any) -> list[str]:
+        result = {"rounds": rounds, "held": [stolen], "parked": [parked], "seconds": 4.1, "looked": 4.1}
+        found = observation(result, **facts)
+        found.served.update(counts)
+        return [each.code for each, _ in explain(Case(ASK, found, judge(ASK, found)))]
+
+    assert cause() == ["own-lock"]
+    assert cause(patched={**PATCHED, "socket": False})[0] != "own-lock"
 
 
 def test_computing_is_the_cause_where_no_request_came_back_for_it(tmp_path):
