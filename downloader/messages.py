@@ -130,6 +130,11 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     unverified: int = 0
     replaced: int = 0
 
+    @property
+    def fetched(self) -> int:
+        """Return how many files were stored or have failed."""
+        return self.stored + self.failed
+
     def __add__(self, other: Tally) -> Tally:
         return Tally(
             self.stored + other.stored,
@@ -293,7 +298,8 @@ class Heartbeat(Message, frozen=True):
     ``tally``: finished items of batches that are not reported yet. ``connections``: the maximum at one
     time. ``depths``: requests of the pipelined client by the depth at which they were sent. ``stops``: why
     connections are not used deeper, and for how many origins. ``waiting``: how many files wait for hosts
-    that do not answer, and for how many hosts.
+    that do not answer, and for how many hosts. ``limit``: the maximum of connections that the worker
+    allowed itself at any time and now, and why not more.
     """
 
     tally: Tally
@@ -301,6 +307,7 @@ class Heartbeat(Message, frozen=True):
     depths: dict[int, int] = {}
     stops: dict[str, int] = {}
     waiting: tuple[int, int] = (0, 0)
+    limit: tuple[int, int, str] = (0, 0, "")
 
 
 class Outcome(Message, frozen=True):
@@ -367,6 +374,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: dict[str, float]
     lanes: dict[str, int]
     pipeline_depth: dict[str, Any]
+    connection_limit: dict[str, Any]
     connections_peak: int
     workers: int
     worker_deaths: int

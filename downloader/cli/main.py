@@ -26,6 +26,7 @@ from downloader.cli.params import (
     Parsed,
     Root,
     Word,
+    connections,
     count,
     later,
     pipeline,
@@ -76,14 +77,17 @@ def cli() -> None:
 @click.option("--workers", type=count(1, MOST_WORKERS), metavar="N", help="Processes.  [usable CPUs]")
 @click.option(
     "--connections",
-    type=count(1, MOST_CONNECTIONS),
-    metavar="N",
-    default=32,
+    type=Parsed("n", connections),
+    metavar="N|auto",
+    default="auto",
     show_default=True,
-    help="Maximum open connections per worker.",
+    help="Maximum open connections per worker; auto: 32, and more while that is faster.",
 )
 @click.option(
-    "--per-host", type=count(1, MOST_CONNECTIONS), metavar="N", help="Maximum of those to one host."
+    "--per-host",
+    type=count(1, MOST_CONNECTIONS),
+    metavar="N",
+    help="Maximum of those to one host.  [all; 8 for a list over many hosts]",
 )
 @click.option(
     "--resolver",

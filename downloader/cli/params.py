@@ -13,7 +13,7 @@ from downloader._version import VERSION
 from downloader.config.extensions import Extensions
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS
-from downloader.core.limits import DEEPEST_PIPELINE
+from downloader.core.limits import DEEPEST_PIPELINE, MOST_CONNECTIONS
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
 from downloader.errors import ConfigError
 from downloader.reporting.console import say
@@ -30,6 +30,7 @@ __all__ = [
     "Parsed",
     "Root",
     "Word",
+    "connections",
     "count",
     "later",
     "pipeline",
@@ -86,6 +87,14 @@ def pipeline(text: str) -> int:
         return words[text] if text in words else parse_count(text, 1, DEEPEST_PIPELINE)
     except ValueError as error:
         raise ValueError(f"{error}; or auto, or off") from None
+
+
+def connections(text: str) -> int:
+    """Return the number that ``auto`` or a number stands for; 0 is auto. Raises ValueError."""
+    try:
+        return 0 if text == "auto" else parse_count(text, 1, MOST_CONNECTIONS)
+    except ValueError as error:
+        raise ValueError(f"{error}; or auto") from None
 
 
 def rate() -> Parsed:

@@ -20,7 +20,13 @@ from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, 
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.core.headers import header_problem
-from downloader.core.limits import DEEPEST_PIPELINE, LONGEST_TIME, MOST_CONNECTIONS, MOST_WORKERS
+from downloader.core.limits import (
+    DEEPEST_PIPELINE,
+    LONGEST_TIME,
+    MOST_ADAPTIVE_CONNECTIONS,
+    MOST_CONNECTIONS,
+    MOST_WORKERS,
+)
 from downloader.core.ownership import Existing
 from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
@@ -39,8 +45,8 @@ _ONCE = frozenset({"authorization", "content-length", "content-type", "date", "e
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one run: sizes in bytes, times in seconds. The command line documents each option.
 
-    0 for ``workers``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size`` and ``limit`` means
-    that the option is not given. A path may also be an os.PathLike.
+    0 for ``workers``, ``connections``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size``,
+    ``limit`` means that the option is not given. A path may also be an os.PathLike.
 
     Raises ConfigError when a value has the wrong type or is out of range, when two values contradict each
     other, and when a file that it names cannot be used. Those files are read here, and never again.
@@ -54,7 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     store_options: dict[str, Any] = {}
     layout: Literal["flat", "hashed", "mirror"] = "flat"
     workers: int = 0
-    connections: int = 32
+    connections: int = 0
     per_host: int = 0
     resolver: Literal["auto", "system", "cares"] = "auto"
     dns_server: str = ""
@@ -149,9 +155,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return self.workers or usable_cpus()
 
     @property
-    def slots_per_host(self) -> int:
-        """Return the maximum number of connections of one worker to one host."""
-        return min(self.per_host or self.connections, self.connections)
+    def max_connections(self) -> int:
+        """Return the maximum number of connections of one worker."""
+        return self.connections or MOST_ADAPTIVE_CONNECTIONS
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -224,7 +230,7 @@ def _credentials(url: str) -> list[str]:
 _MAX_INTEGER = 2**63 - 1
 _RANGES = {
     "workers": (0, MOST_WORKERS),
-    "connections": (1, MOST_CONNECTIONS),
+    "connections": (0, MOST_CONNECTIONS),
     "per_host": (0, MOST_CONNECTIONS),
     "pipeline": (0, DEEPEST_PIPELINE),
     "rate": (0, _MAX_INTEGER),

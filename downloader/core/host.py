@@ -15,7 +15,7 @@ class Host:
 
     ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
     after a failure) and ``paced`` (--rate). ``answered``: it has answered a request. ``resting``: it is
-    failing or paused, so its queue is not counted as work that could start.
+    failing or paused, so its queue is not counted as work that could start. ``counted``: it has had a job.
     """
 
     key: str
@@ -33,6 +33,7 @@ class Host:
     listed: bool = False
     answered: bool = False
     resting: bool = False
+    counted: bool = False
 
 
 class Schedulable(Protocol):

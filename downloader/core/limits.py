@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DEEPEST_PIPELINE", "LONGEST_TIME", "MOST_CONNECTIONS", "MOST_WORKERS"]
+__all__ = [
+    "DEEPEST_PIPELINE",
+    "LONGEST_TIME",
+    "MOST_ADAPTIVE_CONNECTIONS",
+    "MOST_CONNECTIONS",
+    "MOST_WORKERS",
+]
 
 MOST_WORKERS: Final = 1024
 MOST_CONNECTIONS: Final = 16_384  # per worker; each takes a file descriptor
+MOST_ADAPTIVE_CONNECTIONS: Final = 1024  # per worker, of --connections auto
 DEEPEST_PIPELINE: Final = 1024  # requests in flight on one connection
 LONGEST_TIME: Final = 366 * 86_400.0  # seconds; system timers overflow somewhere beyond it

@@ -27,12 +27,11 @@ from itertools import count, islice
 from typing import Generic, TypeVar
 
 from downloader.core.host import Host, Schedulable
+from downloader.core.host_table import HostTable
 
 __all__ = ["VERDICT", "Scheduler"]
 
 VERDICT = 60.0
-_MAX_IDLE_HOSTS = 10_000  # hosts without work whose state is kept
-_MANY_HOSTS = 64  # from so many on, a new host begins with one request
 _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
 
@@ -43,15 +42,16 @@ J = TypeVar("J", bound=Schedulable)
 class Scheduler(Generic[J]):
     """The jobs of a worker, by host: at most ``most`` in flight in all, ``per_host`` to one host.
 
+    If ``chosen_per_host`` is 0, ``per_host`` depends on ``most`` and on the number of hosts.
+
     Not counted in ``most`` are ``parked`` jobs, at most ``most_parked``. ``unstarted``: jobs that are
     queued, of which ``resting`` ones wait for a pause or a backoff to end. ``interval``: seconds between
     two requests to a host (--rate), 0 for none. ``due``: when the job that was taken last was to start;
     under a rate this may be slightly before it did.
     """
 
-    def __init__(self, most: int, per_host: int, most_parked: int = 0) -> None:
+    def __init__(self, most: int, chosen_per_host: int = 0, most_parked: int = 0) -> None:
         self.most = most
-        self.per_host = per_host
         self.most_parked = most_parked
         self.parked = 0
         self.resting = 0
@@ -60,8 +60,7 @@ class Scheduler(Generic[J]):
         self.active = 0
         self.unstarted = 0
         self._alone = False
-        self._forget_at = _MAX_IDLE_HOSTS
-        self._hosts: dict[str, Host] = {}
+        self._hosts = HostTable(most, chosen_per_host)
         self._ready: deque[Host] = deque()
         self._solo: deque[J] = deque()
         self._timers: list[tuple[float, int, J | Host]] = []
@@ -71,12 +70,28 @@ class Scheduler(Generic[J]):
         """Return the state of host ``key``."""
         host = self._hosts.get(key)
         if host is None:
-            if len(self._hosts) >= self._forget_at:
-                self._forget_idle()
-            # Where there are many, one that is dead must not take several slots to be found out.
-            allowed = 1 if len(self._hosts) >= _MANY_HOSTS else self.per_host
-            host = self._hosts[key] = Host(key, self.per_host, allowed)
+            if self._hosts.full:
+                later = {due.host.key for _, _, due in self._timers if not isinstance(due, Host)}
+                later.update(job.host.key for job in self._solo)
+                self._hosts.forget_idle(later)
+            host = self._hosts.add(key)
         return host
+
+    def resize(self, most: int) -> None:
+        """Let at most ``most`` jobs be in flight from now on; those in flight already go on."""
+        self.most = most
+        for host in self._hosts.resize(most):
+            self._list(host)
+
+    @property
+    def per_host(self) -> int:
+        """Return how many jobs of one host may be in flight."""
+        return self._hosts.per_host
+
+    @property
+    def many_hosts(self) -> bool:
+        """Return whether the jobs have been for many hosts."""
+        return self._hosts.many
 
     def add(self, job: J) -> None:
         """Queue ``job``."""
@@ -344,7 +359,7 @@ class Scheduler(Generic[J]):
     @property
     def resting_hosts(self) -> list[Host]:
         """Return the hosts that are failing or paused and have jobs, or had."""
-        return [host for host in self._hosts.values() if host.resting]
+        return self._hosts.resting
 
     def _rest(self, host: Host) -> None:
         if not host.resting:
@@ -360,6 +375,9 @@ class Scheduler(Generic[J]):
         if not host.listed and host.queue and host.active < host.allowed:
             host.listed = True
             self._ready.append(host)
+            if not host.counted:
+                for other in self._hosts.count(host):
+                    self._list(other)
 
     def _fire_timers(self, now: float) -> None:
         while self._timers and self._timers[0][0] <= now:
@@ -372,12 +390,3 @@ class Scheduler(Generic[J]):
                 self.unstarted -= 1
                 self.resting -= 1
                 self.add(due)
-
-    def _forget_idle(self) -> None:
-        """Drop the state of hosts without work, even if failing: a list may name many dead hosts."""
-        later = {due.host.key for _, _, due in self._timers if not isinstance(due, Host)}
-        later.update(job.host.key for job in self._solo)
-        for key, host in list(self._hosts.items()):
-            if not host.queue and not host.active and key not in later:
-                del self._hosts[key]
-        self._forget_at = max(_MAX_IDLE_HOSTS, 2 * len(self._hosts))

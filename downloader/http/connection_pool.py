@@ -18,6 +18,7 @@ from downloader.process import patching
 patching.require()
 
 import http.client  # noqa: E402
+import queue  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
 from collections.abc import Callable  # noqa: E402
@@ -52,7 +53,13 @@ SLOW_TO_OPEN = 0.25
 
 
 class Slots(Protocol):
-    """The slots of requests; see ``core.scheduler``."""
+    """The slots of requests, ``most`` in all and ``per_host`` for one host; see ``core.scheduler``."""
+
+    most: int
+
+    @property
+    def per_host(self) -> int:
+        """Return the number of slots that one host may have."""
 
     def park(self, host: Host) -> bool:
         """Free the slot of a request to ``host``; return False if too many are parked already."""
@@ -76,13 +83,13 @@ class _Opening:
 class Census:
     """The number of open connections: now (``open``) and the maximum so far (``peak``).
 
-    ``parked``: how many of them are being opened without a slot. ``waiting_for``: the host in whose slot a
-    greenlet runs, for greenlets that may open connections.
+    At most ``connections`` are open, and to one host, until ``use_slots``. ``parked``: how many of them are
+    being opened without a slot. ``waiting_for``: the host in whose slot a greenlet runs, for greenlets that
+    may open connections.
     """
 
-    def __init__(self, limit: int, per_host: int, resolver: Resolver) -> None:
-        self.limit = limit
-        self.per_host = per_host
+    def __init__(self, connections: int, resolver: Resolver) -> None:
+        self._connections = connections
         self.resolver = resolver
         self.open = 0
         self.peak = 0
@@ -95,8 +102,13 @@ class Census:
         self._opening: dict[Any, _Opening] = {}
 
     def use_slots(self, slots: Slots) -> None:
-        """Park requests in ``slots`` from now on."""
+        """Open as many connections as there are ``slots`` from now on, and park requests in them."""
         self._slots = slots
+
+    @property
+    def limit(self) -> int:
+        """Return the maximum number of open connections."""
+        return self._slots.most if self._slots is not None else self._connections
 
     def begin_opening(self, connection: Any) -> None:
         """Record that ``connection`` is being opened by the current greenlet."""
@@ -139,10 +151,12 @@ class Census:
 
     def enter(self, key: tuple[str, int]) -> None:
         """Count a connection to the host and port ``key``, about to be opened; make room for it."""
-        if self._of_host.get(key, 0) >= self.per_host:
+        per_host = self._slots.per_host if self._slots is not None else self._connections
+        if self._of_host.get(key, 0) >= per_host:
             for idle in [each for each in self.idle if each.key == key][:1]:
                 idle.close()
-        while self.open - self.parked >= self.limit and self.idle:
+        limit = self.limit
+        while self.open - self.parked >= limit and self.idle:
             next(iter(self.idle)).close()
         self._of_host[key] = self._of_host.get(key, 0) + 1
         self.open += 1
@@ -249,10 +263,41 @@ class _CountedConnection:
         return not poll.poll(0)
 
 
+class _IdleConnections:
+    """The idle connections of a pool, the one used last first; at most ``most``, as urllib3's queue.
+
+    urllib3 fills its queue with None when the pool is made, to count the connections in use, although a
+    pool that does not block needs no count. For each host that would take longer than a connection.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._connections: list[Any] = []
+
+    def get(self, block: bool = False, timeout: float | None = None) -> Any:
+        """Return the connection that was used last. Raises queue.Empty."""
+        if not self._connections:
+            raise queue.Empty
+        return self._connections.pop()
+
+    def put(self, connection: Any, block: bool = False) -> None:
+        """Keep ``connection``. Raises queue.Full."""
+        if connection is None:
+            return
+        if len(self._connections) >= self._most:
+            raise queue.Full
+        self._connections.append(connection)
+
+    def qsize(self) -> int:
+        """Return the number of connections."""
+        return len(self._connections)
+
+
 class _IdleTrackingPool:
     """A mixin for urllib3's pools: registers idle connections in the census."""
 
     census: Census
+    QueueCls: Any = _IdleConnections
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         connection = super()._get_conn(timeout)  # type: ignore[misc]

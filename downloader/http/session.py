@@ -60,7 +60,7 @@ _NORMAL = re.compile(
 
 
 class HttpSession(requests.Session):
-    """The session that ``config`` describes, with at most ``config.connections`` open connections.
+    """The session that ``config`` describes. ``census`` limits its open connections.
 
     Raises ConfigError if the CA file or the client certificate cannot be used.
     """
@@ -71,7 +71,7 @@ class HttpSession(requests.Session):
         self.config = config
         self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
         self.resolver = Resolver(partial(open_lookup, config), config.connect_timeout)
-        self.census = Census(config.connections, config.slots_per_host, self.resolver)
+        self.census = Census(config.max_connections, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
         self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
@@ -295,9 +295,8 @@ class _Adapter(HTTPAdapter):
         self._census = census
         self._config = config
         self._context: ssl.SSLContext | None = None
-        super().__init__(
-            pool_connections=census.limit, pool_maxsize=config.slots_per_host, pool_block=False
-        )
+        most = config.max_connections
+        super().__init__(pool_connections=most, pool_maxsize=most, pool_block=False)
         if config.cacert or config.cert:
             self._create_context()
 

@@ -8,6 +8,8 @@ import resource
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from downloader.core.limits import MOST_ADAPTIVE_CONNECTIONS
+
 __all__ = ["Affordable", "affordable", "close_all_but", "held_directories", "raise_limit"]
 
 _OTHER_FILES = 24  # link, ledger, event loop, and those of libraries
@@ -46,24 +48,31 @@ class Affordable(NamedTuple):
     """What the descriptors of a process are enough for.
 
     ``connections``: with a request each; ``awaited``: further ones that are being opened; ``warning``: why
-    there are fewer connections than were asked for, or "".
+    there are fewer connections than were asked for, or ""; ``ceiling``: what limits their number.
     """
 
     connections: int
     awaited: int
-    warning: str
+    warning: str = ""
+    ceiling: str = "--connections"
 
 
 def affordable(connections: int) -> Affordable:
     """Return how many of ``connections`` this process can have, and how many more can wait.
 
-    A connection with a request needs two descriptors, its socket and a file, any other needs one.
+    0 connections means as many as there can be of --connections auto. A connection with a request needs two
+    descriptors, its socket and a file, any other needs one.
     """
     files = _open_files()
     free = files - _OTHER_FILES - held_directories()
+    if not connections:
+        most = MOST_ADAPTIVE_CONNECTIONS
+        found = max(1, min(most, free // 3))
+        ceiling = f"{most:,} are the maximum" if found == most else f"only {files} files may be open"
+        return Affordable(found, max(0, min(_MAX_AWAITED, free - 2 * found)), "", ceiling)
     maximum = max(1, free // 2)
     if connections <= maximum:
-        return Affordable(connections, min(_MAX_AWAITED, free - 2 * connections), "")
+        return Affordable(connections, min(_MAX_AWAITED, free - 2 * connections))
     text = f"only {files} files may be open: {maximum} connections instead of {connections}; see ulimit -n"
     return Affordable(maximum, 0, text)
 

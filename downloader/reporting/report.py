@@ -71,6 +71,7 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
         },
         lanes={"wire": run.wire, "requests": run.requests - run.wire},
         pipeline_depth=run.depths(),
+        connection_limit=run.connection_limits(),
         connections_peak=run.connections_at_most(config.worker_count),
         workers=config.worker_count,
         worker_deaths=run.deaths,
@@ -152,7 +153,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
     memory = report.peak_rss_mb
     lines.append(
         f"  {report.workers} workers, {report.worker_deaths} died; "
-        f"{report.connections_peak} connections at most; CPU {report.cpu_seconds:.1f} s; "
+        f"{report.connections_peak} connections at most{_limit(report)}; CPU {report.cpu_seconds:.1f} s; "
         f"memory {memory['supervisor']:.0f} MB + {memory['worker']:.0f} MB a worker"
     )
     if report.stopped_by:
@@ -160,6 +161,14 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
     if resume:
         lines.append(f"  {resume}")
     return "\n".join(lines)
+
+
+def _limit(report: Report) -> str:
+    """Return what the workers allowed themselves and why not more, for --connections auto."""
+    limit = report.connection_limit
+    if "--connections" in limit["stopped"] or not limit["stopped"]:
+        return ""
+    return f" ({limit['max']} a worker: {'; '.join(limit['stopped'])})"
 
 
 def write_json(report: Report, path: str) -> None:

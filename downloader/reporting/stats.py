@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,18 @@ class RunStats:
         A worker that died and its replacement do not add up.
         """
         return sum(sorted(self.peak_connections.values(), reverse=True)[:workers])
+
+    def connection_limits(self) -> dict[str, Any]:
+        """Return the maximum that a worker allowed itself, at any time and at last, and why not more.
+
+        The reasons are given with the number of workers.
+        """
+        limits = [beat.limit for beat in self.beats.values()]
+        return {
+            "max": max((most for most, _, _ in limits), default=0),
+            "last": max((now for _, now, _ in limits), default=0),
+            "stopped": dict(Counter(why for _, _, why in limits)),
+        }
 
     def depths(self) -> dict[str, Any]:
         """Return how deep connections were used, over requests, and why not deeper.

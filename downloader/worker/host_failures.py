@@ -19,17 +19,22 @@ _PROBES = 5
 
 
 class HostFailures:
-    """The failures of whole hosts, in one worker; the other workers are told of pauses."""
+    """The failures of whole hosts, in one worker; the other workers are told of pauses.
+
+    ``refused``: transient failures of hosts that had answered before.
+    """
 
     def __init__(self, config: Config, schedule: Scheduler[FetchTask], link: ChildLink) -> None:
         self._schedule = schedule
         self._policy = config.retry_policy
         self._connect_timeout = config.connect_timeout
         self._link = link
+        self.refused = 0
 
     def failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
         """Record that ``host`` failed with ``error``, in a request that began at ``began``."""
         now = monotonic()
+        self.refused += transient and host.answered
         rounds = self._schedule.failed(host, began, now)
         # A host that has never answered, and sent no packet in all of --connect-timeout, is dead. Another
         # attempt would take as long, and the end of the run would wait for it.

@@ -22,7 +22,7 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     """
     worker = Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
-    loops = [worker.listen, worker.heartbeat, worker.timer, worker.park_slow_connections]
+    loops = [worker.listen, worker.heartbeat, worker.timer, worker.connections.run]
     loops.append(worker.pipelined.sweep)
     if config.min_speed:
         loops.append(worker.requests_client.sweep)

@@ -28,7 +28,6 @@ from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.ownership import Rules
 from downloader.core.scheduler import Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
-from downloader.http.connection_pool import SLOW_TO_OPEN
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
@@ -53,6 +52,8 @@ from downloader.sinks.registry import open_sink
 from downloader.sinks.sink import SAME, Sink
 from downloader.storage.ledger import Ledger
 from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
+from downloader.worker.connection_control import ConnectionControl, first_limit
+from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
 from downloader.worker.requests import TaskBuilder
 
@@ -79,29 +80,32 @@ class Worker:
         afford = affordable(config.connections)
         if afford.warning:
             link.send(Log("warning", afford.warning))
-        self.config = config = msgspec.structs.replace(config, connections=afford.connections)
+        limit = first_limit(config.connections, afford)
+        self.config = config
         self.link = link
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
-        self.schedule: Scheduler[FetchTask] = Scheduler(
-            config.connections, config.slots_per_host, afford.awaited
-        )
+        self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.census.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link)
         recording = self.sink.wants_records
         self.requests_client = RequestsClient(
             config, self.session, self.hosts.gate, self.hosts.reserve_redirect, recording=recording
         )
-        self.pipelined = PipelinedClient(config, self.session, self, recording=recording)
+        self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
+        self.connections = ConnectionControl(
+            limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
+        )
         self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
-        self.ledger = Ledger(setup.ledger, min(config.connections, _MAX_OPEN - 4) + 4)
+        self.ledger = Ledger(setup.ledger, min(afford.connections, _MAX_OPEN - 4) + 4)
         if config.rate:
             # The smallest possible share, until the supervisor sends the actual one.
             self.schedule.interval = config.worker_count / config.rate
         self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
         self.credit_out = 0
+        self._finished_before = 0
         self.draining = False
         self.drained = False
         self.defect: Exception | None = None
@@ -202,13 +206,6 @@ class Worker:
                 gevent.sleep(0)
                 continue
             self._due.wait(None if left > 1e6 else left)
-
-    def park_slow_connections(self) -> None:
-        """Give the slots of requests that wait long for a connection to others, until the process ends."""
-        while True:
-            gevent.sleep(SLOW_TO_OPEN)
-            if self.session.census.park_slow():
-                self.dispatch()
 
     def _fetch(self, task: FetchTask) -> None:
         """Make one attempt at ``task`` through the requests client."""
@@ -332,10 +329,20 @@ class Worker:
             self.fatal(error)
             return
         del self.batches[batch.lease.seq]
+        self._finished_before += batch.tally.fetched
         self.link.send(batch.done())
         # Only now: until the outcome is sent, the ledger is the only record if this process dies.
         self.ledger.close(batch.slot)
         self.grant_credit()
+
+    @property
+    def tally(self) -> Tally:
+        """Return the sum of what is finished in the open batches."""
+        return sum((batch.tally for batch in self.batches.values()), Tally())
+
+    def _count_finished(self) -> int:
+        """Return how many files were stored or have failed."""
+        return self._finished_before + self.tally.fetched
 
     def heartbeat(self) -> None:
         """Send a heartbeat each second, with what is finished but not reported."""
@@ -344,15 +351,8 @@ class Worker:
             gevent.sleep(1)
 
     def make_heartbeat(self) -> Heartbeat:
-        tally = Tally()
-        for batch in self.batches.values():
-            tally += batch.tally
-        census = self.session.census
-        slow = census.slow_hosts
-        hosts = {id(host): host for host in (*slow, *self.schedule.resting_hosts)}.values()
-        waiting = (len(slow) + sum(len(host.queue) for host in hosts), len(hosts))
-        stops = self.pipelined.stop_reasons()
-        return Heartbeat(tally, census.peak, self.pipelined.depths, stops, waiting)
+        """Return what is known now."""
+        return make_heartbeat(self.tally, self.schedule, self.pipelined, self.connections)
 
     # the end
 

@@ -299,7 +299,7 @@ def run(
             for n, each in enumerate(map(name, range(COUNT)))
         ]
         owner = make(jobs, connections)
-        owner.lane = lane = PipelinedClient(config, session, owner, recording=False)
+        owner.lane = lane = PipelinedClient(config, session, owner, connections, recording=False)
         sweeper = gevent.spawn(lane.sweep)
         try:
             owner.dispatch()

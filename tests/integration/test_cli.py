@@ -58,7 +58,7 @@ def test_help_is_readable(run_downloader: Run) -> None:
         "downloader demo",
         "130",
         "-H 'Name: value'",
-        "[default: 32]",
+        "--connections N|auto",
     ):
         assert word in text
     assert "--manifest" not in text  # not built yet

@@ -21,7 +21,7 @@ def config(**more: Any) -> Config:
 
 def test_defaults_are_those_of_the_contract() -> None:
     made = config()
-    assert (made.connections, made.retries, made.backoff, made.redirects) == (32, 5, 0.5, 5)
+    assert (made.connections, made.retries, made.backoff, made.redirects) == (0, 5, 0.5, 5)
     assert (made.connect_timeout, made.read_timeout, made.deadline, made.max_retry_after) == (
         10,
         30,
@@ -32,9 +32,8 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert made.kind == "server"
     assert made.worker_count == usable_cpus() >= 1
     assert made.retry_policy.retries == 5
-    assert made.slots_per_host == 32
-    assert config(per_host=4).slots_per_host == 4
-    assert config(per_host=40).slots_per_host == 32
+    assert (made.connections, made.max_connections) == (0, 1024)
+    assert config(connections=40).max_connections == 40
 
 
 def test_config_survives_json() -> None:
@@ -50,12 +49,21 @@ def test_config_survives_json() -> None:
     [
         *(
             (name, -1)
-            for name in ("workers", "retries", "rate", "max_size", "limit", "redirects", "per_host")
+            for name in (
+                "workers",
+                "retries",
+                "rate",
+                "max_size",
+                "limit",
+                "redirects",
+                "per_host",
+                "connections",
+            )
         ),
         *((name, 10**9) for name in ("workers", "connections", "per_host")),
         *((name, math.nan) for name in ("rate", "backoff", "deadline", "read_timeout")),
         *((name, math.inf) for name in ("backoff", "max_retry_after", "connect_timeout", "stall_timeout")),
-        *((name, 0) for name in ("connections", "connect_timeout", "read_timeout", "deadline")),
+        *((name, 0) for name in ("connect_timeout", "read_timeout", "deadline")),
     ],
 )
 def test_option_ranges(field: str, bad: float) -> None:

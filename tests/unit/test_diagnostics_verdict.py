@@ -40,7 +40,7 @@ def seen(
         "gap": 0.0,
         "problem": problem,
     }
-    return Observation(result, {}, {}, **more)
+    return Observation(result, {}, {"patched": {}}, **more)
 
 
 def served(requests: int, *levels: float) -> dict[str, Any]:

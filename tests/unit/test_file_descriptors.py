@@ -39,7 +39,21 @@ def test_connections_are_limited_by_descriptors(monkeypatch: pytest.MonkeyPatch)
     enough = affordable(300)
     assert (enough.connections, enough.warning) == (300, "")
     assert 0 < enough.awaited <= 1024 - 2 * 300
-    fewer, awaited, why = affordable(1000)
+    fewer, awaited, why, _ = affordable(1000)
     assert 300 <= fewer < 1024 // 2
     assert awaited == 0
     assert f"{fewer} connections instead of 1000" in why
+
+
+@pytest.mark.parametrize(
+    ("files", "least", "most", "ceiling"),
+    [(1024, 200, 300, "only 1024 files may be open"), (10**6, 1024, 1024, "1,024 are the maximum")],
+)
+def test_adaptive_connections_are_as_many_as_descriptors_allow(
+    files: int, least: int, most: int, ceiling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    found = affordable(0)
+    assert least <= found.connections <= most
+    assert found.awaited > 0
+    assert (found.warning, found.ceiling) == ("", ceiling)

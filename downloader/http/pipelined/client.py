@@ -69,24 +69,28 @@ _MAX_ORIGINS = 1000
 class PipelinedClient:
     """A client that fetches tasks over connections of ``session`` and stores the files in their batches.
 
-    ``owner``: see ``interfaces``. ``recording``: store what the response says about the file in each task.
+    ``owner``: see ``interfaces``. ``connections``: see ``resize``. ``recording``: store what the response
+    says about the file in each task.
 
     ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
     connection has to wait for one.
     """
 
-    def __init__(self, config: Config, session: HttpSession, owner: Owner, *, recording: bool) -> None:
+    def __init__(
+        self, config: Config, session: HttpSession, owner: Owner, connections: int, *, recording: bool
+    ) -> None:
         self._config = config
         self._session = session
         self.new_parser = RecordingParser if recording else ResponseParser
         self._owner = owner
+        self.census = session.census
         self.secrets = config.secrets
         self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
-        self.window = min(max(_HELD // config.connections, _MIN_WINDOW), _MAX_WINDOW)
-        self.window_bytes = max(_HELD_BYTES // config.connections, BUFFER // 4)
         self.depths: dict[int, int] = {}
-        self.appetite = max(config.connections, _READY)
+        self.appetite = _READY
+        self._deepest = 1
+        self.resize(connections)
         self._fresh: list[tuple[FetchTask, Body]] = []
         self._origins: dict[Origin, OriginState] = {}
         self._forget_at = _MAX_ORIGINS
@@ -102,6 +106,18 @@ class PipelinedClient:
         self.fatal = owner.fatal
         self.release = owner.release
         self.commit_queue = CommitQueue(owner.fatal)
+
+    def resize(self, connections: int) -> None:
+        """Use as many as ``connections`` at once from now on: they share the memory for responses."""
+        self.connections = connections
+        self.window = min(max(_HELD // connections, _MIN_WINDOW), _MAX_WINDOW)
+        self.window_bytes = max(_HELD_BYTES // connections, BUFFER // 4)
+        self.depth_reached(self._deepest)
+
+    @property
+    def deepens(self) -> bool:
+        """Return whether the depth of an origin is still growing."""
+        return any(state.depth.most > 1 and not state.depth.stopped for state in self._origins.values())
 
     def accepts(self, origin: Origin) -> bool:
         """Return whether files of ``origin`` may be fetched here: not, for example, with cookies."""
@@ -182,7 +198,8 @@ class PipelinedClient:
 
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
-        self.appetite = max(self.appetite, min(depth * self._config.connections, _HELD))
+        self._deepest = max(self._deepest, depth)
+        self.appetite = max(self.appetite, min(self._deepest * self.connections, _HELD))
 
     def idle(self, connection: PipelinedConnection) -> None:
         """Take back ``connection``, which has nothing to do, and free its slot."""

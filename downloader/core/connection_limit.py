@@ -1,0 +1,218 @@
+"""Choose how many requests a worker has in flight at once: more while it pays, fewer when servers refuse.
+
+This is hill climbing, as for the depth of a pipeline (``core.pipeline_depth``). The limit is multiplied
+while that makes the worker finish more files a second. It does not grow where the CPU is the limit, nor
+while fewer requests are in flight than it allows.
+
+``ConnectionLimit`` is a value, ``measured`` the function to the next one; ``Climb`` makes the measurements
+from counters that it is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+__all__ = [
+    "FIRST",
+    "MANY_HOSTS",
+    "Climb",
+    "ConnectionLimit",
+    "Counters",
+    "Sample",
+    "adaptive",
+    "fixed",
+    "measured",
+    "per_host",
+    "refused",
+    "spread",
+]
+
+FIRST = 32
+"""Requests in flight at the start."""
+_FIRST_OF_MANY = 128  # of a list over many hosts: one that is slow takes a smaller share of it
+MANY_HOSTS = 9
+"""From so many hosts on, a list counts as one over many hosts."""
+_PER_HOST_OF_MANY = 8
+_FEWEST = 8
+_GAIN = 1.05
+_BUSY = 0.85  # share of the time with the CPU, or waiting for it, from which on the CPU is the limit
+_IDLE = 0.2  # below this the limit is multiplied by 4, not by 2: the CPU is enough for that
+# The minimum duration (seconds) of a measurement. Where few hosts have all connections, others cost them
+# work, and the gain is smaller.
+_OF_MANY_HOSTS, _OF_FEW_HOSTS = 0.25, 1.0
+_REFUSED_WITHIN = 5.0  # seconds in which refused requests are counted together
+_TRIES = 2  # measurements without a gain before the limit stops growing
+_PAUSE, _MAX_PAUSE = 20, 640  # measurements until the next try, doubled each time
+
+_CPU = "the CPU is the limit"
+_REFUSING = "servers refused connections"
+
+
+class Sample(NamedTuple):
+    """A measurement: ``rate`` finished requests a second.
+
+    ``busy``: the share of the time in which the process had the CPU or waited for it.
+    """
+
+    rate: float
+    busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimit:
+    """The maximum number of requests in flight.
+
+    ``now``: at present; ``most``: the maximum it may grow to; ``stopped``: why it is not greater, "" while
+    it grows; ``ceiling``: the reason once it is ``most``; ``by_user``: the user chose it.
+
+    ``before``, ``came_from``: the measurement before the last step, and the limit then; ``tries``:
+    measurements since without a gain; ``wait``: measurements to skip before the next step; ``pause``: the
+    next value of ``wait``.
+    """
+
+    now: int
+    most: int
+    stopped: str = ""
+    ceiling: str = "the maximum"
+    by_user: bool = False
+    before: Sample | None = None
+    came_from: int = 0
+    tries: int = 0
+    wait: int = 0
+    pause: int = _PAUSE
+
+    @property
+    def why(self) -> str:
+        """Return why it is not greater."""
+        return self.stopped or ("the end of the job" if self.before else "no more were needed")
+
+
+def fixed(connections: int) -> ConnectionLimit:
+    """Return a limit that never changes."""
+    return ConnectionLimit(connections, connections, "--connections", by_user=True)
+
+
+def adaptive(most: int, ceiling: str) -> ConnectionLimit:
+    """Return a limit that may grow to ``most``, which is what ``ceiling`` allows."""
+    return ConnectionLimit(min(FIRST, most), most, ceiling=ceiling)
+
+
+def per_host(chosen: int, connections: int, hosts: int) -> int:
+    """Return how many of ``connections`` one of ``hosts`` hosts may have.
+
+    ``chosen``: the number that the user chose, or 0.
+    """
+    most = chosen or (_PER_HOST_OF_MANY if hosts >= MANY_HOSTS else connections)
+    return min(most, connections)
+
+
+def measured(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
+    """Return the limit that follows from ``sample``, which was measured at ``limit``."""
+    if limit.by_user:
+        return limit
+    if limit.wait:
+        limit = replace(limit, wait=limit.wait - 1)
+        return limit if limit.wait else _grow(limit, sample)
+    before = limit.before
+    if before is None or sample.rate > before.rate * _GAIN:
+        return _grow(limit, sample)
+    if limit.tries + 1 < _TRIES:
+        return replace(limit, tries=limit.tries + 1)
+    return _stop_growing(limit, limit.came_from, "more were not faster")
+
+
+def spread(limit: ConnectionLimit) -> ConnectionLimit:
+    """Return the limit from where the source turns out to be a list over many hosts."""
+    if limit.by_user:
+        return limit
+    return replace(limit, now=min(max(limit.now, _FIRST_OF_MANY), limit.most), before=None, tries=0)
+
+
+def refused(limit: ConnectionLimit) -> ConnectionLimit:
+    """Return the limit after a server that had answered refused many requests."""
+    if limit.by_user or limit.now <= _FEWEST:
+        return limit
+    return _stop_growing(limit, max(limit.now // 2, _FEWEST), _REFUSING)
+
+
+def _grow(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
+    if limit.now >= limit.most:
+        return replace(limit, stopped=limit.ceiling, before=None, tries=0)
+    if sample.busy > _BUSY:
+        return replace(limit, stopped=_CPU, before=None, tries=0)
+    now = min(limit.now * (4 if sample.busy < _IDLE else 2), limit.most)
+    return replace(limit, now=now, stopped="", before=sample, came_from=limit.now, tries=0)
+
+
+def _stop_growing(limit: ConnectionLimit, now: int, why: str) -> ConnectionLimit:
+    return replace(
+        limit,
+        now=now,
+        stopped=why,
+        before=None,
+        tries=0,
+        wait=limit.pause,
+        pause=min(limit.pause * 2, _MAX_PAUSE),
+    )
+
+
+class Counters(NamedTuple):
+    """What a worker has counted.
+
+    ``now``: the time; ``cpu``: seconds in which it had the CPU or waited for it; ``finished``: files that
+    were stored or have failed; ``refused``: requests that a server refused which had answered others.
+    """
+
+    now: float
+    cpu: float
+    finished: int
+    refused: int
+
+
+class Climb:
+    """The measurements of a worker, from which its limit follows.
+
+    A measurement lasts until each connection has, on average, finished a request. So does the pause after
+    a change of the limit, in which nothing is measured.
+    """
+
+    def __init__(self, limit: ConnectionLimit, start: Counters) -> None:
+        self.limit = limit
+        self._start = start
+        self._refused = start
+        self._settling = False
+        self._many_hosts = False
+
+    def observe(self, counted: Counters, *, full: bool, many_hosts: bool) -> bool:
+        """Take ``counted`` into account; return whether the limit has changed.
+
+        ``full``: as many requests are in flight as the limit allows, and others wait.
+        """
+        limit = self.limit
+        if many_hosts and not self._many_hosts:
+            self._many_hosts = True
+            self.limit = spread(limit)
+        elif not many_hosts and counted.refused - self._refused.refused >= max(_FEWEST, limit.now // 4):
+            self._refused = counted
+            self.limit = refused(limit)
+        elif full:
+            self.limit = self._measured(counted, _OF_MANY_HOSTS if many_hosts else _OF_FEW_HOSTS)
+        if counted.now - self._refused.now > _REFUSED_WITHIN:
+            self._refused = counted
+        changed = self.limit.now != limit.now
+        if changed or not full:
+            self._start = counted
+        self._settling = changed or (self._settling and full)
+        return changed
+
+    def _measured(self, counted: Counters, least_seconds: float) -> ConnectionLimit:
+        limit, start = self.limit, self._start
+        finished, elapsed = counted.finished - start.finished, counted.now - start.now
+        if finished < limit.now or (elapsed < least_seconds and not self._settling):
+            return limit
+        self._start = counted
+        if self._settling:
+            self._settling = False
+            return limit
+        return measured(limit, Sample(finished / elapsed, (counted.cpu - start.cpu) / elapsed))

@@ -1,0 +1,163 @@
+"""The number of connections of a worker, decided without a socket."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from downloader.core.connection_limit import (
+    FIRST,
+    MANY_HOSTS,
+    Climb,
+    ConnectionLimit,
+    Counters,
+    Sample,
+    adaptive,
+    fixed,
+    measured,
+    per_host,
+    refused,
+)
+
+TICK = 0.25
+MOST = 1024
+
+
+class Servers:
+    """Servers that together answer ``rate`` requests a second at most, each after ``latency`` seconds.
+
+    ``cost``: CPU seconds that the client needs for each.
+    """
+
+    def __init__(self, latency: float, rate: float = 1e9, cost: float = 0.0) -> None:
+        self.latency, self.rate, self.cost = latency, rate, cost
+        self.counted = Counters(0.0, 0.0, 0, 0)
+        self._rest = 0.0
+
+    def answer(self, in_flight: int, refusals: int = 0) -> Counters:
+        """Return what is counted after another tick with ``in_flight`` requests."""
+        now, cpu, finished, refused_so_far = self.counted
+        rate = min(in_flight / self.latency, self.rate)
+        if self.cost:
+            rate = min(rate, 1 / self.cost)
+        self._rest += rate * TICK
+        done = int(self._rest)
+        self._rest -= done
+        self.counted = Counters(
+            now + TICK, cpu + done * self.cost, finished + done, refused_so_far + refusals
+        )
+        return self.counted
+
+
+def climb(servers: Servers, seconds: float, *, many_hosts: bool = False) -> list[int]:
+    """Return the limit after each tick."""
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    limits = []
+    for _ in range(int(seconds / TICK)):
+        counted = servers.answer(climbing.limit.now)
+        climbing.observe(counted, full=True, many_hosts=many_hosts)
+        limits.append(climbing.limit.now)
+    return limits
+
+
+def test_slow_servers_get_as_many_as_there_can_be() -> None:
+    assert climb(Servers(latency=1.5), 12)[-1] == MOST
+
+
+def test_limit_returns_to_where_the_gain_ended() -> None:
+    limits = climb(Servers(latency=0.1, rate=1000, cost=0.0005), 5)
+    assert max(limits) > 128
+    assert 100 <= limits[-1] <= 128  # of which 100 are enough
+
+
+def test_limit_does_not_grow_where_the_cpu_is_the_limit() -> None:
+    assert set(climb(Servers(latency=0.001, cost=0.0001), 5)) == {FIRST}
+
+
+def test_many_hosts_begin_with_more() -> None:
+    assert set(climb(Servers(latency=0.001, cost=0.0001), 5, many_hosts=True)) == {128}
+
+
+def test_limit_grows_again_after_a_while() -> None:
+    servers = Servers(latency=0.1, rate=320, cost=0.001)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    limits = []
+    for tick in range(400):
+        if tick == 100:
+            servers.rate = 1e9
+            servers.cost = 0.0001
+        climbing.observe(servers.answer(climbing.limit.now), full=True, many_hosts=True)
+        limits.append(climbing.limit.now)
+    assert limits[99] < MOST
+    assert limits[-1] == MOST
+
+
+def test_limit_stays_while_there_is_no_work_for_more() -> None:
+    servers = Servers(latency=1.0)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    for _ in range(100):
+        assert not climbing.observe(servers.answer(10), full=False, many_hosts=False)
+    assert climbing.limit.now == FIRST
+    assert climbing.limit.why == "no more were needed"
+
+
+@pytest.mark.parametrize(("many_hosts", "expected"), [(False, FIRST // 2), (True, 128)])
+def test_one_server_that_refuses_gets_fewer(many_hosts: bool, expected: int) -> None:
+    servers = Servers(latency=0.1)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    climbing.observe(servers.answer(FIRST, refusals=FIRST // 4), full=False, many_hosts=many_hosts)
+    assert climbing.limit.now == expected
+    assert climbing.limit.why == ("no more were needed" if many_hosts else "servers refused connections")
+
+
+def test_rare_refusals_do_not_add_up() -> None:
+    servers = Servers(latency=0.1)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    for tick in range(1000):
+        climbing.observe(servers.answer(FIRST, refusals=tick % 20 == 0), full=False, many_hosts=False)
+    assert climbing.limit.now == FIRST
+
+
+def test_limit_of_the_user_never_changes() -> None:
+    limit = fixed(40)
+    assert measured(limit, Sample(1.0)) is limit
+    assert refused(limit) is limit
+    assert limit.why == "--connections"
+
+
+def test_limit_never_falls_below_a_few() -> None:
+    limit = adaptive(MOST, "the most")
+    for _ in range(20):
+        limit = refused(limit)
+    assert limit.now == 8
+
+
+def test_few_descriptors_are_the_reason() -> None:
+    limit = adaptive(20, "only 100 files may be open")
+    assert limit.now == 20
+    assert measured(limit, Sample(1.0)).why == "only 100 files may be open"
+
+
+def test_first_measurement_after_a_change_is_not_used() -> None:
+    """Its responses belong to requests from before the change."""
+    servers = Servers(latency=0.5)
+    climbing = Climb(ConnectionLimit(FIRST, MOST), servers.counted)
+    changes = [
+        tick
+        for tick in range(40)
+        if climbing.observe(servers.answer(climbing.limit.now), full=True, many_hosts=False)
+    ]
+    assert len(changes) == 3
+    assert all(b - a >= (0.5 + 1.0) / TICK for a, b in pairwise(changes))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "connections", "hosts", "expected"),
+    [
+        *((0, 32, 1, 32), (0, 512, 1, 512), (0, 512, MANY_HOSTS, 8), (0, 4, MANY_HOSTS, 4)),
+        *((6, 32, 1, 6), (6, 32, MANY_HOSTS, 6), (20, 32, MANY_HOSTS, 20), (40, 32, 1, 32)),
+    ],
+)
+def test_share_of_one_host(chosen: int, connections: int, hosts: int, expected: int) -> None:
+    assert per_host(chosen, connections, hosts) == expected
