@@ -7,17 +7,19 @@ from downloader.process import patching
 patching.require()
 
 import ssl  # noqa: E402  (only in a patched process)
+from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 from cachetools import LRUCache  # noqa: E402
 from certifi import where  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.session_budget import SessionBudget  # noqa: E402
 from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
 
 __all__ = ["tls_context"]
 
-_TLS_SESSIONS = 500
+_TLS_SESSIONS = 200  # 28 kB each
 
 
 class _Context(ssl.SSLContext):
@@ -33,6 +35,7 @@ class _Context(ssl.SSLContext):
     """
 
     sessions: LRUCache[Any, ssl.SSLSession]
+    budget: SessionBudget
 
     def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
         """Do what the base class does, with the earlier session of this server."""
@@ -41,15 +44,18 @@ class _Context(ssl.SSLContext):
 
     def remember(self, sock: Any) -> None:
         """Store the TLS session of ``sock``, which has received data: with TLS 1.3 it comes with that."""
-        if not sock.session_reused and (session := sock.session) is not None:
-            self.sessions[sock.getpeername(), sock.server_hostname] = session
+        if sock.session_reused:
+            return
+        server = sock.getpeername(), sock.server_hostname
+        if self.budget.allows(server, monotonic()) and (session := sock.session) is not None:
+            self.sessions[server] = session
 
 
 def tls_context(config: Config) -> ssl.SSLContext:
     """Return the TLS context of a session. Raises ConfigError if a file that it needs cannot be used."""
     # Not create_default_context(), which lets the environment enable key logs.
     context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-    context.sessions = LRUCache(_TLS_SESSIONS)
+    context.sessions, context.budget = LRUCache(_TLS_SESSIONS), SessionBudget(monotonic())
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     if config.insecure:

@@ -56,9 +56,9 @@ _READY = 256  # tasks to keep ready while connections have one request in flight
 # Where there are so many origins, so many tasks: those of one host are found together, and its name is
 # looked up, before they are due.
 _MANY_ORIGINS, _READY_OF_MANY = 64, 16384
-# Seconds that a connection goes on with the tasks of its host although other hosts wait: to open another
-# one costs more than many requests.
-_STAY = 0.1
+# Seconds that a connection goes on with the tasks of its host although other hosts wait, at least and at
+# most; in between, four times what it took to open. To open another one costs more than many requests.
+_STAY, _LONGEST_STAY = 0.3, 2.0
 # Maximum number of responses, and of their bytes, that all connections together hold in memory until
 # they are known to be in step.
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
@@ -190,7 +190,7 @@ class PipelinedClient:
             or state.origin.jar is not None
         ):
             return []
-        stay = monotonic() - connection.began < _STAY
+        stay = monotonic() - connection.began < connection.stay
         tasks = self._owner.next_tasks(connection.slot, state.origin, most, stay=stay)
         if not tasks:
             state.discard_sample()
@@ -317,7 +317,9 @@ class PipelinedClient:
         waiting_for = self._session.census.waiting_for
         waiting_for[gevent.getcurrent()] = host
         try:
+            began_opening = monotonic()
             connection = PipelinedConnection(self, state, self._connect(state))
+            connection.stay = min(max(_STAY, 4 * (monotonic() - began_opening)), _LONGEST_STAY)
         except FetchError as error:
             owner.attempt_failed(task, error, began)
             owner.release(host)

@@ -52,8 +52,8 @@ class PipelinedConnection:
     """A pipelined connection; see the module.
 
     ``slot``: the host whose slot in the scheduler it uses, None while it is idle. ``sent`` and ``served``:
-    number of requests and responses so far; ``began``: when it took the slot; ``since``: when the wait for
-    the current response began;
+    number of requests and responses so far; ``began``: when it took the slot; ``stay``: seconds for which
+    it may keep the slot although other hosts wait; ``since``: when the wait for the current response began;
     ``last_received``: when data last arrived (seconds, monotonic).
     """
 
@@ -74,6 +74,7 @@ class PipelinedConnection:
         "served",
         "since",
         "slot",
+        "stay",
         "usable",
     )
 
@@ -88,7 +89,7 @@ class PipelinedConnection:
         self.parser = client.new_parser(self, origin_state.shapes)
         self.slot: Host | None = None
         self.sent = self.served = 0
-        self.since = self.last_received = self.began = 0.0
+        self.since = self.last_received = self.began = self.stay = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
         self._window = Window()
 
