@@ -86,6 +86,7 @@ class HttpSession(requests.Session):
         self.mount("http://", adapter)
         self._adapter = adapter
         self._origins: LRUCache[str, Origin] = LRUCache(_ORIGINS)
+        self._spelt: LRUCache[str, Origin] = LRUCache(_ORIGINS)
         # By what they depend on: an origin's fields are often those of another one.
         self._headers: LRUCache[Any, HTTPHeaderDict] = LRUCache(_VARIANTS)
         self._templates: LRUCache[Any, tuple[bytes, bytes]] = LRUCache(_VARIANTS)
@@ -101,9 +102,9 @@ class HttpSession(requests.Session):
         start = url.find("/", 8)
         before_path = url[:start] if start > 0 else url
         short = f"bare {before_path}" if bare else before_path
-        origin = self._origins.get(short)
+        origin = self._spelt.get(short)
         if origin is None:
-            origin = self._origins[short] = self._parse_origin(url, bare)
+            origin = self._spelt[short] = self._parse_origin(url, bare)
         return origin
 
     def _parse_origin(self, url: str, bare: bool) -> Origin:
