@@ -41,7 +41,7 @@ UNREACHABLE_LIFETIME: Final = 60.0
 
 _TOKEN = re.compile(r"[A-Za-z_-]*")
 # "Mozilla/5.0 (compatible; Name/1.0; +https://...)": how a crawler gives its name behind that of a browser.
-_COMPATIBLE = re.compile(r"\(\s*compatible\s*;\s*([A-Za-z_-]+)", re.IGNORECASE)
+_COMPATIBLE = re.compile(r"[(;]\s*compatible\s*;\s*([A-Za-z_-]+)", re.IGNORECASE)
 _LINE = re.compile(r"\s*(user-?agent|allow|disallow)\s*:\s*([^#]*)", re.IGNORECASE)
 _ALL = "*"
 _BYTES_OF_RULE_TEXT = 40  # measured: memory that Protego takes for a byte of rules

@@ -142,14 +142,12 @@ def _unbrotlied(head: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
     decoder = brotli.Decompressor()
     try:
         for block in chain([head], raw):
-            left = block
-            while True:
-                piece = decoder.process(left, output_buffer_limit=CHUNK)
-                left = b""
-                if piece:
-                    yield piece
-                if decoder.is_finished() or decoder.can_accept_more_data():
-                    break
+            # Only that nothing comes says that nothing is left: it takes all input at once. A piece may be
+            # twice as long as the limit.
+            piece = decoder.process(block, output_buffer_limit=CHUNK)
+            while piece:
+                yield piece
+                piece = b"" if decoder.is_finished() else decoder.process(b"", output_buffer_limit=CHUNK)
     except brotli.error as error:
         raise _damaged(error) from None
     if not decoder.is_finished():
