@@ -53,22 +53,30 @@ class Rules:
     ``why``: the reason why everything is refused, "" if the paths decide.
     """
 
-    __slots__ = ("_protego", "lifetime", "size", "why")
+    __slots__ = ("_disallows", "_protego", "lifetime", "size", "why")
 
     def __init__(
-        self, protego: Protego | None = None, size: int = 0, why: str = "", lifetime: float = LIFETIME
+        self,
+        protego: Protego | None = None,
+        disallows: Protego | None = None,
+        size: int = 0,
+        why: str = "",
+        lifetime: float = LIFETIME,
     ) -> None:
         self._protego = protego
+        self._disallows = disallows
         self.size = size
         self.why = why
         self.lifetime = lifetime
 
     def allows(self, target: str) -> bool:
         """Return whether ``target`` (path and query of a URL) may be requested."""
-        if self._protego is None:
+        if self._protego is None or self._disallows is None:
             return not self.why
         # With a host, or a path of two slashes would be taken for one.
-        return self._protego.can_fetch("http://host" + target, _ALL)
+        url = "http://host" + target
+        # An allow rule matters only where a disallow rule matches; "Allow: /" makes Protego try all rules.
+        return self._disallows.can_fetch(url, _ALL) or self._protego.can_fetch(url, _ALL)
 
     def refusal(self) -> FetchError:
         """Return the failure of a file that may not be requested."""
@@ -136,8 +144,11 @@ def parse(body: bytes, token: str) -> Rules:
     from protego import Protego  # of the extra `robots`
 
     text = "\n".join([f"user-agent: {_ALL}", *rules])
+    disallows = "\n".join(line for line in text.split("\n") if not line.startswith("allow"))
     try:
-        return Rules(Protego.parse(text), _BYTES_OF_RULE_TEXT * len(text))
+        protego = Protego.parse(text)
+        quick = protego if len(disallows) == len(text) else Protego.parse(disallows)
+        return Rules(protego, quick, _BYTES_OF_RULE_TEXT * (len(text) + len(disallows)))
     except Exception as error:  # any host can send anything
         return unreachable(f"it cannot be parsed ({type(error).__name__})")
 
