@@ -147,8 +147,10 @@ def parse(body: bytes, token: str) -> Rules:
     disallows = "\n".join(line for line in text.split("\n") if not line.startswith("allow"))
     try:
         protego = Protego.parse(text)
-        quick = protego if len(disallows) == len(text) else Protego.parse(disallows)
-        return Rules(protego, quick, _BYTES_OF_RULE_TEXT * (len(text) + len(disallows)))
+        if len(disallows) == len(text):
+            return Rules(protego, protego, _BYTES_OF_RULE_TEXT * len(text))
+        size = _BYTES_OF_RULE_TEXT * (len(text) + len(disallows))
+        return Rules(protego, Protego.parse(disallows), size)
     except Exception as error:  # any host can send anything
         return unreachable(f"it cannot be parsed ({type(error).__name__})")
 

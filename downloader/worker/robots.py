@@ -195,7 +195,8 @@ class RobotsGate:
 
 
 def _weight(known: tuple[robots.Rules, float]) -> int:
-    return max(known[0].size, _MAX_KEPT // _MAX_ORIGINS)
+    # The cache refuses what is larger than all of it.
+    return min(max(known[0].size, _MAX_KEPT // _MAX_ORIGINS), _MAX_KEPT)
 
 
 class _Enough(FetchError):

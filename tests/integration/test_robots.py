@@ -147,7 +147,7 @@ def test_each_answer_means_what_the_rfc_says(
 def test_long_robots_txt(lane: str, max_size: str, tmp_path: Path) -> None:
     """The first 500 KiB count, without the line that is cut there."""
     first = b"User-agent: *\nDisallow: /early\n"
-    line = b"Disallow: /filler-that-matches-nothing\n"
+    line = b"Disallow: /filler-that-matches-nothing\n" + b"Allow: /filler\n" * (max_size != "")
     count, rest = divmod((500 << 10) - len(first) - len(b"Disallow: /cu"), len(line))
     text = first + b"#" * (rest - 1) + b"\n" + line * count + b"Disallow: /cut\n"
     text += b"Disallow: /late\n" * 200_000

@@ -26,7 +26,7 @@ def test_held_jobs_rest() -> None:
     assert (schedule.unstarted, schedule.resting, jobs[0].host.held) == (3, 3, 3)
     assert schedule.take(0.0) is None
     for job in jobs[:2]:
-        schedule.free(job)
+        schedule.hold(job, -1)
     schedule.add(jobs[0])
     assert (schedule.unstarted, schedule.resting, jobs[0].host.held) == (2, 1, 1)
     assert schedule.take(0.0) is jobs[0]
@@ -40,7 +40,7 @@ def test_host_with_held_jobs_is_kept() -> None:
     for number in range(30_000):
         schedule.host(f"idle {number}")
     assert schedule.host("held") is job.host
-    schedule.free(job)
+    schedule.hold(job, -1)
     for number in range(30_000):
         schedule.host(f"more {number}")
     assert schedule.host("held") is not job.host
