@@ -135,6 +135,8 @@ FAILURES: Final[dict[str, Kind]] = {
     "too-large": Kind(False, False, "larger than --max-size"),
     "redirect-loop": Kind(False, False, "more than --redirects hops"),
     "redirect-refused": Kind(False, False, "a redirect that is not followed for safety"),
+    "robots": Kind(False, False, "the robots.txt of the host does not allow it (--robots)"),
+    "opted-out": Kind(False, False, "the response says that it is not to be used (--respect)"),
     "bad-url": Kind(False, False, "not an http(s) URL"),
     "bad-name": Kind(False, False, "the name cannot be stored safely"),
     "name-taken": Kind(False, False, "another file of this job has this name; see --layout mirror"),

@@ -120,7 +120,8 @@ class Page(msgspec.Struct, frozen=True):
 class Tally(msgspec.Struct, frozen=True, array_like=True):
     """Counts that are added up over batches and over runs.
 
-    ``replaced``: how many of the stored files replaced a file that belonged to no item.
+    ``replaced``: how many of the stored files replaced a file that belonged to no item; ``encoded``: how
+    many are in a content coding that was not requested.
     """
 
     stored: int = 0
@@ -129,6 +130,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     bytes: int = 0
     unverified: int = 0
     replaced: int = 0
+    encoded: int = 0
 
     @property
     def fetched(self) -> int:
@@ -143,6 +145,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.bytes + other.bytes,
             self.unverified + other.unverified,
             self.replaced + other.replaced,
+            self.encoded + other.encoded,
         )
 
     @property
@@ -383,6 +386,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     peak_rss_mb: dict[str, float]
     resumed: bool
     replaced: int
+    encoded: int = 0
     complete_since: str | None = None
     versions: dict[str, str]
     preflight: str

@@ -31,6 +31,7 @@ from downloader.cli.params import (
     later,
     pipeline,
     rate,
+    respect,
     version_option,
 )
 from downloader.config.extensions import Extension
@@ -168,12 +169,24 @@ def cli() -> None:
     help="Key of --cert, if in another file.",
 )
 @click.option("--insecure", is_flag=True, help="Do not verify server certificates.")
-@click.option("--compressed", is_flag=True, help="Request gzip or deflate, store decoded.")
+@click.option(
+    "--compressed",
+    is_flag=True,
+    help="Request gzip, deflate and, where installed, br and zstd; store decoded.",
+)
 @click.option(
     "--redirects", type=count(0, 100), metavar="N", default=5, show_default=True, help="Maximum hops."
 )
 @click.option(
     "--allow-private-redirects", is_flag=True, help="Follow redirects from public to private addresses."
+)
+@click.option("--robots", is_flag=True, help="Do not request what robots.txt of a host disallows.")
+@click.option(
+    "--respect",
+    type=Parsed("list", respect),
+    metavar="x-robots-tag",
+    default="",
+    help="Do not store a response whose X-Robots-Tag refuses it (noai, noindex, …).",
 )
 @click.option(
     "--resume/--restart", "resume", default=True, help="Continue from DEST's journal, or discard it."
@@ -245,8 +258,9 @@ def fetch(**given: Any) -> int:
     if given["as_json"]:
         say_json(report)
     else:
-        # A retry cannot mend a bad URL or name in a list.
-        retry = any(code not in ("bad-url", "bad-name") for code in report.failed_by_error)
+        # A retry cannot mend a bad URL or name in a list, nor what a host refuses.
+        lasting = ("bad-url", "bad-name", "robots", "opted-out")
+        retry = any(code not in lasting for code in report.failed_by_error)
         command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
         # Where the same command would be refused again, `stopped_by` names one that is not.
         refused = "--restart" in (report.stopped_by or "")
@@ -268,8 +282,8 @@ def _config(given: dict[str, Any]) -> Any:
     plain = (
         "source output store layout connections resolver dns_server pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
-        "compressed redirects allow_private_redirects retry_failed relist existing fsync dry_run progress "
-        "report failures preflight quiet log_json verbose"
+        "compressed redirects allow_private_redirects robots respect retry_failed relist existing fsync "
+        "dry_run progress report failures preflight quiet log_json verbose"
     )
     numbers: dict[str, Any] = {
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")

@@ -35,6 +35,7 @@ __all__ = [
     "later",
     "pipeline",
     "rate",
+    "respect",
     "verbose",
     "version_option",
 ]
@@ -95,6 +96,15 @@ def connections(text: str) -> int:
         return 0 if text == "auto" else parse_count(text, 1, MOST_CONNECTIONS)
     except ValueError as error:
         raise ValueError(f"{error}; or auto") from None
+
+
+def respect(text: str) -> tuple[str, ...]:
+    """Return the words of a comma list of what responses say. Raises ValueError."""
+    words = tuple(word.strip() for word in text.split(",")) if text else ()
+    for word in words:
+        if word != "x-robots-tag":
+            raise ValueError(f"{word[:40]!r} is not known; what can be respected is x-robots-tag")
+    return words
 
 
 def rate() -> Parsed:
@@ -228,7 +238,7 @@ _SECTIONS = {
     "Concurrency, retries and timeouts": "workers connections per_host resolver dns_server pipeline lane "
     "rate retries backoff max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
-    "allow_private_redirects preflight",
+    "allow_private_redirects robots respect preflight",
     "Progress and reports": "progress report failures as_json verbose quiet log_json",
 }
 _LAST = "Progress and reports"

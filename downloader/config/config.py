@@ -9,17 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections import Counter
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from downloader.config.extensions import check_options, value_of
+from downloader.config.extras import check_extras
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
-from downloader.core.headers import header_problem
+from downloader.core.headers import given_twice, header_problem
 from downloader.core.limits import (
     DEEPEST_PIPELINE,
     LONGEST_TIME,
@@ -34,12 +34,6 @@ from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
 
 __all__ = ["Config", "usable_cpus"]
-
-# Header fields that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
-_ONCE = frozenset({"authorization", "content-length", "content-type", "date", "expect", "from", "host"}) | {
-    *("if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "proxy-authorization"),
-    *("range", "referer", "user-agent"),
-}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +84,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     compressed: bool = False
     redirects: int = 5
     allow_private_redirects: bool = False
+    robots: bool = False
+    respect: tuple[Literal["x-robots-tag"], ...] = ()
     restart: bool = False
     retry_failed: bool = False
     relist: bool = False
@@ -265,10 +261,12 @@ def _validate(config: Config) -> None:
         if not 0 < getattr(config, name) <= LONGEST_TIME:
             raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
     _check_contradictions(config)
+    check_extras(config)
     for name, value in config.headers:
         if problem := header_problem(name, value):
             raise ConfigError(f"-H: {problem}")
-    _check_repeated(config.headers)
+    if name := given_twice(config.headers):
+        raise ConfigError(f"-H: {name} is given twice; a request has it once")
     if config.dns_server:
         try:
             split_address(config.dns_server)
@@ -361,17 +359,6 @@ def _check_source(config: Config) -> None:
     kind = config.source_kind
     check_options("source_options", config.source_options, kind)
     kind.check(config)
-
-
-def _check_repeated(headers: tuple[tuple[str, str], ...]) -> None:
-    """Raise ConfigError for a header field that is given twice and that a request may contain only once.
-
-    Two fields of one name are sent as two lines. Servers refuse such a request, or use either of them.
-    """
-    given = Counter(name.lower() for name, _ in headers)
-    for name, _ in headers:
-        if given[name.lower()] > 1 and name.lower() in _ONCE:
-            raise ConfigError(f"-H: {name} is given twice; a request has it once")
 
 
 def _check_proxies(proxies: dict[str, str]) -> None:

@@ -16,6 +16,8 @@ class Host:
     ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
     after a failure) and ``paced`` (--rate). ``answered``: it has answered a request. ``resting``: it is
     failing or paused, so its queue is not counted as work that could start. ``counted``: it has had a job.
+    ``held``: jobs outside the queue, which wait until it is known whether they may start
+    (``Scheduler.hold``).
     """
 
     key: str
@@ -34,6 +36,7 @@ class Host:
     answered: bool = False
     resting: bool = False
     counted: bool = False
+    held: int = 0
 
 
 class Schedulable(Protocol):

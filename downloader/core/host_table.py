@@ -53,7 +53,7 @@ class HostTable:
         """
         kept = set(needed)
         for key, host in list(self._hosts.items()):
-            if not host.queue and not host.active and key not in kept:
+            if not (host.queue or host.active or host.held) and key not in kept:
                 del self._hosts[key]
         self._forget_at = max(_MAX_IDLE_HOSTS, 2 * len(self._hosts))
 

@@ -119,6 +119,12 @@ class Scheduler(Generic[J]):
         self.resting += 1
         heapq.heappush(self._timers, (at, next(self._serial), job))
 
+    def hold(self, job: J, change: int = 1) -> None:
+        """Count ``job``, which the caller keeps, as resting; with ``change`` -1 stop counting it."""
+        job.host.held += change
+        self.unstarted += change
+        self.resting += change
+
     def take(self, now: float) -> J | None:
         """Return the next job to start, None if none may start now; see ``wake_at``."""
         if self._timers and self._timers[0][0] <= now:

@@ -9,10 +9,8 @@ from downloader.process import patching
 
 patching.require()
 
-import zlib  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable, Container, Iterator  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
-from itertools import chain  # noqa: E402
 from time import monotonic, time  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 from urllib.parse import urlsplit  # noqa: E402
@@ -22,12 +20,14 @@ import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core.content_check import ContentCheck, check_length  # noqa: E402
+from downloader.core.opt_out import FIELDS, opt_out  # noqa: E402
 from downloader.core.redact import redact_url  # noqa: E402
 from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
+from downloader.http.content_coding import CHUNK, chunks, coding_of  # noqa: E402
 from downloader.http.exceptions import (  # noqa: E402
     below_min_speed,
     deadline_exceeded,
@@ -44,9 +44,7 @@ from downloader.sources.source import Request  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 
-_CHUNK = 256 << 10
 _SMALL = 64 << 10
-_ZLIB_OR_GZIP, _RAW_DEFLATE = 47, -15  # zlib's window bits: with zlib's or gzip's header; with neither
 _DIGITS = 18  # of a Content-Length
 
 
@@ -54,7 +52,8 @@ class Fetched(NamedTuple):
     """A stored file.
 
     ``how``: what ``FileWriter.publish`` returned; ``verified``: the length was checked against the
-    response or the source; ``requests``: number of requests, including redirects.
+    response or the source; ``requests``: number of requests, including redirects; ``encoded``: it is stored
+    in a content coding that was not requested.
     """
 
     size: int
@@ -62,15 +61,20 @@ class Fetched(NamedTuple):
     how: int
     verified: bool
     requests: int
+    encoded: bool
 
 
 class Postponed(Exception):
-    """A redirect leads to a host that is paused until ``until``; ``requests`` were made so far."""
+    """A redirect leads to a host that is paused until ``until``; ``requests`` were made so far.
 
-    def __init__(self, until: float, requests: int) -> None:
-        super().__init__(until, requests)
+    Or, if ``unknown`` is not None, to that origin, whose robots.txt is not known yet.
+    """
+
+    def __init__(self, until: float, requests: int, unknown: Origin | None = None) -> None:
+        super().__init__(until, requests, unknown)
         self.until = until
         self.requests = requests
+        self.unknown = unknown
 
 
 class RequestsClient:
@@ -78,8 +82,11 @@ class RequestsClient:
 
     ``gate`` is called with the key of another origin before a redirect to it is followed. It returns when
     requests may be sent there (seconds, monotonic), and raises FetchError if none may. ``turn`` is called
-    before any redirect is followed, and returns when the --rate of its host allows a request.
-    ``recording``: store what the response says about the file in each task.
+    before any redirect is followed, and returns when the --rate of its host allows a request. ``permit`` is
+    called with URL and origin before any redirect is followed, with --robots: it returns False if the
+    robots.txt of the origin is not known yet, and raises FetchError if it refuses the URL.
+    ``recording``: store what the response says about the file in each task. ``stored``: the statuses of a
+    response whose body is stored.
     """
 
     def __init__(
@@ -88,10 +95,14 @@ class RequestsClient:
         session: HttpSession,
         gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
+        permit: Callable[[str, Origin], bool] | None = None,
         *,
         recording: bool = False,
+        stored: Container[int] = STORED,
     ) -> None:
         self._recording = recording
+        self._permit = permit
+        self._stored = stored
         self._gate = gate
         self._turn = turn
         self._config = config
@@ -118,7 +129,9 @@ class RequestsClient:
         response: Any = None
         with self._limits():
             try:
-                response, at, hops = self._open(url, task.request)
+                response, at, hops = self._open(url, task.origin, task.request)
+                if self._config.respect:
+                    self._check_opt_out(response)
                 length = _length(response)
                 check_length(length or 0, self._config.max_size)
                 if self._recording:
@@ -130,7 +143,8 @@ class RequestsClient:
                 # There is no switch to another greenlet while publishing, so no deadline can fire.
                 verified = length is not None or response.chunked or task.promised
                 how = task.batch.publish(task, writer)
-                done = Fetched(writer.size, writer.crc, how, verified, hops + 1)
+                encoded = "Content-Encoding" in response.headers and self._is_unrequested(response)
+                done = Fetched(writer.size, writer.crc, how, verified, hops + 1, encoded)
                 writer = None
                 return done
             finally:
@@ -148,12 +162,12 @@ class RequestsClient:
         response: Any = None
         with self._limits():
             try:
-                response, _, _ = self._open(url, None)
+                response, _, _ = self._open(url, self._session.origin(url), None)
                 length = _length(response)
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
                 body = bytearray()
-                for chunk in _chunks(response, self._config.compressed):
+                for chunk in chunks(response, self._config.compressed):
                     body += chunk
                     if len(body) > most:
                         raise FetchError("too-large", f"more than {show_size(most)}")
@@ -179,16 +193,17 @@ class RequestsClient:
         finally:
             clock.close()
 
-    def _open(self, url: str, given: Request | None) -> tuple[Any, str, int]:
-        """Return the response for ``url`` after redirects, its URL, and the number of hops.
+    def _open(self, url: str, origin: Origin, given: Request | None) -> tuple[Any, str, int]:
+        """Return the response for ``url``, of ``origin``, after redirects, its URL, and the number of hops.
 
         The body is not read. ``given`` is the request of the source, None for a plain GET.
         """
         session = self._session
         extra = given.headers if given is not None else ()
-        stored = STORED if given is None or given.expected_status == 200 else {given.expected_status}
-        origin = first = session.origin(url)
-        hops = 0
+        stored = self._stored
+        if given is not None and given.expected_status != 200:
+            stored = {given.expected_status}
+        first, hops = origin, 0
         try:
             while True:
                 try:
@@ -210,9 +225,11 @@ class RequestsClient:
                     at, origin, extra = origin, target, ()
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
+                url = requests.utils.requote_uri(url)
+                if self._permit is not None and not self._permit(url, origin):
+                    raise Postponed(0.0, hops + 1, origin)
                 if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
                     gevent.sleep(pause)
-                url = requests.utils.requote_uri(url)
                 hops += 1
         except Exception as error:
             if (not hops and origin is first) or isinstance(error, Postponed):
@@ -248,15 +265,30 @@ class RequestsClient:
         least = self._config.min_speed
         if least:
             self._reading[gevent.getcurrent()] = (response, monotonic(), Pace(least))
-        elif length is not None and length <= _CHUNK and not self._decodes(response):
+        elif length is not None and length <= CHUNK and not self._decodes(response):
             # One read; urllib3 raises if the body is short.
             writer.write(response.read(decode_content=False))
             return
-        for chunk in _chunks(response, self._config.compressed, as_it_comes=bool(least)):
+        for chunk in chunks(response, self._config.compressed, as_it_comes=bool(least)):
             writer.write(chunk)
 
     def _decodes(self, response: Any) -> bool:
         return self._config.compressed and "Content-Encoding" in response.headers
+
+    def _is_unrequested(self, response: Any) -> bool:
+        """Return whether ``response`` is stored in a content coding that no request asked for."""
+        if self._config.compressed:
+            return False
+        requested = str(self._session.headers["Accept-Encoding"]).lower().split(",")
+        names = {each.partition(";")[0].strip() for each in requested}
+        return coding_of(response) not in names | {""} and "*" not in names
+
+    def _check_opt_out(self, response: Any) -> None:
+        """Raise FetchError ``opted-out`` if ``response`` says that its content is not to be used."""
+        tags, reservations = (response.headers.getlist(name) for name in FIELDS)
+        if why := opt_out(tags, reservations, self._session.product_token):
+            _discard_response(response)
+            raise FetchError("opted-out", why)
 
 
 def _info(response: Any, url: str) -> ResponseInfo:
@@ -269,68 +301,6 @@ def _info(response: Any, url: str) -> ResponseInfo:
         content_type=headers.get("Content-Type", ""),
         fetched_at=time(),
     )
-
-
-def _chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:
-    """Yield the body in chunks.
-
-    If ``decode``, decompress it, and check that the compressed body is complete. ``as_it_comes``: yield
-    what has arrived, without waiting for a full chunk.
-    """
-    read = response.read1 if as_it_comes else response.read
-    encoding = response.headers.get("Content-Encoding", "").strip().lower() if decode else ""
-    raw = iter(lambda: read(_CHUNK, decode_content=False), b"")
-    if encoding in ("", "identity"):
-        yield from raw
-    elif encoding in ("gzip", "x-gzip", "deflate"):
-        # A body without length and chunks is known to be empty only if the compressed data has its end.
-        bounded = response.chunked or "Content-Length" in response.headers
-        yield from _inflated(raw, encoding, may_be_empty=bounded)
-    else:
-        raise FetchError("protocol", f"Content-Encoding {encoding[:40]!r} was not requested")
-
-
-def _inflated(raw: Iterator[bytes], encoding: str, *, may_be_empty: bool) -> Iterator[bytes]:
-    """Yield ``raw`` decompressed, in chunks of bounded size whatever the compression ratio is.
-
-    A compressed body of zero bytes is an empty file: servers compress only a body that is not empty.
-    """
-    head = b""
-    for block in raw:
-        head += block
-        if len(head) > 1:
-            break
-    if not head and may_be_empty:
-        return
-    wbits = _RAW_DEFLATE if encoding == "deflate" and _is_raw_deflate(head) else _ZLIB_OR_GZIP
-    inflate = zlib.decompressobj(wbits)
-    try:
-        for block in chain([head], raw):
-            left = block
-            while left:
-                piece = inflate.decompress(left, _CHUNK)
-                if piece:
-                    yield piece
-                left = inflate.unconsumed_tail
-                if inflate.eof and inflate.unused_data:
-                    left, inflate = inflate.unused_data, zlib.decompressobj(wbits)
-        if tail := inflate.flush():
-            yield tail
-    except zlib.error as error:
-        raise FetchError("protocol", f"the compressed body is damaged: {error}") from None
-    if not inflate.eof:
-        raise FetchError("truncated", "the compressed body ends early")
-
-
-def _is_raw_deflate(head: bytes) -> bool:
-    """Return whether a body of coding "deflate" lacks zlib's header and checksum.
-
-    It should have them (RFC 9110 §8.4.1.2), but some servers leave them out. The two cannot be confused:
-    read as raw deflate, zlib's header is a stored block whose padding is not 0, and gzip's is of a type
-    that does not exist.
-    """
-    zlib_header = head[:1] and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
-    return not zlib_header and head[:1] != b"\x1f"
 
 
 def _length(response: Any) -> int | None:

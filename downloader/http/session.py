@@ -34,8 +34,10 @@ from urllib3 import HTTPHeaderDict  # noqa: E402
 
 from downloader._version import VERSION  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.robots import product_token  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
+from downloader.http.content_coding import accepted  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
 from downloader.http.name_lookup import open_lookup  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
@@ -62,6 +64,8 @@ _NORMAL = re.compile(
 class HttpSession(requests.Session):
     """The session that ``config`` describes. ``census`` limits its open connections.
 
+    ``product_token``: the name of this crawler (``core.robots``), from the User-Agent that is sent.
+
     Raises ConfigError if the CA file or the client certificate cannot be used.
     """
 
@@ -74,13 +78,14 @@ class HttpSession(requests.Session):
         self.census = Census(config.max_connections, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
-        self.headers["Accept-Encoding"] = "gzip, deflate" if config.compressed else "identity"
+        self.headers["Accept-Encoding"] = ", ".join(accepted()) if config.compressed else "identity"
         self.headers["Accept"] = "*/*"
         self.headers["Connection"] = "keep-alive"
         self._plain_headers = dict(self.headers)
         # Set by name, so that -H 'user-agent: …' replaces the default at the same position.
         for name, value in config.headers:
             self.headers[name] = value
+        self.product_token = product_token(str(self.headers["User-Agent"]))
         adapter = _Adapter(self.census, config)
         self.mount("https://", adapter)
         self.mount("http://", adapter)

@@ -56,7 +56,8 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     ``response``: what the last response says about the file, if the sink wants it.
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
     had served others ended before its response; this does not count as an attempt. ``path``: its origin,
-    None if it does not go through the pipelined client. It is a Struct because one is created per file.
+    None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
+    the robots.txt of its origin. It is a Struct because one is created per file.
     """
 
     batch: Any
@@ -74,3 +75,4 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     attempts: int = 0
     sent: float = 0.0
     cut_off: int = 0
+    robots_txt: bool = False

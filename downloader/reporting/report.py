@@ -83,6 +83,7 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
         },
         resumed=destination.resumed,
         replaced=run.tally.replaced,
+        encoded=run.tally.encoded,
         complete_since=(destination.complete_since or None)
         if complete and not stored + run.requests
         else None,
@@ -131,13 +132,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
             f"  complete since {report.complete_since}: nothing was requested; --relist lists again, and "
             "fetches what is new or missing"
         )
-    if report.replaced:
-        lines.append(
-            f"  {show_count(report.replaced)} of the stored replaced files that were there before "
-            "(--existing keep leaves them)"
-        )
-    if report.unverified:
-        lines.append(f"  {show_count(report.unverified)} of the stored had no length to check against")
+    lines += [f"  {show_count(count)} of the stored {what}" for count, what in _remarks(report) if count]
     latency = report.latency_ms
     if latency["max"]:
         lines.append(
@@ -169,6 +164,15 @@ def _limit(report: Report) -> str:
     if "--connections" in limit["stopped"] or not limit["stopped"]:
         return ""
     return f" ({limit['max']} a worker: {'; '.join(limit['stopped'])})"
+
+
+def _remarks(report: Report) -> tuple[tuple[int, str], ...]:
+    """Return what is to be known of some of the stored files, each with their number."""
+    return (
+        (report.replaced, "replaced files that were there before (--existing keep leaves them)"),
+        (report.unverified, "had no length to check against"),
+        (report.encoded, "are in a Content-Encoding that was not requested (--compressed decodes it)"),
+    )
 
 
 def write_json(report: Report, path: str) -> None:

@@ -34,6 +34,7 @@ class ActiveBatch:
     __slots__ = (
         "_bytes",
         "_crcs",
+        "_encoded",
         "_failed",
         "_replaced",
         "_skipped",
@@ -77,7 +78,7 @@ class ActiveBatch:
         self.latency = Histogram()
         self.failures: list[Failure] = []
         self._stored = self._skipped = self._failed = self._bytes = self._unverified = 0
-        self._replaced = 0
+        self._replaced = self._encoded = 0
 
     def wanted(self) -> range | tuple[int, ...]:
         """Return the indices of the leased items."""
@@ -213,6 +214,10 @@ class ActiveBatch:
         """Count a published item whose length nothing confirmed."""
         self._unverified += 1
 
+    def encoded(self) -> None:
+        """Count a stored item whose content coding was not requested."""
+        self._encoded += 1
+
     def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
         """Record that item ``index`` has failed for good; ``url`` is redacted."""
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
@@ -227,7 +232,13 @@ class ActiveBatch:
     def tally(self) -> Tally:
         """Return the counts of the items finished so far."""
         return Tally(
-            self._stored, self._skipped, self._failed, self._bytes, self._unverified, self._replaced
+            self._stored,
+            self._skipped,
+            self._failed,
+            self._bytes,
+            self._unverified,
+            self._replaced,
+            self._encoded,
         )
 
     def done(self) -> BatchDone:

@@ -21,7 +21,7 @@ def make_heartbeat(
     census = connections.census
     slow = census.slow_hosts
     hosts = {id(host): host for host in (*slow, *schedule.resting_hosts)}.values()
-    waiting = (len(slow) + sum(len(host.queue) for host in hosts), len(hosts))
+    waiting = (len(slow) + sum(len(host.queue) + host.held for host in hosts), len(hosts))
     limit = connections.limit
     reached = (connections.peak, limit.now, limit.why)
     return Heartbeat(tally, census.peak, pipelined.depths, pipelined.stop_reasons(), waiting, reached)

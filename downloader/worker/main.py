@@ -10,7 +10,8 @@ import gevent
 from downloader.config.config import Config
 from downloader.messages import Ready
 from downloader.process.channel import ChildLink
-from downloader.worker.worker import Setup, Worker
+from downloader.worker.setup import Setup
+from downloader.worker.worker import Worker
 
 __all__ = ["Setup", "run"]
 

@@ -13,7 +13,6 @@ never blocks.
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import random
 from time import monotonic
 
@@ -25,7 +24,6 @@ from gevent.pool import Group
 from downloader.config.config import Config
 from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
-from downloader.core.ownership import Rules
 from downloader.core.scheduler import Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.origin import Origin
@@ -56,21 +54,14 @@ from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
 from downloader.worker.requests import TaskBuilder
+from downloader.worker.robots import RobotsGate
+from downloader.worker.setup import Setup
 
-__all__ = ["Setup", "Worker"]
+__all__ = ["Worker"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 _MAX_OPEN = 64
 _MAX_RESTING = 10_000  # files of failing or paused hosts that are held in memory
-
-
-class Setup(msgspec.Struct, frozen=True):
-    """What a worker needs besides the Config. ``reserved``: see ``active_batch.Exempt``."""
-
-    number: int
-    ledger: Path
-    rules: Rules
-    reserved: dict[str, str] = {}
 
 
 class Worker:
@@ -88,9 +79,16 @@ class Worker:
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.census.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link)
+        self.robots = gate = RobotsGate(
+            config, self.session, self.schedule, self.hosts, self._fail, self._dispatch_soon
+        )
+        self.admit = gate.admit if config.robots else self.schedule.add
+        self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
         recording = self.sink.wants_records
         self.requests_client = RequestsClient(
-            config, self.session, self.hosts.gate, self.hosts.reserve_redirect, recording=recording
+            *(config, self.session, self.hosts.gate, self.hosts.reserve_redirect),
+            gate.permit if config.robots else None,
+            recording=recording,
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
         self.connections = ConnectionControl(
@@ -132,7 +130,7 @@ class Worker:
                 batch.published(index, *outcome, SAME)
         partial = done or lease.suspects or lease.only
         if not partial and (tasks := self.builder.tasks(batch, items)):
-            self.schedule.add_all(tasks)
+            self.admit_all(tasks)
         else:
             self._schedule_each(batch, items, done)
         self.dispatch()
@@ -147,7 +145,7 @@ class Worker:
                 except FetchError as error:
                     self._fail(batch, index, items[index], error, 0)
                 else:
-                    self.schedule.add(task)
+                    self.admit(task)
                     if not task.origin.proxy:
                         self.session.resolver.look_up_ahead(task.origin.host)
         if not batch.left:
@@ -213,14 +211,18 @@ class Worker:
         batch.marks.begin(index)
         waiting_for = self.session.census.waiting_for
         waiting_for[gevent.getcurrent()] = task.host
+        client = self.robots.client if task.robots_txt else self.requests_client
         try:
-            done = self.requests_client.fetch(task, self.builder.url(task))
+            done = client.fetch(task, self.builder.url(task))
         except FetchError as error:
             self.attempt_failed(task, error, task.sent)
         except Postponed as postponed:
             batch.forget(index)
             batch.requests += postponed.requests
-            self.schedule.add_later(task, postponed.until)
+            if postponed.unknown is None:
+                self.schedule.add_later(task, postponed.until)
+            else:
+                self.robots.hold(task, postponed.unknown)
         except gevent.GreenletExit:
             batch.forget(index)
         except Exception as error:
@@ -230,6 +232,8 @@ class Worker:
             batch.latency.add(monotonic() - task.sent)
             if not done.verified:
                 batch.unverified()
+            if done.encoded and done.how != SAME:
+                batch.encoded()
             batch.published(index, done.size, done.crc, done.how, done.requests)
             self.host_succeeded(task.host)
             if not batch.left:

@@ -15,6 +15,7 @@ from downloader.process import patching
 
 patching.require()
 
+from collections.abc import Callable  # noqa: E402
 from functools import partial  # noqa: E402
 from itertools import islice  # noqa: E402
 from time import monotonic, thread_time  # noqa: E402
@@ -42,6 +43,10 @@ from downloader.http.pipelined.parser import (  # noqa: E402
     discard_body,
 )
 from downloader.http.pipelined.recording_parser import RecordingParser  # noqa: E402
+from downloader.http.pipelined.respecting_parser import (  # noqa: E402
+    RespectingParser,
+    RespectingRecordingParser,
+)
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
@@ -81,7 +86,10 @@ class PipelinedClient:
     ) -> None:
         self._config = config
         self._session = session
-        self.new_parser = RecordingParser if recording else ResponseParser
+        self.new_parser: Callable[..., ResponseParser] = RecordingParser if recording else ResponseParser
+        if config.respect:
+            kind = RespectingRecordingParser if recording else RespectingParser
+            self.new_parser = partial(kind, product_token=session.product_token)
         self._owner = owner
         self.census = session.census
         self.secrets = config.secrets

@@ -1,0 +1,31 @@
+"""Check that the packages are installed which an option needs, before anything is started."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from downloader.errors import ConfigError
+
+__all__ = ["check_extras"]
+
+
+class Extra(NamedTuple):
+    """An option that needs a package, and the extra that installs it."""
+
+    option: str
+    module: str
+    name: str
+
+
+_EXTRAS = {"robots": Extra("--robots", "protego", "robots")}
+
+
+def check_extras(config: Any) -> None:
+    """Raise ConfigError if ``config``, a Config, has an option whose package is not installed."""
+    for field, extra in _EXTRAS.items():
+        if getattr(config, field) and find_spec(extra.module) is None:
+            raise ConfigError(
+                f"{extra.option} needs the package {extra.module}, which is not installed: "
+                f"pip install 'mass-downloader[{extra.name}]'"
+            )
