@@ -24,6 +24,7 @@ __all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
 
 _NSSWITCH = Path("/etc/nsswitch.conf")
 _TRIES = 3
+_MAX_CACHED = 2000  # answers that c-ares keeps, at 2.4 kB each
 # ares.h: codes that say for certain that there is no such name, or no address for it.
 _ARES_NO_NAME: Final = {1, 4, 8}
 _ARES_TIMEOUT = 12
@@ -85,32 +86,59 @@ class _SystemLookup:
         return found
 
 
+class _Channel:
+    """A resolver of c-ares: how many look-ups it has begun, and how many are in progress."""
+
+    __slots__ = ("asked", "busy", "resolver")
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from gevent.resolver.ares import Resolver
+
+        self.resolver = Resolver(use_environ=False, **options)
+        self.asked = self.busy = 0
+
+
 class _CaresLookup:
     """c-ares, which comes with gevent.
 
     ``server``: ADDRESS or ADDRESS:PORT, "" for those of the system. A query is repeated twice, each time
     after twice the time, within ``timeout`` seconds in all. A name server's socket has room for some
     hundred packets.
+
+    c-ares keeps every answer for as long as it is valid, up to an hour, and gevent has no option for that
+    (``ares_options.qcache_max_ttl``). So another channel takes the place of one that has kept many.
     """
 
     most = 256
 
     def __init__(self, server: str, timeout: float) -> None:
-        from gevent.resolver.ares import Resolver
-
-        options: dict[str, Any] = {"timeout": timeout / (2**_TRIES - 1), "tries": _TRIES}
+        self._options: dict[str, Any] = {"timeout": timeout / (2**_TRIES - 1), "tries": _TRIES}
         if server:
             address, port = split_address(server)
-            options.update(servers=address, udp_port=str(port), tcp_port=str(port))
-        self._resolver = Resolver(use_environ=False, **options)
+            self._options.update(servers=address, udp_port=str(port), tcp_port=str(port))
+        self._channel = _Channel(self._options)
 
     def addresses(self, host: str) -> list[str]:
         """See ``Lookup``."""
+        channel = self._channel
+        if channel.asked >= _MAX_CACHED:
+            full, channel = channel, _Channel(self._options)
+            self._channel = channel
+            self._close_unused(full)
+        channel.asked += 1
+        channel.busy += 1
         try:
-            found = self._resolver.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+            found = channel.resolver.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise _translated(error) from error
+        finally:
+            channel.busy -= 1
+            self._close_unused(channel)
         return [str(address[0]) for *_, address in found]
+
+    def _close_unused(self, channel: _Channel) -> None:
+        if channel is not self._channel and not channel.busy:
+            channel.resolver.close()
 
 
 def _translated(error: socket.gaierror) -> socket.gaierror:
