@@ -1,30 +1,36 @@
 """Choose how many requests one connection may have in flight: increase while it pays, else decrease.
 
-Pipelining (RFC 9112 §9.3.2) gains most where responses are small and fast, and nothing where a server
-processes the requests of a connection slowly and one at a time. Servers do not announce which applies.
-So the depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays. This is hill
-climbing as in TCP's slow start, with a measured gain instead of the absence of loss.
+Pipelining (RFC 9112 §9.3.2) gains most where responses are small, and take long to arrive or cost
+little; nothing where a server processes the requests of a connection slowly and one at a time. Servers
+do not announce which applies, and latency does not tell: a server that takes seconds may process all
+requests of a connection at once, and then a greater depth multiplies its rate. So the depth of each
+origin starts at 1 and is multiplied by ``STEP`` as long as that pays. This is hill climbing as in TCP's
+slow start, with a measured gain instead of the absence of loss.
 
-A step pays if the goodput of the worker grows (responses per second, over all connections to the
-origin). Where the worker's CPU is the limit, it pays as long as the CPU time per response does not grow.
-The cost of storing a response is charged when the response is received. The first windows after a step
-are received but not stored yet; without that charge they would look too good.
+A step pays if the goodput of the worker grows by more than chance (responses per second, over all
+connections to the origin): few responses in a measurement call for a greater gain. Where the worker's
+CPU is the limit, it pays as long as the CPU time per response does not grow. The cost of storing a
+response is charged when the response is received. The first windows after a step are received but not
+stored yet; without that charge they would look too good.
 
-This module has values and functions from one value to the next; ``http.pipelined.origin_state``
-measures.
+This module has values and functions from one value to the next; ``goodput`` says how long to measure,
+and ``http.pipelined.origin_state`` measures.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import NamedTuple
 
 __all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut"]
 
 DEEPEST = 64
 STEP = 8
-SLOW = 0.2  # seconds; with a longer latency at depth 1, a greater depth is not tried
 _GAIN, _MAX_COST_GROWTH, _LOSS = 1.05, 1.03, 0.9
+# Standard deviations that a gain must exceed. That of a rate, measured over n responses, is about 1 ÷ √n of
+# it where latencies are exponentially distributed, and smaller where they vary less.
+_CERTAINTY = 4.0
 _BUSY = 0.5  # share of the time on the CPU from which on the CPU counts as the limit
 _TRIES = 2  # measurements without a gain before the depth stops growing
 _PAUSE = 20  # measurements until the next try, doubled each time
@@ -32,7 +38,7 @@ _MAX_PAUSE = 640
 
 
 class Sample(NamedTuple):
-    """A measurement: ``rate`` responses per second, with a mean latency of ``latency`` seconds.
+    """A measurement: ``rate`` responses per second, of ``responses`` in all.
 
     ``busy`` is the share of the time (0 to 1) that the process was on the CPU. ``debt`` is the additional
     share that it would have taken to store exactly the responses received in this time; it is negative if
@@ -40,7 +46,7 @@ class Sample(NamedTuple):
     """
 
     rate: float
-    latency: float
+    responses: int
     busy: float = 0.0
     debt: float = 0.0
 
@@ -93,8 +99,6 @@ def measured(depth: Depth, sample: Sample) -> Depth:
         if depth.by_user:
             return replace(depth, now=depth.most, stopped="--pipeline")
         return _deeper(depth, sample)
-    if depth.now == 1 and sample.latency > SLOW:
-        return _stop_growing(depth, "answers are slow")
     before = depth.before
     if before is None or _pays(sample, before):
         return _deeper(depth, sample)
@@ -109,7 +113,8 @@ def measured(depth: Depth, sample: Sample) -> Depth:
 
 
 def _pays(sample: Sample, before: Sample) -> bool:
-    if sample.goodput > before.goodput * _GAIN:
+    chance = _CERTAINTY * sqrt(1 / sample.responses + 1 / before.responses)
+    if sample.goodput > before.goodput * max(_GAIN, 1 + chance):
         return True
     if min(sample.busy, before.busy) < _BUSY:
         return False

@@ -415,11 +415,11 @@ def test_depth_measurement_includes_storing(stored: int, depth: int) -> None:
     so_far, now = StorageCost(), 1000.0
     url = "http://127.0.0.1:1"
     origin = HttpSession(Config(source=url, output="d")).origin(url)
-    route = OriginState(origin, (b"", b""), Depth(), so_far, {})
-    route.record_responses(now, 1, 0.001)  # a measurement begins
-    for answered, files in ((500, 500), (4000, stored)):
+    route = OriginState(origin, (b"", b""), Depth(), so_far, {}, lambda state: 16)
+    # The first responses, and the first after the step, are not measured.
+    for answered, files in ((16, 0), (500, 500), (16, 0), (4000, stored)):
         so_far.files += files
         so_far.seconds += files / 1000
         now += 0.5
-        route.record_responses(now, answered, 0.001)
+        route.record_responses(now, answered)
     assert route.depth.now == depth

@@ -356,6 +356,9 @@ class PipelinedClient:
             raise
         return made
 
+    def _in_flight(self, state: OriginState) -> int:
+        return sum(len(each.parser.outstanding) for each in self._busy if each.origin_state is state)
+
     def _add_origin(self, origin: Origin) -> OriginState:
         if len(self._origins) > self._forget_at:
             for old in [each for each, state in self._origins.items() if not self._idle[state]]:
@@ -366,7 +369,7 @@ class PipelinedClient:
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
         template = self._session.template(origin)
         state = self._origins[origin] = OriginState(
-            origin, template, depth, self._storage_cost, self._shapes
+            origin, template, depth, self._storage_cost, self._shapes, self._in_flight
         )
         self._idle[state] = []
         return state
