@@ -26,7 +26,7 @@ _FEWEST: Final = 16  # responses, in any case
 class Meter:
     """A measurement of the responses of one origin, one span after another."""
 
-    __slots__ = ("_due", "_responses", "_settling", "_since", "_storing", "_worked")
+    __slots__ = ("_due", "_lacking", "_responses", "_settling", "_since", "_storing", "_worked")
 
     def __init__(self) -> None:
         self._since = self._worked = self._storing = 0.0
@@ -35,7 +35,11 @@ class Meter:
     def restart(self) -> None:
         """Discard the current measurement, and do not measure the responses of the next mean latency."""
         self._settling = True
-        self._responses, self._due = 0, _FEWEST
+        self._responses, self._due, self._lacking = 0, _FEWEST, 0
+
+    def lack(self, requests: int) -> None:
+        """Record that ``requests`` more could have been sent, but there was nothing to request."""
+        self._lacking += requests
 
     def record(self, now: float, count: int) -> bool:
         """Record ``count`` more responses; return whether ``sample`` is to be called."""
@@ -50,7 +54,10 @@ class Meter:
     def sample(
         self, now: float, in_flight: int, worked: float, storing: float, per_file: float
     ) -> Sample | None:
-        """Return the measurement that ends ``now``, None if it has to go on.
+        """Return the measurement that ends ``now``, or None.
+
+        None: it has to go on, or for more than half of the requests there was nothing to request, so that
+        the source was measured.
 
         ``in_flight``: requests without a response; ``worked``: CPU seconds of the process so far, of which
         ``storing`` were spent on storing, ``per_file`` seconds for each file.
@@ -61,12 +68,12 @@ class Meter:
             self._due = wanted
             return None
         sample = None
-        if not settling:
+        if not settling and self._lacking * 2 <= responses:
             elapsed = now - self._since
             busy = min((worked - self._worked) / elapsed, 1.0)
             debt = (responses * per_file - (storing - self._storing)) / elapsed
             sample = Sample(responses / elapsed, responses, busy, debt)
         self._settling = False
         self._since, self._worked, self._storing = now, worked, storing
-        self._responses, self._due = 0, _FEWEST
+        self._responses, self._due, self._lacking = 0, _FEWEST, 0
         return sample

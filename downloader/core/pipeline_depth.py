@@ -23,10 +23,11 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import NamedTuple
 
-__all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut"]
+__all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut", "waits"]
 
 DEEPEST = 64
 STEP = 8
+_SOON = 1.0  # seconds; if a measurement takes longer, responses are slow
 _GAIN, _MAX_COST_GROWTH, _LOSS = 1.05, 1.03, 0.9
 # Standard deviations that a gain must exceed. That of a rate, measured over n responses, is about 1 ÷ √n of
 # it where latencies are exponentially distributed, and smaller where they vary less.
@@ -49,6 +50,11 @@ class Sample(NamedTuple):
     responses: int
     busy: float = 0.0
     debt: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The duration of the measurement."""
+        return self.responses / self.rate
 
     @property
     def goodput(self) -> float:
@@ -80,6 +86,16 @@ class Depth:
     tries: int = 0
     wait: int = 0
     pause: int = _PAUSE
+
+
+def waits(depth: Depth, seconds: float) -> bool:
+    """Return whether connections are to be added first; ``seconds``: what a measurement takes at least.
+
+    Where responses are fast, a greater depth costs less than more connections. Where they are slow, it is
+    the other way round: to find out that a server processes one request after the other takes the time of
+    many responses, and more connections make it faster in any case.
+    """
+    return depth.now == 1 and seconds > _SOON
 
 
 def fixed(depth: int) -> Depth:

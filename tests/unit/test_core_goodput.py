@@ -99,3 +99,12 @@ def test_storing_is_charged_to_the_responses() -> None:
     assert sample is not None
     assert (sample.rate, sample.responses) == (500, 500)
     assert (sample.busy, sample.debt) == (pytest.approx(0.4), pytest.approx(0.4))
+
+
+@pytest.mark.parametrize(("lacking", "counts"), [(10, True), (11, False)])
+def test_lack_of_work_is_not_measured(lacking: int, counts: bool) -> None:
+    meter = Meter()
+    assert not sampled(meter, 1.0, 20, 10)
+    meter.lack(lacking)
+    assert sampled(meter, 2.0, 20, 10) is counts
+    assert sampled(meter, 3.0, 20, 10)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from downloader.core.pipeline_depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut
+from downloader.core.pipeline_depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut, waits
 from downloader.core.pipeline_depth import measured as measure
 
 MANY = 10_000  # responses in a measurement
@@ -159,3 +159,10 @@ def test_server_bound_depth_ignores_pending_storage() -> None:
     """It is stored while the connection is idle."""
     depth = measure(Depth(), Sample(1000, MANY, 0.1))
     assert measure(depth, Sample(2000, MANY, 0.1, debt=0.3)).now == DEEPEST
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds", "first"), [(1, 0.5, False), (1, 1.5, True), (STEP, 60.0, False)]
+)
+def test_connections_come_first_where_responses_are_slow(now: int, seconds: float, first: bool) -> None:
+    assert waits(Depth(now=now), seconds) is first

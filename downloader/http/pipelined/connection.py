@@ -101,6 +101,7 @@ class PipelinedConnection:
         """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self._enter(Event.START)
         self.slot, began = task.host, task.sent
+        self.origin_state.connection_started()
         now = self.last_received = self.began = monotonic()
         others = 0 if alone else self._room(1, 1)
         tasks = [task, *self._client.next_tasks(self, others)] if others > 0 else [task]
@@ -364,6 +365,7 @@ class PipelinedConnection:
         slot, self.slot = self.slot, None
         self.close()
         if slot is not None:
+            self.origin_state.connection_stopped()
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:

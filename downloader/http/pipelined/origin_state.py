@@ -6,17 +6,16 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Callable  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
-from time import thread_time  # noqa: E402
-from typing import Any  # noqa: E402
+from time import monotonic, thread_time  # noqa: E402
+from typing import Any, Protocol  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.core.goodput import Meter  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
-__all__ = ["OriginState", "StorageCost"]
+__all__ = ["Connections", "OriginState", "StorageCost"]
 
 # The number of requests after which Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
@@ -30,21 +29,31 @@ class StorageCost:
     seconds: float = 0.0
 
 
+class Connections(Protocol):
+    """The connections of the client. ``climbs``: their number is being adapted."""
+
+    climbs: bool
+
+    def in_flight(self, state: OriginState) -> int:
+        """Return the number of requests to the origin of ``state`` that have no response yet."""
+
+
 class OriginState:
     """The request template of an origin, its depth, and its server's handling of connections.
 
     ``limit``: number of requests after which the server closes a connection, 0 if unknown.
     ``no_keepalive``: the server sent a response without a request, so each connection is used once.
     ``trusted``: the server has responded to several requests in step, so a new connection need not begin
-    with a single one. ``in_flight`` returns the number of requests to the origin without a response.
-    ``fallback_count``: responses in a row that needed the requests client. ``shapes``:
+    with a single one. ``fallback_count``: responses in a row that needed the requests client. ``shapes``:
     see ``parser``; other origins share them.
     """
 
     __slots__ = (
+        "_active",
+        "_began",
         "_broke_at",
+        "_client",
         "_head",
-        "_in_flight",
         "_joint",
         "_meter",
         "_stored",
@@ -65,7 +74,7 @@ class OriginState:
         depth: depths.Depth,
         stored: StorageCost,
         shapes: dict[tuple[bytes, ...], Any],
-        in_flight: Callable[[OriginState], int],
+        client: Connections,
     ) -> None:
         self.origin = origin
         self._stored = stored
@@ -75,7 +84,9 @@ class OriginState:
         self.fallback_count = self.limit = self._broke_at = 0
         self.no_keepalive = self.trusted = False
         self.shapes = shapes
-        self._in_flight = in_flight
+        self._client = client
+        self._began = monotonic()
+        self._active = 0
         self._meter = Meter()
 
     def requests(self, tasks: list[FetchTask]) -> bytes:
@@ -96,16 +107,37 @@ class OriginState:
             return
         stored = self._stored
         per_file = stored.seconds / stored.files if stored.files else 0.0
-        sample = self._meter.sample(now, self._in_flight(self), thread_time(), stored.seconds, per_file)
-        if sample is None:
+        sample = self._meter.sample(
+            now, self._client.in_flight(self), thread_time(), stored.seconds, per_file
+        )
+        if sample is None or (self._client.climbs and depths.waits(self.depth, sample.seconds)):
             return
         before, self.depth = self.depth, depths.measured(self.depth, sample)
         if self.depth.now != before.now:
             self._meter.restart()
 
-    def discard_sample(self) -> None:
-        """Discard the current measurement, since there were fewer tasks than could have been sent."""
+    def deepens(self, now: float) -> bool:
+        """Return whether the depth is still growing, and connections should not be added meanwhile."""
+        depth = self.depth
+        return depth.most > 1 and not depth.stopped and not depths.waits(depth, now - self._began)
+
+    def lack(self, requests: int) -> None:
+        """Record that ``requests`` more could have been sent, but there were no tasks."""
+        self._meter.lack(requests)
+
+    def restart_measurement(self) -> None:
+        """Discard the current measurement: the number of connections has changed."""
         self._meter.restart()
+
+    def connection_started(self) -> None:
+        """Record that a connection has taken a slot."""
+        self._active += 1
+
+    def connection_stopped(self) -> None:
+        """Record that a connection has freed its slot."""
+        self._active -= 1
+        if not self._active:
+            self._meter.restart()
 
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
