@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["CELLS", "Cell", "of_group"]
+__all__ = ["CELLS", "CONNECTION_COUNTS", "Cell", "of_group"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Cell:
 
     ``hosts``: the files are spread over that many hosts of the open web (``openweb``), of which some are
     ``dead``; 0: one server. ``jpegs``: the files are images.
+
+    ``rtt``: the round trip to the server, which ``relay`` adds; "0": none, and no relay.
 
     ``where``: memory, disk or null (discarded). ``cores``: apart (origin on one core, client on another) or
     shared (both may use all). A client counts as hung after ``patience`` seconds plus one second for every
@@ -36,6 +38,7 @@ class Cell:
     rounds: int = 5
     tls: bool = False
     delay: str = "0"
+    rtt: str = "0"
     origin: str = "nginx"
     where: str = "memory"
     connections: int = 32
@@ -114,6 +117,10 @@ _WEB_CLIENTS: Final = (
     "gevent pool of 128, c-ares",
 )
 _IMAGES: Final = ("downloader, list", "img2dataset files", "img2dataset webdataset")
+CONNECTION_COUNTS: Final = ("8", "32", "128", "512", "1024", "auto")
+"""Values of ``--connections`` that are compared; one that the program refuses is left out."""
+
+_COUNTS: Final = tuple(f"downloader --connections {count}" for count in CONNECTION_COUNTS)
 _STEADY: Final = ("downloader at a rate", "aiohttp at a rate")
 
 _MILLION: Final = Cell("", "speed", "", _FASTEST, files=1_000_000, patience=60.0, slowest=8_000)
@@ -142,6 +149,9 @@ _TEN: Final = Cell(
 )
 _WEB: Final = Cell(
     "", "web", "", _WEB_CLIENTS, files=20_000, hosts=5_000, rounds=3, patience=120.0, slowest=100
+)
+_CONNECTIONS: Final = Cell(
+    "", "connections", "", _COUNTS, files=100_000, where="null", rounds=3, patience=120.0, slowest=100
 )
 
 CELLS: Final = (
@@ -173,6 +183,13 @@ CELLS: Final = (
     replace(
         _DEPTH_LATE, name="depth-https-20ms", title="HTTPS, each answer after 20 ms", files=200_000,
         tls=True,
+    ),
+    replace(_CONNECTIONS, name="rtt-0", title="HTTP", quick=2_000),
+    replace(_CONNECTIONS, name="rtt-20", title="HTTP, 20 ms away", rtt="20ms", files=60_000),
+    replace(_CONNECTIONS, name="rtt-100", title="HTTP, 100 ms away", rtt="100ms", files=40_000),
+    replace(
+        _CONNECTIONS, name="slow-random", title="HTTP, each answer after 0–3 s", delay="0-3s", origin="dev",
+        files=10_000,
     ),
     Cell(
         "billion", "billion", "the strategies of the talk",

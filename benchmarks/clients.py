@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.cells import CONNECTION_COUNTS
 from benchmarks.job import Job
 from benchmarks.openweb.images import IMG2DATASET, img2dataset, stored
 
@@ -179,6 +180,10 @@ CLIENTS: Final = {
         Client("img2dataset files", img2dataset("files"), needs=str(IMG2DATASET), stored=stored),
         Client("img2dataset webdataset", img2dataset("webdataset"), needs=str(IMG2DATASET), stored=stored),
         Client("urllib in 256 threads", _script("urllib_threads", connections=256)),
+        *(
+            Client(f"downloader --connections {count}", _ours("--connections", count))
+            for count in CONNECTION_COUNTS
+        ),
         Client("sequential", _strategy("sequential"), share=20),
         Client("threads (10)", _strategy("threads", "10"), share=20),
         Client("threads (100)", _strategy("threads", "100"), share=20),

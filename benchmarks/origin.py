@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import trustme
 
-from benchmarks.running import environment, pinned
+from benchmarks.running import ROOT, environment, pinned
 from downloader.testserver.content import blocks, name_of
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "dev_server",
     "nginx",
     "nginx_installed",
+    "relayed",
     "run_nginx",
     "wrong_files",
 ]
@@ -224,6 +225,24 @@ def dev_server(files: int, size: int, tls: bool, delay: str, where: str) -> Iter
                 raise RuntimeError(f"the test server did not start: exit code {process.wait()}")
             cafile = process.stdout.readline().removeprefix("ca ").strip() if tls else None
             yield Origin(url, cafile, lambda name: blocks(name.encode(), size))
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def relayed(origin: Origin, rtt: str, where: str) -> Iterator[Origin]:
+    """Run a relay before ``origin`` on the cores ``where``: a round trip takes ``rtt`` longer."""
+    scheme, _, address = origin.url.partition("://")
+    argv = [sys.executable, "-m", "benchmarks.relay", "--to", address, "--rtt", rtt]
+    with subprocess.Popen(
+        pinned(where, argv), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            listening = process.stdout.readline().removeprefix("listening ").strip()
+            if not listening:
+                raise RuntimeError(f"the relay did not start: exit code {process.wait()}")
+            yield replace(origin, url=f"{scheme}://{listening}")
         finally:
             process.send_signal(signal.SIGTERM)
 

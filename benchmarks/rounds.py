@@ -24,7 +24,7 @@ from benchmarks.markdown import figure
 from benchmarks.openweb.images import IMG2DATASET, encode
 from benchmarks.openweb.namespace import unavailable
 from benchmarks.openweb.origin import open_web
-from benchmarks.origin import Origin, Outcome, dev_server, nginx, nginx_installed
+from benchmarks.origin import Origin, Outcome, dev_server, nginx, nginx_installed, relayed
 from benchmarks.results import Results, Run, now
 from benchmarks.running import Ended, cores, run
 
@@ -143,8 +143,9 @@ def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
         chosen = nginx(files, cell.size, cell.tls, served, where)
     else:
         chosen = dev_server(files, cell.size, cell.tls, cell.delay, where)
-    with chosen as origin:
-        yield origin
+    with contextlib.ExitStack() as running:
+        origin = running.enter_context(chosen)
+        yield origin if cell.rtt == "0" else running.enter_context(relayed(origin, cell.rtt, where))
 
 
 def run_client(

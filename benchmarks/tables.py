@@ -141,6 +141,19 @@ def depth(results: Results) -> str:
     return markdown(header, rows) if rows else ""
 
 
+def connections(results: Results) -> str:
+    """Return files per second for each number of connections, files discarded."""
+    cells = of_group("connections")
+    rows = []
+    for cell in cells:
+        rates = [median_rate(results, cell.name, name) for name in cell.clients]
+        if any(rates):
+            title = f"{cell.title}, {cell.files:,} files"
+            rows.append([title, *(figure(rate) if rate else "—" for rate in rates)])
+    header = ["files/s", *(f"`{name.partition(' ')[2]}`" for name in cells[0].clients)]
+    return markdown(header, rows) if rows else ""
+
+
 def million(results: Results) -> str:
     """Return the table of "Making 1 million requests with python-aiohttp", with ours beside it."""
     rows = []
@@ -320,6 +333,7 @@ def all_tables(results: Results, chart: str = "") -> str:
         parts.append((f"{cell.title}{where}, {cell.connections} connections", cell_table(results, cell)))
     parts += [
         ("Depth of the pipeline", depth(results)),
+        ("Number of connections", connections(results)),
         ("A billion files: the talk's strategies", billion(results)),
         ("A million requests: the article's counts", million(results)),
         ("Ten sessions, 1,000 requests", sessions(results)),

@@ -1,30 +1,37 @@
 """Choose how many requests one connection may have in flight: increase while it pays, else decrease.
 
-Pipelining (RFC 9112 §9.3.2) gains most where responses are small and fast, and nothing where a server
-processes the requests of a connection slowly and one at a time. Servers do not announce which applies.
-So the depth of each origin starts at 1 and is multiplied by ``STEP`` as long as that pays. This is hill
-climbing as in TCP's slow start, with a measured gain instead of the absence of loss.
+Pipelining (RFC 9112 §9.3.2) gains most where responses are small, and take long to arrive or cost
+little; nothing where a server processes the requests of a connection slowly and one at a time. Servers
+do not announce which applies, and latency does not tell: a server that takes seconds may process all
+requests of a connection at once, and then a greater depth multiplies its rate. So the depth of each
+origin starts at 1 and is multiplied by ``STEP`` as long as that pays. This is hill climbing as in TCP's
+slow start, with a measured gain instead of the absence of loss.
 
-A step pays if the goodput of the worker grows (responses per second, over all connections to the
-origin). Where the worker's CPU is the limit, it pays as long as the CPU time per response does not grow.
-The cost of storing a response is charged when the response is received. The first windows after a step
-are received but not stored yet; without that charge they would look too good.
+A step pays if the goodput of the worker grows by more than chance (responses per second, over all
+connections to the origin): few responses in a measurement call for a greater gain. Where the worker's
+CPU is the limit, it pays as long as the CPU time per response does not grow. The cost of storing a
+response is charged when the response is received. The first windows after a step are received but not
+stored yet; without that charge they would look too good.
 
-This module has values and functions from one value to the next; ``http.pipelined.origin_state``
-measures.
+This module has values and functions from one value to the next; ``goodput`` says how long to measure,
+and ``http.pipelined.origin_state`` measures.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import NamedTuple
 
-__all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut"]
+__all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut", "waits"]
 
 DEEPEST = 64
 STEP = 8
-SLOW = 0.2  # seconds; with a longer latency at depth 1, a greater depth is not tried
+_SOON = 1.0  # seconds; if a measurement takes longer, responses are slow
 _GAIN, _MAX_COST_GROWTH, _LOSS = 1.05, 1.03, 0.9
+# Standard deviations that a gain must exceed. That of a rate, measured over n responses, is about 1 ÷ √n of
+# it where latencies are exponentially distributed, and smaller where they vary less.
+_CERTAINTY = 4.0
 _BUSY = 0.5  # share of the time on the CPU from which on the CPU counts as the limit
 _TRIES = 2  # measurements without a gain before the depth stops growing
 _PAUSE = 20  # measurements until the next try, doubled each time
@@ -32,7 +39,7 @@ _MAX_PAUSE = 640
 
 
 class Sample(NamedTuple):
-    """A measurement: ``rate`` responses per second, with a mean latency of ``latency`` seconds.
+    """A measurement: ``rate`` responses per second, of ``responses`` in all.
 
     ``busy`` is the share of the time (0 to 1) that the process was on the CPU. ``debt`` is the additional
     share that it would have taken to store exactly the responses received in this time; it is negative if
@@ -40,9 +47,14 @@ class Sample(NamedTuple):
     """
 
     rate: float
-    latency: float
+    responses: int
     busy: float = 0.0
     debt: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The duration of the measurement."""
+        return self.responses / self.rate
 
     @property
     def goodput(self) -> float:
@@ -76,6 +88,16 @@ class Depth:
     pause: int = _PAUSE
 
 
+def waits(depth: Depth, seconds: float) -> bool:
+    """Return whether connections are to be added first; ``seconds``: what a measurement takes at least.
+
+    Where responses are fast, a greater depth costs less than more connections. Where they are slow, it is
+    the other way round: to find out that a server processes one request after the other takes the time of
+    many responses, and more connections make it faster in any case.
+    """
+    return depth.now == 1 and seconds > _SOON
+
+
 def fixed(depth: int) -> Depth:
     """Return a depth that changes only if the server does not support it."""
     return Depth(depth, depth, "--pipeline" if depth > 1 else "--pipeline off", by_user=True)
@@ -93,8 +115,6 @@ def measured(depth: Depth, sample: Sample) -> Depth:
         if depth.by_user:
             return replace(depth, now=depth.most, stopped="--pipeline")
         return _deeper(depth, sample)
-    if depth.now == 1 and sample.latency > SLOW:
-        return _stop_growing(depth, "answers are slow")
     before = depth.before
     if before is None or _pays(sample, before):
         return _deeper(depth, sample)
@@ -109,7 +129,8 @@ def measured(depth: Depth, sample: Sample) -> Depth:
 
 
 def _pays(sample: Sample, before: Sample) -> bool:
-    if sample.goodput > before.goodput * _GAIN:
+    chance = _CERTAINTY * sqrt(1 / sample.responses + 1 / before.responses)
+    if sample.goodput > before.goodput * max(_GAIN, 1 + chance):
         return True
     if min(sample.busy, before.busy) < _BUSY:
         return False

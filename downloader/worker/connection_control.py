@@ -18,6 +18,8 @@ from downloader.worker.host_failures import HostFailures
 
 __all__ = ["ConnectionControl", "first_limit"]
 
+_FILLING = 2.0  # seconds in which connections are opened that a greater limit allows
+
 
 def first_limit(chosen: int, afford: Affordable) -> ConnectionLimit:
     """Return the limit at the start; ``chosen``: --connections, 0 for auto."""
@@ -48,6 +50,7 @@ class ConnectionControl:
         self._dispatch = dispatch
         self._climb = Climb(limit, Counters(monotonic(), cpu_demand(), 0, 0))
         self.peak = limit.now
+        self._full_at = 0.0
 
     @property
     def limit(self) -> ConnectionLimit:
@@ -67,8 +70,13 @@ class ConnectionControl:
         schedule = self._schedule
         counted = Counters(monotonic(), cpu_demand(), self._finished(), self._hosts.refused)
         full = schedule.active >= schedule.most and schedule.unstarted > schedule.resting
-        if not schedule.many_hosts and self._pipelined.deepens:
-            full = False  # one thing at a time
+        if full:
+            self._full_at = counted.now
+        # One thing at a time: the depth of the pipeline, or the number of connections.
+        if not schedule.many_hosts:
+            limit, recently = self.limit, counted.now - self._full_at < _FILLING
+            self._pipelined.climbs = recently and not limit.stopped and limit.now < limit.most
+            full = full and not self._pipelined.deepens
         if not self._climb.observe(counted, full=full, many_hosts=schedule.many_hosts):
             return False
         connections = self.limit.now

@@ -15,7 +15,7 @@ from random import Random
 from threading import Event
 
 import pytest
-from harness import Job, slow_but
+from harness import Job, serving, slow_but
 from servers import (
     CLOSE,
     CUT,
@@ -312,12 +312,24 @@ def test_http_1_0_limits_depth_to_one(keep: bool, tmp_path: Path) -> None:
     assert result.report["attempts_by_error"] == {}
 
 
-def test_slow_responses_are_not_pipelined(tmp_path: Path) -> None:
-    with serve(lambda nth, request: [Pause(0.25), *plain(request)]) as server:
-        options = ("--connections", "100", "--limit", "400")
-        result = fetch(server, tmp_path, "auto", *options)
-    assert result.report["stored"] == 400
-    assert result.report["pipeline_depth"]["max"] == 1
+def test_server_that_is_slow_one_request_at_a_time_is_not_pipelined(tmp_path: Path) -> None:
+    """Several requests in flight are tried, which is not faster, and given up."""
+    with serve(lambda nth, request: [Pause(0.1), *plain(request)]) as server:
+        result = fetch(server, tmp_path, "auto", "--connections", "8")
+    assert all_right(result.files)
+    found = result.report["pipeline_depth"]
+    assert found["max"] == 8
+    assert [why for why in found["stopped"] if why.startswith("deeper was ")]
+
+
+def test_slow_server_that_processes_requests_together_is_pipelined(tmp_path: Path) -> None:
+    """Each response takes 0.2 to 0.6 s, drawn at random, from the arrival of its request."""
+    with serving(files=900, delay="0.2s-0.6s") as server:
+        result = download(server.url, tmp_path / "d", "--workers", "1", "--connections", "16")
+    assert result.report["stored"] == 900
+    found = result.report["pipeline_depth"]
+    assert found["max"] == 64
+    assert not [why for why in found["stopped"] if why.startswith("deeper was ")]
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

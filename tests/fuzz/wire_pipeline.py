@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import gevent
@@ -408,18 +409,70 @@ def test_item_that_reveals_the_connection_limit_has_not_failed() -> None:
     assert owner.attempts == []
 
 
+class Connections:
+    """Connections that always have 16 requests in flight."""
+
+    def __init__(self, climbs: bool) -> None:
+        self.climbs = climbs
+
+    def in_flight(self, state: OriginState) -> int:
+        return 16
+
+
+def origin_state(climbs: bool, stored: StorageCost) -> OriginState:
+    url = "http://127.0.0.1:1"
+    origin = HttpSession(Config(source=url, output="d")).origin(url)
+    return OriginState(origin, (b"", b""), Depth(), stored, {}, Connections(climbs))
+
+
 @pytest.mark.parametrize(("stored", "depth"), [(4000, DEEPEST), (0, STEP)])
 def test_depth_measurement_includes_storing(stored: int, depth: int) -> None:
     """Storing one takes a millisecond: eight times as many responses in the same time are no gain as long
     as they are not stored."""
     so_far, now = StorageCost(), 1000.0
-    url = "http://127.0.0.1:1"
-    origin = HttpSession(Config(source=url, output="d")).origin(url)
-    route = OriginState(origin, (b"", b""), Depth(), so_far, {})
-    route.record_responses(now, 1, 0.001)  # a measurement begins
-    for answered, files in ((500, 500), (4000, stored)):
+    route = origin_state(False, so_far)
+    # The first responses, and the first after the step, are not measured.
+    for answered, files in ((16, 0), (500, 500), (16, 0), (4000, stored)):
         so_far.files += files
         so_far.seconds += files / 1000
         now += 0.5
-        route.record_responses(now, answered, 0.001)
+        route.record_responses(now, answered)
     assert route.depth.now == depth
+
+
+@pytest.mark.parametrize(
+    ("seconds", "climbs", "depth"), [(2, True, 1), (2, False, STEP), (0.5, True, STEP)]
+)
+def test_slow_responses_are_pipelined_after_connections_were_added(
+    seconds: float, climbs: bool, depth: int
+) -> None:
+    route = origin_state(climbs, StorageCost())
+    for now in (0.0, seconds):
+        route.record_responses(1000 + now, 200)
+    assert route.depth.now == depth
+
+
+def test_connections_wait_for_the_depth_unless_responses_are_slow() -> None:
+    route, began = origin_state(True, StorageCost()), monotonic()
+    assert route.deepens(began)
+    assert not route.deepens(began + 2)
+    route.depth = Depth(now=STEP)
+    assert route.deepens(began + 2)
+    route.depth = Depth(stopped="deeper was not faster")
+    assert not route.deepens(began)
+
+
+def test_idle_time_is_not_measured() -> None:
+    """Otherwise what follows it would look like a gain."""
+    route = origin_state(False, StorageCost())
+    for _ in range(2):
+        route.connection_started()
+    route.record_responses(1000.0, 200)
+    route.connection_stopped()
+    route.record_responses(1000.1, 20)
+    route.connection_stopped()
+    route.connection_started()
+    route.record_responses(2000.0, 200)
+    assert route.depth.now == 1
+    route.record_responses(2000.5, 200)
+    assert route.depth.now == STEP

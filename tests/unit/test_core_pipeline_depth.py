@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from downloader.core.pipeline_depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut
+from downloader.core.pipeline_depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut, waits
 from downloader.core.pipeline_depth import measured as measure
 
-FAST = 0.002
+MANY = 10_000  # responses in a measurement
 
 
-def measured(depth: Depth, rate: float, latency: float, busy: float = 0.1) -> Depth:
-    return measure(depth, Sample(rate, latency, busy))
+def measured(depth: Depth, rate: float, busy: float = 0.1) -> Depth:
+    return measure(depth, Sample(rate, MANY, busy))
 
 
 def climb(rates: dict[int, float], epochs: int = 12) -> list[Depth]:
@@ -22,7 +22,7 @@ def climb(rates: dict[int, float], epochs: int = 12) -> list[Depth]:
     depths = [Depth()]
     for _ in range(epochs):
         known = max(at for at in rates if at <= depths[-1].now)
-        depths.append(measured(depths[-1], rates[known], FAST))
+        depths.append(measured(depths[-1], rates[known]))
     return depths
 
 
@@ -57,21 +57,23 @@ def test_serial_server_stays_at_depth_one() -> None:
 
 
 def test_one_bad_measurement_decides_nothing() -> None:
-    depth = measured(Depth(), 25, FAST)
-    depth = measured(depth, 20, FAST)
+    depth = measured(Depth(), 25)
+    depth = measured(depth, 20)
     assert depth.now == STEP
-    assert measured(depth, 40, FAST).now == STEP * STEP
+    assert measured(depth, 40).now == STEP * STEP
 
 
-def test_slow_responses_stay_at_depth_one() -> None:
-    depth = measured(Depth(), 600, 1.5)
-    assert (depth.now, depth.stopped) == (1, "answers are slow")
+@pytest.mark.parametrize(("responses", "gain"), [(16, 2.3), (100, 1.5), (1000, 1.15), (MANY, 1.05)])
+def test_fewer_responses_call_for_a_greater_gain(responses: int, gain: float) -> None:
+    depth = measure(Depth(), Sample(100, responses))
+    assert measure(depth, Sample(100 * gain, responses)).now == STEP
+    assert measure(depth, Sample(110 * gain, responses)).now == STEP * STEP
 
 
 def test_deeper_steps_are_retried_ever_more_rarely() -> None:
     depth, tried, was = Depth(), [], 1
     for epoch in range(400):
-        depth = measured(depth, 50, FAST)
+        depth = measured(depth, 50)
         if depth.now > was:
             tried.append(epoch)
         was = depth.now
@@ -84,7 +86,7 @@ def test_deeper_steps_are_retried_ever_more_rarely() -> None:
 def test_fixed_depth_does_not_change() -> None:
     depth = fixed(16)
     for rate in (10, 5, 1, 100):
-        depth = measured(depth, rate, FAST)
+        depth = measured(depth, rate)
     assert (depth.now, depth.stopped) == (16, "--pipeline")
     assert fixed(1).stopped == "--pipeline off"
 
@@ -93,7 +95,7 @@ def test_broken_connection_halves_the_depth_temporarily() -> None:
     depth = broke(fixed(16))
     assert (depth.now, depth.stopped) == (8, "connections broke with requests unanswered")
     for _ in range(30):
-        depth = measured(depth, 100, FAST)
+        depth = measured(depth, 100)
     assert depth.now == 16
     assert broke(Depth()) == Depth()
 
@@ -102,7 +104,7 @@ def test_broken_connection_halves_the_depth_temporarily() -> None:
 def test_disabled_pipelining_stays_disabled_with_its_first_reason(start: Depth) -> None:
     depth = shut(shut(start, "HTTP/1.0"), "another")
     for rate in (10, 100, 1000, 10000):
-        depth = measured(depth, rate, FAST)
+        depth = measured(depth, rate)
     assert (depth.now, depth.most, depth.stopped) == (1, 1, "HTTP/1.0")
     assert large(depth) == depth
 
@@ -111,14 +113,14 @@ def test_large_file_restarts_the_depth() -> None:
     depths = [large(climb({1: 25, 8: 40, 64: 60})[-1])]
     assert (depths[-1].now, depths[-1].stopped) == (1, "large files")
     for rate in [25] * 40:
-        depths.append(measured(depths[-1], rate, FAST))
+        depths.append(measured(depths[-1], rate))
     assert greatest(depths) == STEP
 
 
 def test_large_files_keep_depth_one() -> None:
     depth = Depth()
     for rate in range(10, 25):
-        depth = measured(large(depth), 2.0**rate, FAST)
+        depth = measured(large(depth), 2.0**rate)
         assert (depth.now, depth.stopped) == (1, "large files")
 
 
@@ -126,34 +128,41 @@ def test_cpu_bound_depth_grows_while_cost_per_response_does_not() -> None:
     """However much of the core others take in the meantime."""
     depth = Depth()
     for cost, share in ((30e-6, 1.0), (30e-6, 0.7), (28e-6, 0.6), (28e-6, 0.9)):
-        depth = measured(depth, share / cost, FAST, share)
+        depth = measured(depth, share / cost, share)
     assert (depth.now, depth.stopped) == (DEEPEST, "the limit")
 
 
 def test_cpu_bound_depth_without_a_gain_is_kept() -> None:
     depth = Depth()
     for cost in (30e-6, 32e-6, 32e-6):
-        depth = measured(depth, 0.9 / cost, FAST, 0.9)
+        depth = measured(depth, 0.9 / cost, 0.9)
     assert (depth.now, depth.stopped) == (STEP, "deeper was not faster")
 
 
 def test_unstored_responses_are_no_gain() -> None:
     """The first responses after a step are held back: they come fast, and are still to be stored."""
-    depth = measure(Depth(), Sample(40_000, FAST, 0.9))
-    shallow = measure(depth, Sample(80_000, FAST, 0.8, debt=1.2))
+    depth = measure(Depth(), Sample(40_000, MANY, 0.9))
+    shallow = measure(depth, Sample(80_000, MANY, 0.8, debt=1.2))
     assert (shallow.now, shallow.tries) == (STEP, 1)
-    assert measure(shallow, Sample(60_000, FAST, 0.9)).now == DEEPEST
+    assert measure(shallow, Sample(60_000, MANY, 0.9)).now == DEEPEST
 
 
 def test_storing_earlier_responses_is_no_loss() -> None:
-    depth = measure(Depth(), Sample(40_000, FAST, 0.9))
-    deeper = measure(depth, Sample(80_000, FAST, 0.8, debt=0.4))
+    depth = measure(Depth(), Sample(40_000, MANY, 0.9))
+    deeper = measure(depth, Sample(80_000, MANY, 0.8, debt=0.4))
     assert deeper.now == DEEPEST
-    deeper = measure(deeper, Sample(60_000, FAST, 0.95, debt=-0.2))
+    deeper = measure(deeper, Sample(60_000, MANY, 0.95, debt=-0.2))
     assert (deeper.now, deeper.stopped) == (DEEPEST, "the limit")
 
 
 def test_server_bound_depth_ignores_pending_storage() -> None:
     """It is stored while the connection is idle."""
-    depth = measure(Depth(), Sample(1000, FAST, 0.1))
-    assert measure(depth, Sample(2000, FAST, 0.1, debt=0.3)).now == DEEPEST
+    depth = measure(Depth(), Sample(1000, MANY, 0.1))
+    assert measure(depth, Sample(2000, MANY, 0.1, debt=0.3)).now == DEEPEST
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds", "first"), [(1, 0.5, False), (1, 1.5, True), (STEP, 60.0, False)]
+)
+def test_connections_come_first_where_responses_are_slow(now: int, seconds: float, first: bool) -> None:
+    assert waits(Depth(now=now), seconds) is first

@@ -78,7 +78,7 @@ class PipelinedClient:
     says about the file in each task.
 
     ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
-    connection has to wait for one.
+    connection has to wait for one. ``climbs``: the number of connections is being adapted.
     """
 
     def __init__(
@@ -98,9 +98,10 @@ class PipelinedClient:
         self.depths: dict[int, int] = {}
         self.appetite = _READY
         self._deepest = 1
-        self.resize(connections)
+        self.climbs = False
         self._fresh: list[tuple[FetchTask, Body]] = []
         self._origins: dict[Origin, OriginState] = {}
+        self.resize(connections)
         self._forget_at = _MAX_ORIGINS
         self._idle: dict[OriginState, list[PipelinedConnection]] = {}
         self._busy: set[PipelinedConnection] = set()
@@ -121,11 +122,18 @@ class PipelinedClient:
         self.window = min(max(_HELD // connections, _MIN_WINDOW), _MAX_WINDOW)
         self.window_bytes = max(_HELD_BYTES // connections, BUFFER // 4)
         self.depth_reached(self._deepest)
+        for state in self._origins.values():
+            state.restart_measurement()
 
     @property
     def deepens(self) -> bool:
         """Return whether the depth of an origin is still growing."""
-        return any(state.depth.most > 1 and not state.depth.stopped for state in self._origins.values())
+        now = monotonic()
+        return any(state.deepens(now) for state in self._origins.values())
+
+    def in_flight(self, state: OriginState) -> int:
+        """Return the number of requests to the origin of ``state`` that have no response yet."""
+        return sum(len(each.parser.outstanding) for each in self._busy if each.origin_state is state)
 
     def accepts(self, origin: Origin) -> bool:
         """Return whether files of ``origin`` may be fetched here: not, for example, with cookies."""
@@ -201,7 +209,7 @@ class PipelinedClient:
         stay = monotonic() - connection.began < connection.stay
         tasks = self._owner.next_tasks(connection.slot, state.origin, most, stay=stay)
         if not tasks:
-            state.discard_sample()
+            state.lack(most)
         return tasks
 
     def depth_reached(self, depth: int) -> None:
@@ -220,6 +228,7 @@ class PipelinedClient:
             idle.append(connection)
             self._session.census.idle[connection] = None
         if slot is not None:
+            connection.origin_state.connection_stopped()
             self._owner.release(slot)
 
     def forget(self, connection: PipelinedConnection) -> None:
@@ -366,7 +375,7 @@ class PipelinedClient:
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
         template = self._session.template(origin)
         state = self._origins[origin] = OriginState(
-            origin, template, depth, self._storage_cost, self._shapes
+            origin, template, depth, self._storage_cost, self._shapes, self
         )
         self._idle[state] = []
         return state

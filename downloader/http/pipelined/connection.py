@@ -101,6 +101,7 @@ class PipelinedConnection:
         """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self._enter(Event.START)
         self.slot, began = task.host, task.sent
+        self.origin_state.connection_started()
         now = self.last_received = self.began = monotonic()
         others = 0 if alone else self._room(1, 1)
         tasks = [task, *self._client.next_tasks(self, others)] if others > 0 else [task]
@@ -193,13 +194,12 @@ class PipelinedConnection:
     def _process_single(self, response: tuple[FetchTask, Body], now: float) -> None:
         """Process an ordinary response with one request in flight, on a cheaper path than ``_process``."""
         task, body = response
-        latency = now - task.sent
-        task.batch.latency.add(latency)
+        task.batch.latency.add(now - task.sent)
         self.served += 1
         self.since = now
         self._window.sent = 0
         self.origin_state.fallback_count = 0
-        self.origin_state.record_responses(now, 1, latency)
+        self.origin_state.record_responses(now, 1)
         self._client.deliver(task, body)
         self._continue(now)
 
@@ -215,7 +215,7 @@ class PipelinedConnection:
                 self.origin_state.disable_pipelining("HTTP/1.0")
         self.served += fresh
         self.since = now
-        self.origin_state.record_responses(now, fresh, window.slowest)
+        self.origin_state.record_responses(now, fresh)
 
     def _room(self, waiting: int, unsent: int = 0) -> int:
         """Return how many more requests may be sent while ``waiting`` are in flight.
@@ -365,6 +365,7 @@ class PipelinedConnection:
         slot, self.slot = self.slot, None
         self.close()
         if slot is not None:
+            self.origin_state.connection_stopped()
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:

@@ -7,17 +7,16 @@ from downloader.process import patching
 patching.require()
 
 from dataclasses import dataclass  # noqa: E402
-from time import thread_time  # noqa: E402
-from typing import Any  # noqa: E402
+from time import monotonic, thread_time  # noqa: E402
+from typing import Any, Protocol  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
+from downloader.core.goodput import Meter  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
-__all__ = ["OriginState", "StorageCost"]
+__all__ = ["Connections", "OriginState", "StorageCost"]
 
-# The minimum duration (seconds) and number of responses of a measurement of goodput.
-_EPOCH, _SAMPLES = 0.05, 400
 # The number of requests after which Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
 
@@ -28,6 +27,15 @@ class StorageCost:
 
     files: int = 0
     seconds: float = 0.0
+
+
+class Connections(Protocol):
+    """The connections of the client. ``climbs``: their number is being adapted."""
+
+    climbs: bool
+
+    def in_flight(self, state: OriginState) -> int:
+        """Return the number of requests to the origin of ``state`` that have no response yet."""
 
 
 class OriginState:
@@ -41,16 +49,15 @@ class OriginState:
     """
 
     __slots__ = (
+        "_active",
+        "_began",
         "_broke_at",
+        "_client",
         "_head",
         "_joint",
-        "_responses",
-        "_since",
+        "_meter",
         "_stored",
-        "_storing",
         "_tail",
-        "_waited",
-        "_worked",
         "depth",
         "fallback_count",
         "limit",
@@ -67,6 +74,7 @@ class OriginState:
         depth: depths.Depth,
         stored: StorageCost,
         shapes: dict[tuple[bytes, ...], Any],
+        client: Connections,
     ) -> None:
         self.origin = origin
         self._stored = stored
@@ -76,8 +84,10 @@ class OriginState:
         self.fallback_count = self.limit = self._broke_at = 0
         self.no_keepalive = self.trusted = False
         self.shapes = shapes
-        self._since = self._worked = self._waited = self._storing = 0.0
-        self._responses = 0
+        self._client = client
+        self._began = monotonic()
+        self._active = 0
+        self._meter = Meter()
 
     def requests(self, tasks: list[FetchTask]) -> bytes:
         """Return the bytes of the requests for ``tasks``."""
@@ -91,26 +101,43 @@ class OriginState:
         lines = b"".join([f"{name}: {value}\r\n".encode("latin-1") for name, value in extra])
         return self._head + task.target + self._tail[:-2] + lines + b"\r\n"
 
-    def record_responses(self, now: float, count: int, latency: float) -> None:
-        """Record ``count`` more responses, the slowest after ``latency`` seconds."""
-        self._responses += count
-        self._waited += latency * count
-        elapsed = now - self._since
-        if elapsed < _EPOCH or (self._responses < _SAMPLES and elapsed < 10 * _EPOCH):
+    def record_responses(self, now: float, count: int) -> None:
+        """Record ``count`` more responses; the depth may change."""
+        if not self._meter.record(now, count):
             return
-        responses, stored, worked = self._responses, self._stored, thread_time()
-        if elapsed < 20 * _EPOCH:  # if longer, the connections were idle
-            busy = min((worked - self._worked) / elapsed, 1.0)
-            owed = responses * stored.seconds / stored.files if stored.files else 0.0
-            debt = (owed - (stored.seconds - self._storing)) / elapsed
-            sample = depths.Sample(responses / elapsed, self._waited / responses, busy, debt)
-            self.depth = depths.measured(self.depth, sample)
-        self._since, self._worked, self._storing = now, worked, stored.seconds
-        self._responses, self._waited = 0, 0.0
+        stored = self._stored
+        per_file = stored.seconds / stored.files if stored.files else 0.0
+        sample = self._meter.sample(
+            now, self._client.in_flight(self), thread_time(), stored.seconds, per_file
+        )
+        if sample is None or (self._client.climbs and depths.waits(self.depth, sample.seconds)):
+            return
+        before, self.depth = self.depth, depths.measured(self.depth, sample)
+        if self.depth.now != before.now:
+            self._meter.restart()
 
-    def discard_sample(self) -> None:
-        """Discard the current measurement, since there were fewer tasks than could have been sent."""
-        self._since = 0.0
+    def deepens(self, now: float) -> bool:
+        """Return whether the depth is still growing, and connections should not be added meanwhile."""
+        depth = self.depth
+        return depth.most > 1 and not depth.stopped and not depths.waits(depth, now - self._began)
+
+    def lack(self, requests: int) -> None:
+        """Record that ``requests`` more could have been sent, but there were no tasks."""
+        self._meter.lack(requests)
+
+    def restart_measurement(self) -> None:
+        """Discard the current measurement: the number of connections has changed."""
+        self._meter.restart()
+
+    def connection_started(self) -> None:
+        """Record that a connection has taken a slot."""
+        self._active += 1
+
+    def connection_stopped(self) -> None:
+        """Record that a connection has freed its slot."""
+        self._active -= 1
+        if not self._active:
+            self._meter.restart()
 
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
@@ -167,4 +194,6 @@ class OriginState:
     def _set_depth(self, depth: depths.Depth) -> None:
         """Continue at ``depth``; new connections begin with a single request again."""
         self.trusted = False
+        if depth.now != self.depth.now:
+            self._meter.restart()
         self.depth = depth

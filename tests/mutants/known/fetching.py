@@ -8,6 +8,7 @@ __all__ = ["KNOWN"]
 
 PIPELINING = "tests/faults/test_pipelining.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
+GOODPUT = "tests/unit/test_core_goodput.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 
 KNOWN = (
@@ -69,10 +70,37 @@ KNOWN = (
     Mutant(
         "depth measurement excludes storing",
         "a server that closes after N requests gets fewer requests at a time than is optimal",
-        "OriginState.record_responses",
-        "(owed - (stored.seconds - self._storing)) / elapsed",
-        "0 * owed",
-        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+        "Meter.sample",
+        "(responses * per_file - (storing - self._storing)) / elapsed",
+        "0.0",
+        (f"{GOODPUT}test_storing_is_charged_to_the_responses",),
+    ),
+    Mutant(
+        "goodput is measured from the first response on",
+        "whether a slow server gets several requests at a time is a matter of chance",
+        "Meter.restart",
+        "self._settling = True",
+        "self._settling = False",
+        (
+            f"{GOODPUT}test_first_responses_are_not_measured",
+            f"{GOODPUT}test_slow_server_that_does_not_overlap_is_not",
+        ),
+    ),
+    Mutant(
+        "goodput is measured for less time than a response takes",
+        "whether a slow server gets several requests at a time is a matter of chance",
+        "Meter.sample",
+        "in_flight * _SPAN",
+        "0",
+        (f"{GOODPUT}test_slow_server_that_overlaps_is_pipelined_deeply",),
+    ),
+    Mutant(
+        "a gain by chance counts",
+        "a slow server that processes one request at a time gets many, which wait",
+        "_pays",
+        "_CERTAINTY * sqrt(1 / sample.responses + 1 / before.responses)",
+        "0.0",
+        (f"{GOODPUT}test_slow_server_that_does_not_overlap_is_not",),
     ),
     Mutant(
         "responses matched from the wrong end",
