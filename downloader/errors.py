@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "FAILURES",
+    "ROW_FAULTS",
     "BootError",
     "ConfigError",
     "DestinationError",
@@ -138,6 +139,7 @@ FAILURES: Final[dict[str, Kind]] = {
     "robots": Kind(False, False, "the robots.txt of the host does not allow it (--robots)"),
     "opted-out": Kind(False, False, "the response says that it is not to be used (--respect)"),
     "bad-url": Kind(False, False, "not an http(s) URL"),
+    "bad-row": Kind(False, False, "a row of the list that cannot be read"),
     "bad-name": Kind(False, False, "the name cannot be stored safely"),
     "name-taken": Kind(False, False, "another file of this job has this name; see --layout mirror"),
     "file-exists": Kind(False, False, "a file of this name was there before; see --existing"),
@@ -146,6 +148,9 @@ FAILURES: Final[dict[str, Kind]] = {
     "damaged": Kind(True, False, "`verify` found the stored file changed or missing"),
     "internal": Kind(False, False, "a defect in the downloader; please report it"),
 }
+
+ROW_FAULTS: Final = frozenset({"bad-url", "bad-name", "bad-row", "bad-checksum"})
+"""The codes of items that failed because of what a list says about them."""
 
 # 408 request timeout, 425 too early, 429 too many requests; 5xx except the two permanent ones.
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 600)) - {501, 505})

@@ -14,6 +14,7 @@ import msgspec
 
 __all__ = [
     "BATCH_ITEMS",
+    "DUPLICATE",
     "Batch",
     "BatchDone",
     "Continue",
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 BATCH_ITEMS = 1000
+DUPLICATE = "duplicate"
+"""The ``fault`` of an item that is skipped, since an earlier item has its name."""
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -54,7 +57,9 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     ``checksum`` is the checksum that it promises, ``ALGORITHM:HEX`` (``core.content_check``), or "".
     ``columns`` is MessagePack of what else the source says about the item. ``fault`` is a failure code
     found while reading the source (a bad line, a name that cannot be stored): such an item is counted as
-    failed without a request. ``detail`` is for a person, redacted.
+    failed without a request, except DUPLICATE, which is counted as skipped. ``detail`` is for a person,
+    redacted. ``headers`` are sent with the request; their values are secrets. ``mirrors`` are further URLs
+    of the same file, tried when ``url`` fails.
     """
 
     name: str
@@ -64,6 +69,8 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     detail: str = ""
     checksum: str = ""
     columns: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    mirrors: tuple[str, ...] = ()
 
     @property
     def promised(self) -> bool:
@@ -107,7 +114,7 @@ class Page(msgspec.Struct, frozen=True):
 
     Items that have nothing but a name may be given as ``names``, in place of ``items``. ``origin`` is what
     the source needs, besides the names, to make the same items again. ``position`` is the position in the
-    source, 0 to 1, or -1 where that is not known.
+    source, 0 to 1, or -1 where that is not known. ``note`` is a line for the user.
     """
 
     items: list[Item]
@@ -115,6 +122,7 @@ class Page(msgspec.Struct, frozen=True):
     origin: bytes = b""
     position: float = -1.0
     names: Sequence[str] | None = None
+    note: str = ""
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):

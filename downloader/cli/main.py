@@ -38,7 +38,7 @@ from downloader.config.extensions import Extension
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
-from downloader.errors import ConfigError, DownloaderError
+from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
 from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
 
@@ -232,12 +232,13 @@ def cli() -> None:
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
 @later("--shard-size", "--shard-files", "--manifest")
-@later("--engine", "--ray-address", "--url-column", "--list-format", "--endpoint-url")
+@later("--engine", "--ray-address", "--endpoint-url")
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
 
-    SOURCE is a file server, http(s)://host[:port][/prefix]; a list of URLs, FILE.txt or FILE.txt.gz; or -
-    for a list on standard input.
+    SOURCE is a file server, http(s)://host[:port][/prefix]; a list of URLs, which is a file (.txt, .csv,
+    .tsv, .jsonl, each also .gz or .zst, .parquet, .arrow), a glob pattern or a directory of such files; or
+    - for a list on standard input.
     """
     console = click.get_current_context().find_object(Console) or Console([])
     config = _config(given)
@@ -258,8 +259,8 @@ def fetch(**given: Any) -> int:
     if given["as_json"]:
         say_json(report)
     else:
-        # A retry cannot mend a bad URL or name in a list, nor what a host refuses.
-        lasting = ("bad-url", "bad-name", "robots", "opted-out")
+        # A retry cannot mend what a list says, nor what a host refuses.
+        lasting = {*ROW_FAULTS, "robots", "opted-out"}
         retry = any(code not in lasting for code in report.failed_by_error)
         command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
         # Where the same command would be refused again, `stopped_by` names one that is not.
@@ -308,7 +309,8 @@ def _config(given: dict[str, Any]) -> Any:
 
 def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the values of the options of ``kind``, without those of other kinds."""
-    return {option.name: given[prefix + option.name] for option in (kind.options if kind else ())}
+    values = {option: given[prefix + option.name] for option in (kind.options if kind else ())}
+    return {option.name: option.default if value is None else value for option, value in values.items()}
 
 
 for _command in (status, verify, serve, demo):

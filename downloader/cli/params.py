@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from downloader._version import VERSION
-from downloader.config.extensions import Extensions
+from downloader.config.extensions import Extensions, Option
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS
 from downloader.core.limits import DEEPEST_PIPELINE, MOST_CONNECTIONS
@@ -244,6 +244,21 @@ _SECTIONS = {
 _LAST = "Progress and reports"
 
 
+def _option_of(each: Option, prefix: str) -> click.Option:
+    """Return the command line option of an extension."""
+    names = [each.flag, prefix + each.name]
+    if each.default is False:
+        return click.Option(names, is_flag=True, default=False, help=each.help)
+    return click.Option(
+        names,
+        type=Parsed(each.metavar, each.type),
+        metavar=each.metavar,
+        default=None if each.default == "" else each.default,
+        show_default=each.default not in ("", None),
+        help=each.help,
+    )
+
+
 class Fetch(Command):
     """The default command; its help is the help of the program."""
 
@@ -263,16 +278,7 @@ class Fetch(Command):
                             f"{each.flag} of {kind.name!r} is an option already; uninstall its package"
                         )
                     taken.add(each.flag)
-                    options.append(
-                        click.Option(
-                            [each.flag, prefix + each.name],
-                            type=Parsed(each.metavar, each.type),
-                            metavar=each.metavar,
-                            default=each.default,
-                            show_default=each.default not in ("", None),
-                            help=each.help,
-                        )
-                    )
+                    options.append(_option_of(each, prefix))
         return options
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

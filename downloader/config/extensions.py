@@ -20,7 +20,7 @@ class Option(NamedTuple):
     """A command line option of an extension: ``--`` and ``name`` with hyphens.
 
     ``type`` converts text to the value, which must survive a round trip through JSON; it raises ValueError
-    with a sentence for the user.
+    with a sentence for the user. An option whose default is False has no value: it is True where given.
     """
 
     name: str
@@ -130,7 +130,10 @@ def check_options(field: str, given: Mapping[str, Any], extension: Extension) ->
                 f"Config.{field}: {name!r} is no option of {extension.name!r}, which has "
                 f"{', '.join(known) or 'none'}"
             )
-        if known[name].type is str and not isinstance(value, str):
+        if known[name].default is False:
+            if not isinstance(value, bool):
+                raise ConfigError(f"Config.{field}: {name!r} is {value!r}, and must be True or False")
+        elif known[name].type is str and not isinstance(value, str):
             raise ConfigError(f"Config.{field}: {name!r} is {value!r}, which is not text")
 
 

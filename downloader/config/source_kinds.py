@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE_KINDS", "SourceForm", "kind_of", "refuse_later"]
 
 # Documented but not implemented yet: refused by name, so that users do not search for a typing error.
-_LATER: Final = re.compile(
-    r"s3://|index\+https?://|.*\.(csv|tsv|jsonl|parquet)(\.gz|\.zst)?\Z|.*\.txt\.zst\Z",
-    re.IGNORECASE | re.DOTALL,
-)
+_LATER: Final = re.compile(r"s3://|index\+https?://", re.IGNORECASE)
 
 
 class SourceForm(Extension, Protocol):
@@ -56,7 +54,7 @@ SOURCE_KINDS: Final[Extensions[SourceForm]] = Extensions(
 
 
 def kind_of(source: str) -> SourceForm:
-    """Return the first kind that matches ``source``.
+    """Return the first kind that matches ``source``; that of lists for a file that none matches.
 
     Raises ConfigError where no built-in or installed kind matches.
     """
@@ -64,6 +62,8 @@ def kind_of(source: str) -> SourceForm:
         if kind.matches(source):
             return kind
     refuse_later(source)
+    if os.path.isfile(source):
+        return SOURCE_KINDS.named("urls")  # which asks for --list-format
     raise ConfigError(f"{_named(source)}: neither {', nor '.join(kind.form for kind in SOURCE_KINDS)}")
 
 

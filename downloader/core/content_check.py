@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from downloader.core.checksum import crc32
+from downloader.core.checksum import crc32, crc32c, has_crc32c
 from downloader.core.units import show_size
 from downloader.errors import FetchError
 from downloader.messages import Item
 
-__all__ = ["ALGORITHMS", "ContentCheck", "check_item", "check_length", "is_checksum"]
+__all__ = ["ALGORITHMS", "CRC32C_MISSING", "ContentCheck", "check_item", "check_length", "is_checksum"]
 
-ALGORITHMS: Final = {"md5": 32, "sha1": 40, "sha256": 64, "crc32": 8}
+ALGORITHMS: Final = {
+    **{"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128},
+    **{"crc32": 8, "crc32c": 8},
+}
 """The algorithms of ``Item.checksum``, each with its number of hexadecimal digits."""
 
+CRC32C_MISSING: Final = (
+    "verifying crc32c needs the package crc32c; install it with: pip install 'mass-downloader[crc32c]'"
+)
 _HEX = re.compile(r"[0-9a-f]+")
 
 
@@ -28,15 +35,19 @@ class _Digest(Protocol):
     def hexdigest(self) -> str: ...
 
 
-class _Crc32:
-    def __init__(self) -> None:
+class _Crc:
+    def __init__(self, function: Callable[[bytes | bytearray | memoryview, int], int]) -> None:
+        self._function = function
         self._value = 0
 
     def update(self, chunk: bytes | bytearray | memoryview, /) -> None:
-        self._value = crc32(chunk, self._value)
+        self._value = self._function(chunk, self._value)
 
     def hexdigest(self) -> str:
         return f"{self._value:08x}"
+
+
+_CRCS: Final = {"crc32": crc32, "crc32c": crc32c}
 
 
 class ContentCheck:
@@ -55,9 +66,8 @@ class ContentCheck:
         self._digest: _Digest | None = None
         if item.checksum:
             algorithm = item.checksum.partition(":")[0]
-            self._digest = (
-                _Crc32() if algorithm == "crc32" else hashlib.new(algorithm, usedforsecurity=False)
-            )
+            crc = _CRCS.get(algorithm)
+            self._digest = _Crc(crc) if crc else hashlib.new(algorithm, usedforsecurity=False)
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add the next chunk of the body. Raises FetchError ``too-large``."""
@@ -79,7 +89,9 @@ class ContentCheck:
 
 
 def check_item(item: Item) -> None:
-    """Raise FetchError ``bad-checksum`` if the checksum of ``item`` is malformed or of an unknown kind."""
+    """Raise FetchError ``bad-checksum`` if the checksum of ``item`` cannot be verified."""
+    if item.checksum.startswith("crc32c:") and not has_crc32c():
+        raise FetchError("bad-checksum", CRC32C_MISSING)
     if item.checksum and not is_checksum(item.checksum):
         raise FetchError(
             "bad-checksum", f"{item.checksum[:80]!r} is not one of {', '.join(ALGORITHMS)}:HEX"

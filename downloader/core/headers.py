@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any, Final
 
-__all__ = ["given_twice", "header_problem"]
+import msgspec
+
+__all__ = ["given_twice", "header_problem", "row_headers"]
 
 # Header fields that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
 _ONCE = frozenset({"authorization", "content-length", "content-type", "date", "expect", "from", "host"}) | {
@@ -13,6 +16,13 @@ _ONCE = frozenset({"authorization", "content-length", "content-type", "date", "e
     *("range", "referer", "user-agent"),
 }
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+# Fields that the client itself decides: framing, the connection, the host, and which bytes it asks for.
+_OURS: Final = frozenset(
+    {"accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"}
+    | {"host", "http2-settings", "if-match", "if-modified-since", "if-none-match", "if-range"}
+    | {"if-unmodified-since", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te"}
+    | {"trailer", "transfer-encoding", "upgrade"}
+)
 
 
 def header_problem(name: str, value: str) -> str:
@@ -35,3 +45,36 @@ def given_twice(headers: tuple[tuple[str, str], ...]) -> str:
     """
     given = Counter(name.lower() for name, _ in headers)
     return next((name for name, _ in headers if given[name.lower()] > 1 and name.lower() in _ONCE), "")
+
+
+def row_headers(given: Any) -> tuple[tuple[str, str], ...]:
+    """Return the header fields that a row of a list gives for its request.
+
+    ``given`` is a JSON object of text, the mapping itself, or lines ``Name: value``. Raises ValueError,
+    whose message contains no value, nor a name that is not one.
+    """
+    if isinstance(given, (str, bytes)):
+        try:
+            given = msgspec.json.decode(given)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            raise ValueError("not a JSON object") from None
+    if isinstance(given, list) and all(type(line) is str for line in given):
+        pairs = [
+            (name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in given)
+        ]
+    elif isinstance(given, dict):
+        pairs = [pair for pair in given.items() if pair[1] is not None]
+    else:
+        raise ValueError("not a JSON object")
+    seen: set[str] = set()
+    for name, value in pairs:
+        if type(value) is not str:
+            raise ValueError("a value is not text")
+        if problem := header_problem(name, value):
+            raise ValueError(problem)
+        if name.lower() in _OURS:
+            raise ValueError(f"{name} is decided by the downloader")
+        if name.lower() in seen:
+            raise ValueError(f"{name} is given twice")
+        seen.add(name.lower())
+    return tuple((name, value.strip()) for name, value in pairs)

@@ -8,6 +8,7 @@ Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the i
     state -1         OWNED: not published; the file under the name is the item's own and is to be replaced
     state -2         UNOWNED: not published; the file under the name belongs to no item of this job
     state n <= -3    intent: in flight, and about to be published with -3 - n bytes
+    state 2**62      SKIPPED: nothing is to be stored, since an earlier item has the name
 
 An intent is written before the name appears. After a kill, it distinguishes a file that was published at
 that moment (its size and checksum match) from one that was not.
@@ -26,6 +27,7 @@ __all__ = [
     "IN_FLIGHT",
     "ITEM_BYTES",
     "OWNED",
+    "SKIPPED",
     "UNOWNED",
     "UNTOUCHED",
     "ItemState",
@@ -46,6 +48,7 @@ UNTOUCHED = 0
 IN_FLIGHT = 1
 OWNED = -1
 UNOWNED = -2
+SKIPPED = 1 << 62
 ITEM_BYTES = 12
 
 
@@ -150,7 +153,8 @@ def written(packed: bytes) -> Iterator[ItemState]:
     states, crcs = unpack(packed)
     for index, state in enumerate(states):
         if state > IN_FLIGHT:
-            yield ItemState(index, state - 2, crcs[index])
+            if state != SKIPPED:
+                yield ItemState(index, state - 2, crcs[index])
         elif state < UNOWNED:
             yield ItemState(index, -3 - state, crcs[index], False)
 
@@ -167,9 +171,12 @@ def claims(packed: bytes) -> dict[int, int]:
 
 
 def summed(packed: bytes) -> tuple[int, int]:
-    """Return the number of published items in ``packed``, and the sum of their sizes in bytes."""
+    """Return the number of published or SKIPPED items in ``packed``, and the bytes of the former."""
     sizes = [state - 2 for state in unpack(packed)[0].tolist() if state > IN_FLIGHT]
-    return len(sizes), sum(sizes)
+    size = sum(sizes)
+    if size >= SKIPPED - 2:
+        size -= sizes.count(SKIPPED - 2) * (SKIPPED - 2)
+    return len(sizes), size
 
 
 def merge(older: bytes, newer: bytes, count: int) -> bytes:

@@ -25,7 +25,9 @@ __all__ = [
     "escape",
     "escape_all",
     "hashed",
+    "list_path",
     "mirror_path",
+    "numbered",
     "quote_all",
     "quote_name",
     "shown",
@@ -200,6 +202,27 @@ def mirror_path(segments: Iterable[str | bytes]) -> str:
     return _joined([escape(segment) if segment else "%" for segment in segments])
 
 
+def list_path(name: str) -> str:
+    """Return the relative path for the name that a list gives to a file, which may have directories.
+
+    Each segment is escaped, so ``..`` and a leading slash lead nowhere else. Undecodable bytes
+    ("surrogateescape") are escaped as they are. Raises BadName.
+    """
+    if "/" not in name:
+        return escape(name.encode("utf-8", "surrogateescape") if not name.isascii() else name)
+    return mirror_path([part.encode("utf-8", "surrogateescape") for part in name.split("/")])
+
+
+def numbered(path: str, number: int) -> str:
+    """Return ``path`` with ``-number`` before the extension of its last segment, truncated if too long."""
+    directory, slash, name = path.rpartition("/")
+    extension = _EXTENSION.search(name.encode())
+    tail = extension[0].decode() if extension else ""
+    head = name[: len(name) - len(tail)]
+    tail = f"-{number}{tail}"
+    return f"{directory}{slash}{_truncated(head, _NAME_BYTES - len(tail))}{tail}"
+
+
 def _joined(segments: list[str]) -> str:
     path = "/".join(segments)
     if not path:
@@ -238,10 +261,14 @@ def _marked(before: bytes, after: bytes, secret: str, key: bytes | None) -> Safe
     room = _NAME_BYTES - len(mark) - len(tail.encode())
     if room < 0:
         tail, room = "", _NAME_BYTES - len(mark)
-    if len(head.encode()) > room:
-        head = head.encode()[:room].decode("utf-8", "ignore")
-        head = re.sub(r"%[0-9A-F]?\Z", "", head)  # no incomplete escape
-    return SafeName(head + mark + tail)
+    return SafeName(_truncated(head, room) + mark + tail)
+
+
+def _truncated(name: str, room: int) -> str:
+    """Return the beginning of an escaped name, at most ``room`` bytes, without an incomplete escape."""
+    if len(name.encode()) <= room:
+        return name
+    return re.sub(r"%[0-9A-F]?\Z", "", name.encode()[:room].decode("utf-8", "ignore"))
 
 
 def _decoded(raw: str) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ from downloader.config.config import Config
 from downloader.core.naming import shown
 from downloader.errors import BootError, DownloaderError
 from downloader.http.client_tls import check_client_certificate
-from downloader.messages import Batch, Continue, Credit, Ended, Item, Log, Stop
+from downloader.messages import DUPLICATE, Batch, Continue, Credit, Ended, Item, Log, Stop
 from downloader.process.spawn import Child, fork
 from downloader.reporting.progress import Progress
 from downloader.storage.name_key import found_key
@@ -49,7 +49,7 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]
     for batch in _batches(config, progress):
         found.listed += batch.count
         items = msgspec.msgpack.decode(batch.items, type=list[Item])
-        found.bad += sum(1 for item in items if item.fault)
+        found.bad += sum(1 for item in items if item.fault and item.fault != DUPLICATE)
         found.first += [item.name for item in items[: _FIRST - len(found.first)]]
         if config.progress != "none" and monotonic() - logged_at > _LOG_INTERVAL:
             logged_at = monotonic()

@@ -13,7 +13,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.engine.supervisor import Supervisor
-from downloader.errors import DestinationError, DownloaderError, JournalError, UnsafeProcess
+from downloader.errors import ROW_FAULTS, DestinationError, DownloaderError, JournalError, UnsafeProcess
 from downloader.http.client_tls import check_client_certificate
 from downloader.messages import Failure, Report
 from downloader.process import isolation, preflight
@@ -25,7 +25,6 @@ from downloader.storage.journal import Journal
 __all__ = ["Finished", "run_job"]
 
 _FAILURES_SHOWN = 5
-_FAULTS = frozenset({"bad-url", "bad-name"})
 _CUT_OFF = (
     "the machine went down while a run was at work here: files that the journal does not vouch for are "
     "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
@@ -91,11 +90,11 @@ def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
 
     Yields none for a source that a person cannot correct.
     """
-    if not config.source_kind.editable or journal.failures_by_code().keys().isdisjoint(_FAULTS):
+    if not config.source_kind.editable or journal.failures_by_code().keys().isdisjoint(ROW_FAULTS):
         return
     for failure in journal.failures():
         # A name found bad only when its file was stored has a URL, and is not the fault of a line.
-        if failure.code == "bad-url" or (failure.code == "bad-name" and not failure.url):
+        if failure.code == "bad-url" or (failure.code in ROW_FAULTS and not failure.url):
             yield failure.name
 
 

@@ -12,6 +12,7 @@ from gevent.queue import Queue
 from downloader.config.config import Config
 from downloader.core.name_list import encode_names
 from downloader.errors import FetchError, SourceError, failure_kind
+from downloader.feeder.duplicates import Duplicates, open_duplicates
 from downloader.messages import (
     BATCH_ITEMS,
     Batch,
@@ -46,6 +47,7 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
     """
     # First: this imports requests where the source is listed with it, and `ready` must check that.
     lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
+    duplicates = open_duplicates(config)
     link.send(ready(config.preflight != "off"))
     heartbeat = gevent.spawn(_heartbeat, link)
     commands: Queue = Queue()
@@ -54,11 +56,14 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
     try:
         for command in iter(commands.get, None):
             if isinstance(command, Recall):
-                link.send(_batch(command.seq, lister.recall(command), recalled=True))
+                page = lister.recall(command)
+                if duplicates:
+                    page = duplicates.recall(command.seq, page)
+                link.send(_batch(command.seq, page, recalled=True))
             elif isinstance(command, Continue):
                 home = home_of(config.output)
                 known = Known(home, command.seq) if is_read_again(home) else None
-                _read_on(config, link, credit, lister.pages, command, known)
+                _read_on(config, link, credit, lister.pages, command, known, duplicates)
             elif isinstance(command, Finish):
                 return
     finally:
@@ -135,6 +140,7 @@ def _read_on(
     pages: Callable[[bytes, Callable[[], int]], Iterator[Page]],
     start: Continue,
     known: Known | None,
+    duplicates: Duplicates | None,
 ) -> None:
     seq, listed = start.seq, start.listed
     sizes = _sizes()
@@ -146,8 +152,11 @@ def _read_on(
     if config.limit and listed >= config.limit:
         link.send(Ended(limited=True))
         return
-    for page in pages(start.cursor, size):
+    for read in pages(start.cursor, size):
         credit.spend()
+        if read.note:
+            link.send(Log("warning", read.note))
+        page = duplicates.settle(seq, read) if duplicates else read
         batch = _batch(seq, page, known=known)
         link.send(batch)
         seq += 1

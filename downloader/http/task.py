@@ -57,7 +57,8 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
     had served others ended before its response; this does not count as an attempt. ``path``: its origin,
     None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
-    the robots.txt of its origin. It is a Struct because one is created per file.
+    the robots.txt of its origin. ``extra``: attempts that its mirrors allow in addition to --retries. It is
+    a Struct because one is created per file.
     """
 
     batch: Any
@@ -76,3 +77,4 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     sent: float = 0.0
     cut_off: int = 0
     robots_txt: bool = False
+    extra: int = 0

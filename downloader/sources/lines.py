@@ -1,4 +1,4 @@
-"""Read the lines of a list as a stream: a file, plain or .gz, or standard input.
+"""Read the lines of a list as a stream: a file, plain, .gz or .zst, or standard input.
 
 A ``Place`` is a byte offset with the CRC-32 of everything before it. On resume, this detects a list that
 was changed before that offset, and accepts one that has only grown.
@@ -10,23 +10,26 @@ read again.
 
 from __future__ import annotations
 
-import gzip
+import codecs
+import contextlib
 import sys
-import zlib
-from pathlib import Path
 from time import monotonic
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import gevent
 import msgspec
 
+from downloader.core.checksum import crc32
 from downloader.errors import SourceError
+from downloader.sources.compression import READ_ERRORS, BinaryStream, open_stream
 from downloader.sources.stdin import Pipe
 
-__all__ = ["LONGEST_LINE", "Lines", "Part", "Place"]
+__all__ = ["LONGEST_LINE", "REMEDY", "Lines", "Part", "Place"]
 
 LONGEST_LINE = 64 << 10
 _BLOCK = 1 << 20
+_SAMPLE = 256 << 10
+_PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
 _NEWLINE = 10
 # Seconds of silence, or of slow input in all, after which the lines read so far are returned.
 _SILENCE = 0.2
@@ -46,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
 
     def behind(self, data: bytes, lines: int) -> Place:
         """Return the place after ``data``, which follows this place and has ``lines`` lines."""
-        return Place(self.offset + len(data), self.line + lines, zlib.crc32(data, self.crc))
+        return Place(self.offset + len(data), self.line + lines, crc32(data, self.crc))
 
 
 class Part(NamedTuple):
@@ -74,11 +77,17 @@ class _Tail(NamedTuple):
 class Lines:
     """The lines of ``source`` (``-`` is standard input); ``shown`` is its name in messages.
 
-    The constructor and each method raise SourceError if it cannot be read.
+    Only the first ``longest`` bytes of a line are returned. ``comment``: how a line begins that is none,
+    b"" if every line is one. The constructor and each method raise SourceError if it cannot be read.
     """
 
-    def __init__(self, source: str, shown: str) -> None:
+    def __init__(
+        self, source: str, shown: str, *, longest: int = LONGEST_LINE, comment: bytes = b"#"
+    ) -> None:
+        self._source = source
         self._shown = shown
+        self._longest = longest
+        self._comment = comment
         self._size = 0
         self._read_lines = 0  # for messages; ``_at`` advances by whole parts
         self._at = Place()
@@ -90,16 +99,11 @@ class Lines:
         except OSError as error:
             raise SourceError(f"{shown}: {error.strerror}") from error
 
-    def _open(self, source: str) -> IO[bytes] | Pipe:
+    def _open(self, source: str) -> BinaryStream | Pipe:
         if source == "-":
             return Pipe(sys.stdin.fileno())
-        size = Path(source).stat().st_size
-        if not source.lower().endswith(".gz"):
-            self._size = size
-            return open(source, "rb")
-        if not size:
-            raise SourceError(f"{self._shown} is empty, and so no gzip file; write it again")
-        return cast("IO[bytes]", gzip.open(source, "rb"))
+        stream, self._size = open_stream(source, self._shown)
+        return stream
 
     def close(self) -> None:
         """Close the file."""
@@ -110,6 +114,11 @@ class Lines:
     def offset(self) -> int:
         """Number of bytes read."""
         return self._at.offset
+
+    @property
+    def at(self) -> Place:
+        """The place after the lines that were returned last."""
+        return self._at
 
     @property
     def position(self) -> float:
@@ -157,18 +166,52 @@ class Lines:
         the result is the place after it. Raises SourceError if the list is not what it was.
         """
         self.advance(start, end)
-        if end.unended is not None:
-            self._meet(end)
-            self._tail = self._reread = _Tail(self._at, self._line_so_far(), b"")
-            return self.read(1)
+        if end.unended is None:
+            return Part(self._up_to(end), start, end)
+        lines = self._up_to(Place(end.unended[0], end.line - 1, end.unended[1]))
+        self._meet(end)
+        self._tail = self._reread = _Tail(self._at, self._line_so_far(), b"")
+        part = self.read(1)
+        return Part(lines + part.lines, start, part.end)
+
+    def _up_to(self, end: Place) -> list[tuple[int, bytes]]:
+        """Return the lines from here to ``end``."""
         lines: list[tuple[int, bytes]] = []
         while self._at.line < end.line and (part := self.read(end.line - self._at.line)).lines:
             lines += part.lines
         self._check(end)
-        return Part(lines, start, end)
+        return lines
+
+    def sample(self) -> list[bytes]:
+        """Return the first lines of the list, which are not taken; of a pipe one line at least."""
+        try:
+            if isinstance(self._stream, Pipe):
+                text = self._stream.sample(self._longest)
+            else:
+                with contextlib.closing(open_stream(self._source, self._shown)[0]) as stream:
+                    text = stream.read(_SAMPLE)
+        except READ_ERRORS:
+            return []  # the error is raised when it is read
+        lines = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
+        return [line + b"\n" for line in lines if line]
+
+    def following(self) -> bytes:
+        """Return the first byte of the next line, which is awaited; b"" if there is none."""
+        if self._broken is not None:
+            return b""
+        if self._tail is not None:
+            return b"" if self._tail.given else self._tail.text[:1]
+        try:
+            return self._guarded(self._stream.peek, 1)[:1]
+        except SourceError as error:
+            self._broken = error
+            return b""
 
     def read(self, most: int) -> Part:
-        """Return at most ``most`` lines; fewer if a pipe has no more for now or at the end, then none."""
+        """Return at most ``most`` lines; none at the end.
+
+        It returns fewer at the end, if they are long, and if a pipe has no more for now.
+        """
         if self._broken is not None:
             raise self._broken
         lines: list[tuple[int, bytes]] = []
@@ -180,18 +223,23 @@ class Lines:
             lines, start = part.lines, part.start
         number, offset, crc = self._at.line, self._at.offset, self._at.crc
         give_by = 0.0
-        while len(lines) < most:
+        while len(lines) < most and offset - start.offset < _PART:
             if lines and self._pauses(give_by):
                 break
             try:
-                line = self._guarded(self._stream.readline, LONGEST_LINE)
+                if text := self._buffered(most - len(lines)):
+                    lines += enumerate(self._split(text), number + 1)
+                    number = self._read_lines = lines[-1][0]
+                    crc, offset = crc32(text, crc), offset + len(text)
+                    continue
+                line = self._guarded(self._stream.readline, self._longest)
                 if not line:
                     break
                 self._read_lines = number + 1
                 give_by = give_by or monotonic() + _SLOWNESS
-                after, size = zlib.crc32(line, crc), len(line)
+                after, size = crc32(line, crc), len(line)
                 if line[-1] != _NEWLINE:
-                    if size < LONGEST_LINE:
+                    if size < self._longest:
                         # The end of the list, for now.
                         self._at = Place(offset, number, crc)
                         self._tail = _Tail(self._at, line, b"")
@@ -209,6 +257,24 @@ class Lines:
         self._at = Place(offset, number, crc)
         return Part(lines, start, self._at)
 
+    def _buffered(self, most: int) -> bytes:
+        """Return at most ``most`` whole lines that are in the buffer of a file; b"" if there is none."""
+        stream = self._stream
+        if isinstance(stream, Pipe):
+            return b""
+        held = self._guarded(stream.peek, 1)
+        rest = held.split(b"\n", most)[-1]
+        return stream.read(len(held) - len(rest))
+
+    def _split(self, text: bytes) -> list[bytes]:
+        """Return the lines of ``text``, as long as ``readline`` would return them."""
+        longest = self._longest
+        lines = [line + b"\n" for line in text.split(b"\n")]
+        del lines[-1]
+        if max(map(len, lines)) > longest:
+            return [line[:longest] for line in lines]
+        return lines
+
     def _end_of_tail(self, tail: _Tail) -> Part:
         """Return the line that ``tail`` has become; no lines if it was returned before.
 
@@ -217,7 +283,7 @@ class Lines:
         before, text = tail.before, self._more(tail.text)
         number, self._read_lines = before.line + 1, before.line + 1
         nothing = Part([], self._at, self._at)
-        if text.endswith(b"\n") or len(text) >= LONGEST_LINE:
+        if text.endswith(b"\n") or len(text) >= self._longest:
             self._tail, self._at = None, before.behind(text, 1)
             if text[-1] != _NEWLINE:
                 crc, size = self._read_over(self._at.crc, 0)
@@ -226,7 +292,8 @@ class Lines:
                 return Part([], self._at, self._at)
             return Part([(number, text)], before, self._at)
         self._tail = _Tail(before, text, text)
-        if text == tail.given or not (stripped := text.strip()) or stripped.startswith(b"#"):
+        stripped = text.strip()
+        if text == tail.given or not stripped or (self._comment and stripped.startswith(self._comment)):
             # Nothing new, or a comment, which is not consumed yet.
             return nothing
         end = before.behind(text, 1)
@@ -245,7 +312,7 @@ class Lines:
         given = self._tail.text[:size]
         if len(given) < size:
             raise self._shorter(self._at.line + bool(given), end)
-        if zlib.crc32(given, self._at.crc) != end.crc:
+        if crc32(given, self._at.crc) != end.crc:
             raise self._changed(end)
         return given
 
@@ -264,8 +331,8 @@ class Lines:
 
     def _more(self, text: bytes) -> bytes:
         """Return ``text``, which may have no newline yet, with the data that has followed since."""
-        while not text.endswith(b"\n") and len(text) < LONGEST_LINE:
-            more = self._guarded(self._stream.readline, LONGEST_LINE - len(text))
+        while not text.endswith(b"\n") and len(text) < self._longest:
+            more = self._guarded(self._stream.readline, self._longest - len(text))
             if not more:
                 break
             text += more
@@ -274,8 +341,8 @@ class Lines:
     def _read_over(self, crc: int, size: int) -> tuple[int, int]:
         """Skip the rest of a line that is too long for a URL; return the updated CRC-32 and size."""
         while True:
-            rest = self._guarded(self._stream.readline, LONGEST_LINE)
-            crc, size = zlib.crc32(rest, crc), size + len(rest)
+            rest = self._guarded(self._stream.readline, self._longest)
+            crc, size = crc32(rest, crc), size + len(rest)
             if not rest or rest[-1] == _NEWLINE:
                 return crc, size
             gevent.sleep(0)
@@ -284,12 +351,12 @@ class Lines:
         stream = self._stream
         if not isinstance(stream, Pipe):
             return False
-        return monotonic() > give_by or stream.silent(LONGEST_LINE, _SILENCE)
+        return monotonic() > give_by or stream.silent(self._longest, _SILENCE)
 
     def _guarded(self, read: object, size: int) -> bytes:
         try:
             return cast("bytes", read(size))  # type: ignore[operator]
-        except (OSError, EOFError, zlib.error) as error:
+        except READ_ERRORS as error:
             raise SourceError(
                 f"{self._shown} cannot be read after line {self._read_lines}: {error}"
             ) from error
@@ -303,7 +370,7 @@ class Lines:
     def _changed(self, expected: Place) -> SourceError:
         return SourceError(
             f"{self._shown} has changed before line {expected.line + 1}, or is another list than this job "
-            f"began with; {_REMEDY}"
+            f"began with; {REMEDY}"
         )
 
     def _shorter(self, lines: int, expected: Place) -> SourceError:
@@ -311,10 +378,10 @@ class Lines:
             return self._changed(expected)
         return SourceError(
             f"{self._shown} is shorter than it was: this job has read {expected.line:,} lines of it, "
-            f"and now it has {lines:,}; {_REMEDY}"
+            f"and now it has {lines:,}; {REMEDY}"
         )
 
 
-_REMEDY = (
+REMEDY = (
     "give the same list, or --relist to read this one from its start and keep what is stored, or --restart"
 )

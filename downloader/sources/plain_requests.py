@@ -16,5 +16,5 @@ class PlainRequests:
         self.base_url = base_url
 
     def request(self, item: Item) -> Request:
-        """Return a plain GET of the URL of ``item``, or of its name below ``base_url``."""
-        return Request(item.url or self.base_url + quote_name(SafeName(item.name)))
+        """Return a GET of the URL of ``item``, or of its name below ``base_url``, with its headers."""
+        return Request(item.url or self.base_url + quote_name(SafeName(item.name)), item.headers)

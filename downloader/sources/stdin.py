@@ -57,6 +57,20 @@ class Pipe:
         end = self._buffer.find(b"\n", self._searched, size)
         return self._take(size if end < 0 else end + 1)
 
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes without taking them, ``size`` at most; none at the end. Raises OSError."""
+        while not self._buffer and not self._ended:
+            self._wait(None)
+        if not self._buffer and self._error is not None:
+            raise self._error
+        return bytes(self._buffer[:size])
+
+    def sample(self, size: int) -> bytes:
+        """Return what has arrived, a line (or ``size`` bytes) at least, without taking it."""
+        while not self._has_line(size) and not self._ended:
+            self._wait(None)
+        return bytes(self._buffer)
+
     def silent(self, size: int, patience: float) -> bool:
         """Return whether no complete line (or ``size`` bytes) arrives within ``patience`` seconds.
 

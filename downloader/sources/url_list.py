@@ -1,52 +1,160 @@
-"""Define the kind of source that is a list of URLs: a text file, or standard input."""
+"""Define the kind of source that is a list of URLs: files of many formats, or standard input."""
 
 from __future__ import annotations
 
 import os
-import re
-import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from downloader.config.extensions import Option
 from downloader.config.source_kinds import refuse_later
 from downloader.errors import ConfigError
+from downloader.sources.lists.files import FORMATS, WITH_COLUMNS, ListFile, find_files, is_list
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from downloader.config.config import Config
     from downloader.core.identity import Identity
+    from downloader.sources.lists.columns import Wanted
     from downloader.sources.source import Fetching, Lister, RequestBuilder
 
 __all__ = ["KIND", "UrlList"]
 
-_FORM = re.compile(r"-\Z|(?![a-z0-9+]+://).*\.txt(\.gz)?\Z", re.IGNORECASE | re.DOTALL)
+_ON_DUPLICATE: Final = ("fail", "skip", "number")
+
+
+def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text[:40]!r} is not one of {', '.join(words)}")
+        return text
+
+    return convert
+
+
+def _checksum_column(text: str) -> str:
+    from downloader.sources.lists.columns import parse_checksum_column
+
+    parse_checksum_column(text)
+    return text
 
 
 class UrlList:
-    """The kind of ``UrlLister``; see ``SourceKind``. SOURCE is a path, or ``-`` for standard input."""
+    """The kind of ``UrlLister``; see ``SourceKind``.
+
+    SOURCE is a path, a glob pattern, a directory, or ``-`` for standard input.
+    """
 
     name = "urls"
-    form = "a list of URLs (.txt, .txt.gz), nor - for a list on standard input"
-    options: tuple[Option, ...] = ()
+    form = (
+        "a list of URLs (.txt, .csv, .tsv, .jsonl, .parquet, .arrow; text also .gz, .zst), "
+        "nor - for a list on standard input"
+    )
+    options: tuple[Option, ...] = (
+        Option(
+            name="list_format",
+            metavar="|".join(FORMATS),
+            type=_one_of(FORMATS),
+            help="Format of the list, whatever its name is.  [by suffix; txt for -]",
+        ),
+        Option(name="url_column", metavar="NAME", default="url", help="Column with the URLs."),
+        Option(
+            name="name_column",
+            metavar="NAME",
+            default="name",
+            help="Column with the names, which may be paths; where it has none, the URL gives it.",
+        ),
+        Option(
+            name="size_column",
+            metavar="NAME",
+            default="size",
+            help="Column with the sizes, which are verified.",
+        ),
+        Option(
+            name="checksum_column",
+            metavar="ALG=NAME",
+            type=_checksum_column,
+            help="Column with checksums to verify.  [sha256, sha1, md5, crc32c by their names]",
+        ),
+        Option(
+            name="header_column",
+            metavar="NAME",
+            help="Column with header fields of each request, as a JSON object; never logged.",
+        ),
+        Option(
+            name="keep_columns",
+            metavar="A,B|all",
+            help="Columns that are kept with each file, for a manifest.",
+        ),
+        Option(name="no_header", default=False, help="csv, tsv: no header; columns are named 1, 2, …"),
+        Option(
+            name="on_duplicate",
+            metavar="|".join(_ON_DUPLICATE),
+            default="fail",
+            type=_one_of(_ON_DUPLICATE),
+            help="What to do with the second item of a name.",
+        ),
+    )
     editable = True
     unique_names = False
     cursors_last = False
 
     def matches(self, source: str) -> bool:
-        """Return whether ``source`` is ``-`` or the path of a text file, perhaps compressed."""
-        return _FORM.match(source) is not None
+        """Return whether ``source`` is ``-``, or a path, a pattern or a directory of lists."""
+        return source == "-" or is_list(source)
 
     def check(self, config: Config) -> None:
-        """Raise ConfigError for the forms that are reserved for later versions."""
+        """Check the options. Raises ConfigError."""
         refuse_later(config.source)
+        for option in self.options:
+            value = config.source_option(option.name)
+            if option.type is str or value == option.default:
+                continue
+            if not isinstance(value, str):
+                raise ConfigError(f"{option.flag}: {value!r} is not text")
+            try:
+                option.type(value)
+            except ValueError as error:
+                raise ConfigError(f"{option.flag}: {error}") from None
+        if config.source_option("checksum_column").startswith("crc32c="):
+            from downloader.sources.lists.requirements import require_crc32c
+
+            require_crc32c("--checksum-column")
+        if config.layout == "mirror" and config.source_option("name_column") != "name":
+            raise ConfigError("--name-column and --layout mirror both name the files; give one of the two")
 
     def check_files(self, config: Config) -> None:
-        """Check that the list can be read more than once. Raises ConfigError."""
-        if config.source != "-":
-            _check_list(config.source)
+        """Check that the list can be read, and more than once unless it is standard input.
+
+        Raises ConfigError.
+        """
+        if config.output and os.path.isdir(config.source) and _is_same(config.source, config.output):
+            raise ConfigError(
+                "-o: DEST is the directory of the lists; what is stored there would be listed"
+            )
+        from downloader.sources.lists.requirements import require
+
+        files = _files(config)
+        self._check_columns(config, {file.form for file in files})
+        for file in files:
+            require(file)
+
+    def _check_columns(self, config: Config, forms: set[str]) -> None:
+        """Raise ConfigError for options about columns where the list has none."""
+        for option in self.options:
+            about_columns = option.name.endswith(("_column", "_columns"))
+            given = config.source_option(option.name) != option.default
+            if given and about_columns and not forms & WITH_COLUMNS:
+                raise ConfigError(
+                    f"{option.flag} is for lists with columns, not for {' and '.join(sorted(forms))}; "
+                    "leave it out, or name the format with --list-format"
+                )
+        if config.source_option("no_header") and not forms & {"csv", "tsv"}:
+            raise ConfigError("--no-header is for lists in csv and tsv")
 
     def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
-        """Return the list, unless it is standard input."""
-        return () if config.source == "-" else (("the list of URLs", config.source),)
+        """Return the files of the list, unless it is standard input."""
+        return tuple(("the list of URLs", file.path) for file in _files(config) if file.path != "-")
 
     def identity(self, config: Config) -> Identity:
         """Return the identity that all lists share: each cursor has a checksum of what was read."""
@@ -58,7 +166,17 @@ class UrlList:
         """Return a UrlLister."""
         from downloader.sources.url_lister import UrlLister
 
-        return UrlLister(config, name_key)
+        wanted = _wanted(config)
+        form = config.source_option("list_format")
+        return UrlLister(
+            _files(config),
+            "standard input" if config.source == "-" else config.shown_source,
+            wanted,
+            name_key,
+            # Other header fields, or other columns to keep, make no other files.
+            options=crc32(repr((form, wanted._replace(header="", keep=""))).encode("utf-8", "replace")),
+            mirror=config.layout == "mirror",
+        )
 
     def request_builder(self, config: Config) -> RequestBuilder:
         """Return a builder for items that have their URLs."""
@@ -70,15 +188,27 @@ class UrlList:
 KIND = UrlList()
 
 
-def _check_list(path: str) -> None:
-    named = path.encode("utf-8", "backslashreplace").decode()
-    try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise ConfigError(f"{named}: {error.strerror}") from None
-    if stat.S_ISDIR(mode):
-        raise ConfigError(f"{named} is a directory, not a list of URLs")
-    if not stat.S_ISREG(mode):
-        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
-    if not os.access(path, os.R_OK):
-        raise ConfigError(f"{named}: Permission denied")
+def _is_same(source: str, output: str) -> bool:
+    return os.path.realpath(source) == os.path.realpath(output)
+
+
+def _files(config: Config) -> list[ListFile]:
+    form = config.source_option("list_format")
+    if config.source == "-":
+        return [ListFile("-", form or "txt")]
+    return find_files(config.source, form, (config.report, config.failures))
+
+
+def _wanted(config: Config) -> Wanted:
+    from downloader.sources.lists.columns import Wanted, parse_checksum_column
+
+    checksum = config.source_option("checksum_column")
+    return Wanted(
+        url=config.source_option("url_column"),
+        name=config.source_option("name_column"),
+        size=config.source_option("size_column"),
+        checksum=parse_checksum_column(checksum) if checksum else None,
+        header=config.source_option("header_column"),
+        keep=config.source_option("keep_columns"),
+        positions=config.source_option("no_header"),
+    )

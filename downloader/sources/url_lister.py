@@ -1,128 +1,207 @@
-"""Read a list of URLs: text, one URL per line, ``#`` comments, plain or .gz, a file or standard input.
+"""Read a list of URLs: one file or several, of any of the formats in ``lists``, or standard input.
 
-The list is read as a stream (``lines``), so memory does not grow with its length. URLs can carry secrets,
-so the journal stores positions in the list, and an earlier batch is recreated by reading the list again.
+A list is read as a stream, so memory does not grow with its length. URLs and header fields can carry
+secrets, so the journal stores positions in the list, and an earlier batch is recreated by reading the list
+again.
+
+The cursor of a single text file of URLs is a ``Place`` (``lines``). That of every other list is a
+``Cursor``, which also records the file, those before it, and the options that decide what a row means.
 """
 
 from __future__ import annotations
 
-import codecs
-import shlex
-from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
+import os
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from downloader.config.config import Config
 from downloader.core.name_list import decode_names
-from downloader.core.naming import BadName, shown, url_name, url_path
-from downloader.core.redact import redact, redact_url
-from downloader.errors import ConfigError, SourceError
+from downloader.core.naming import shown
+from downloader.errors import SourceError
 from downloader.messages import Item, Page, Recall
-from downloader.sources.lines import LONGEST_LINE, Lines, Place
+from downloader.sources.lines import REMEDY
+from downloader.sources.lists.columns import Wanted
+from downloader.sources.lists.files import ListFile
+from downloader.sources.lists.fingerprints import Fingerprints
+from downloader.sources.lists.items import ItemMaker
+from downloader.sources.lists.open_rows import open_rows
+from downloader.sources.lists.rows import Chunk, Rows
 
-__all__ = ["UrlLister"]
+__all__ = ["Cursor", "UrlLister"]
+
+_encode = msgspec.msgpack.encode
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """A position in a list of several files, or in one with columns.
+
+    ``options``: CRC-32 of the options that decide what a row means. ``file``: number of the file, ``name``
+    its name below the directory or pattern, ``before``: CRC-32 of names and contents of the files before
+    it. ``place``: the position in it, as its ``Rows`` give it; b"" is its beginning.
+    """
+
+    options: int
+    file: int
+    name: bytes
+    before: int
+    place: bytes
 
 
 class UrlLister:
-    """The lister of a list of URLs; see ``Lister``. Raises ConfigError if the list is not in UTF-8."""
+    """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
-    def __init__(self, config: Config, name_key: bytes) -> None:
+    ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[ListFile],
+        shown: str,
+        wanted: Wanted,
+        name_key: bytes,
+        *,
+        options: int,
+        mirror: bool,
+    ) -> None:
+        self._files = files
+        self._shown = shown
+        self._wanted = wanted
         self._name_key = name_key
-        self._mirror = config.layout == "mirror"
-        self._source = config.source
-        self._shown = "standard input" if config.source == "-" else config.shown_source
-        self._lines = Lines(config.source, self._shown)
-        self._grown: Place | None = None  # the former end of the list, if its last line has grown
+        self._options = options
+        self._mirror = mirror
+        # Journals of earlier versions have bare places, which say all there is to say of such a list.
+        self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
+        self._prints = Fingerprints(files)
+        self._grown = b""  # the cursor behind the former end of the list, if its last line has grown
+        self._number = -1  # of the open file; opened only when it is read, since a pipe may be silent
+        self._rows: Rows
+        self._maker: ItemMaker
+
+    def _open(self, number: int) -> None:
+        if self._number >= 0:
+            self._rows.close()
+        file = self._files[number]
+        self._rows = open_rows(file, self._name_of(file), self._wanted)
+        self._maker = ItemMaker(self._rows.columns, self._name_key, mirror=self._mirror)
+        self._number = number
+
+    def _name_of(self, file: ListFile) -> str:
+        """Return the name of ``file`` in messages."""
+        return shown(file.path.encode("utf-8", "backslashreplace").decode()) if file.name else self._shown
+
+    def _where(self, number: int) -> str:
+        file = self._files[self._number]
+        place = f"{self._rows.unit} {number}"
+        return f"{shown(file.name)} {place}" if file.name else place
+
+    # see Lister
 
     def recall(self, batch: Recall) -> Page:
-        """See ``Lister``. Reads the lines of the batch again."""
-        start, end = msgspec.msgpack.decode(batch.origin, type=tuple[Place, Place])
-        if start.offset < self._lines.offset and self._source != "-":
-            self._lines.close()
-            self._lines = Lines(self._source, self._shown)
-        part = self._lines.again(start, end)
-        items = self._items(part.lines)
+        """See ``Lister``. Reads the rows of the batch again."""
+        cursor, end = self._range(batch.origin)
+        self._seek(cursor)
+        if self._rows.is_behind(cursor.place) and self._files[self._number].path != "-":
+            self._open(self._number)
+        chunk = self._rows.again(cursor.place, end)
+        items = self._items(chunk)
         if len(items) != batch.count:
-            raise SourceError(
-                f"{self._shown}: batch {batch.seq} is not what was read; --restart begins anew"
-            )
-        if part.end == end:
+            raise SourceError(f"{self._shown}: batch {batch.seq} is not what was read; {REMEDY}")
+        if chunk.end == end:
             names = decode_names(batch.names)
             named = [
                 item if item.fault else msgspec.structs.replace(item, name=name)
                 for item, name in zip(items, names, strict=True)
             ]
             return Page(named, b"", batch.origin)
-        self._grown = end
-        return Page(items, msgspec.msgpack.encode(part.end), msgspec.msgpack.encode((start, part.end)))
+        self._grown = self._cursor(chunk.end)
+        return Page(items, self._grown, self._origin(chunk))
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""
-        begin = msgspec.msgpack.decode(cursor, type=Place) if cursor else Place()
-        if self._grown is None or begin != self._grown:
-            self._lines.advance(begin)
+        if not cursor:
+            if self._number != 0:
+                self._open(0)
+        elif cursor != self._grown:
+            begin = self._decode(cursor)
+            self._seek(begin)
+            self._rows.advance(begin.place)
         while True:
-            part = self._lines.read(size())
-            if not part.lines:
-                return
-            origin = msgspec.msgpack.encode((part.start, part.end))
-            items = self._items(part.lines)
-            yield Page(items, msgspec.msgpack.encode(part.end), origin, self._lines.position)
-            if part.end.unended is not None:
-                return
+            chunk = self._rows.read(size())
+            if chunk.taken:
+                items = self._items(chunk)
+                yield Page(
+                    items,
+                    self._cursor(chunk.end),
+                    self._origin(chunk),
+                    self._position(),
+                    note=chunk.table.note,
+                )
+            if not chunk.taken or (chunk.last and self._number + 1 == len(self._files)):
+                if self._number + 1 == len(self._files):
+                    return
+                self._open(self._number + 1)
 
-    def _items(self, lines: list[tuple[int, bytes]]) -> list[Item]:
-        items = []
-        for number, line in lines:
-            text = (self._beginning(line) if number == 1 else line).strip()
-            if text and not text.startswith(b"#"):
-                items.append(self._item(number, text))
-        return items
+    def _items(self, chunk: Chunk) -> list[Item]:
+        return self._maker.items(chunk.table, self._where) if chunk.table.numbers else []
 
-    def _beginning(self, line: bytes) -> bytes:
-        """Return the first line without a byte order mark. Raises ConfigError if it is not UTF-8."""
-        form = _other_form(line)
-        if form:
-            name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
-            raise ConfigError(
-                f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
-                f"iconv -f {form} -t UTF-8{name}"
-            )
-        return line.removeprefix(codecs.BOM_UTF8)
+    def _position(self) -> float:
+        if len(self._files) == 1:
+            return self._rows.fraction
+        return (self._number + max(self._rows.fraction, 0.0)) / len(self._files)
 
-    def _item(self, number: int, line: bytes) -> Item:
+    # cursors
+
+    def _cursor(self, place: bytes) -> bytes:
+        return place if self._bare else _encode(self._at(place))
+
+    def _at(self, place: bytes) -> Cursor:
+        number = self._number
+        name = os.fsencode(self._files[number].name)
+        return Cursor(self._options, number, name, self._prints.before(number), place)
+
+    def _origin(self, chunk: Chunk) -> bytes:
+        if self._bare:
+            return _encode((msgspec.Raw(chunk.start), msgspec.Raw(chunk.end)))
+        return _encode((self._at(chunk.start), chunk.end))
+
+    def _range(self, origin: bytes) -> tuple[Cursor, bytes]:
         try:
-            url = line.decode()
-            parts = urlsplit(url)
-            valid = (
-                parts.scheme.lower() in ("http", "https")
-                and bool(parts.hostname)
-                and parts.port != 0
-                and len(line) < LONGEST_LINE
-                and url.isprintable()
-                and " " not in parts.netloc
-            )
-        except ValueError:
-            valid = False
-        if not valid:
-            text = shown(redact_url(redact(line.decode("utf-8", "replace"))))
-            return Item(
-                f"line {number}",
-                fault="bad-url",
-                detail=f"line {number} is not an http(s) URL: {text}",
-            )
+            if not self._bare:
+                return msgspec.msgpack.decode(origin, type=tuple[Cursor, bytes])
+            start, end = msgspec.msgpack.decode(origin, type=tuple[msgspec.Raw, msgspec.Raw])
+        except msgspec.DecodeError:
+            raise self._other_form() from None
+        return Cursor(self._options, 0, b"", 0, bytes(start)), bytes(end)
+
+    def _decode(self, cursor: bytes) -> Cursor:
+        if self._bare:
+            return Cursor(self._options, 0, b"", 0, cursor)
         try:
-            return Item((url_path if self._mirror else url_name)(url, self._name_key), url)
-        except BadName as error:
-            return Item(f"line {number}", fault="bad-name", detail=f"line {number}: {error}")
+            return msgspec.msgpack.decode(cursor, type=Cursor)
+        except msgspec.DecodeError:
+            raise self._other_form() from None
 
+    def _seek(self, cursor: Cursor) -> None:
+        """Open the file of ``cursor``. Raises SourceError if the list is not what it was."""
+        if cursor.options != self._options:
+            raise SourceError(
+                f"{self._shown}: this job was begun with other options for format or columns of the "
+                "list; give the same, or --relist to read the list from its start, or --restart"
+            )
+        files, name = self._files, shown(cursor.name.decode("utf-8", "surrogateescape"))
+        if cursor.file >= len(files) or os.fsencode(files[cursor.file].name) != cursor.name:
+            now = shown(files[cursor.file].name) if cursor.file < len(files) else "not there"
+            raise SourceError(
+                f"{self._shown}: this job has read up to file {cursor.file + 1}, {name}, and now that is "
+                f"{now}: a file is new or missing before it; {REMEDY}"
+            )
+        if cursor.before != self._prints.before(cursor.file):
+            raise SourceError(
+                f"{self._shown}: one of the {cursor.file} files before {name} has changed since "
+                f"this job read it; {REMEDY}"
+            )
+        if cursor.file != self._number:
+            self._open(cursor.file)
 
-def _other_form(line: bytes) -> str:
-    """Return the encoding, as detected, of a list that begins with ``line``; "" for UTF-8."""
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    zeros = [not byte for byte in line[:4]]
-    if zeros == [False, True, False, True]:
-        return "UTF-16LE"
-    return "UTF-16BE" if zeros == [True, False, True, False] else ""
+    def _other_form(self) -> SourceError:
+        return SourceError(f"{self._shown}: this job was begun with a list of another format; {REMEDY}")

@@ -267,7 +267,7 @@ def _make(output: Path, home: Path) -> None:
 def _forget(home: Path) -> None:
     """Remove the state of an earlier job, synced so that a power cut does not bring it back."""
     for path in home.iterdir():
-        if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite")):
+        if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite")):
             path.unlink()
     fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

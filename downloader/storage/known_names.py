@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, ItemStates, unpack
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, ItemStates, unpack
 from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
 from downloader.storage.journal import Journal
@@ -70,7 +70,7 @@ def _published(journal: Journal) -> Iterator[tuple[str, int, int]]:
     for row in journal.batches():
         names = decode_names(row.names)
         for name, state, crc in zip(names, *unpack(row.marks), strict=False):
-            if state > IN_FLIGHT or state == OWNED:
+            if IN_FLIGHT < state < SKIPPED or state == OWNED:
                 yield name, state, crc
 
 

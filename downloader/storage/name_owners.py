@@ -14,7 +14,7 @@ import os
 import unicodedata
 from pathlib import Path
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, UNOWNED, unpack
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNOWNED, unpack
 from downloader.core.name_list import decode_names
 from downloader.sinks.stored import place
 from downloader.storage.journal import Journal
@@ -61,7 +61,7 @@ def _owned(journal: Journal, items: dict[str, tuple[int, int]]) -> set[str]:
             continue
         states = unpack(row.marks)[0]
         for index, name in enumerate(names):
-            if name in hits and index < len(states) and states[index] > IN_FLIGHT:
+            if name in hits and index < len(states) and IN_FLIGHT < states[index] < SKIPPED:
                 owned.add(name)
     return owned
 

@@ -28,7 +28,7 @@ def reserved_names(config: Config) -> dict[str, str]:
         # The name as given, and the target if it is a symbolic link.
         for target in (os.path.join(os.path.realpath(directory), leaf), os.path.realpath(path)):
             relative = os.path.relpath(target, root)
-            name = os.path.basename(relative) if config.layout == "hashed" else relative
+            name = relative.split(os.sep, 2)[-1] if config.layout == "hashed" else relative
             if not relative.startswith("../") and place(name, config.layout) == relative:
                 found.setdefault(name, option)
     return found

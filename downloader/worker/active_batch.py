@@ -10,11 +10,11 @@ import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.core.host import Host
-from downloader.core.item_states import OWNED, UNTOUCHED, claims, written
+from downloader.core.item_states import OWNED, SKIPPED, UNTOUCHED, claims, written
 from downloader.core.latency import Histogram
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.task import FetchTask
-from downloader.messages import BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally
+from downloader.messages import DUPLICATE, BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import NEW, REPLACED, SAME, WRITTEN, FileWriter, Sink, Written
 from downloader.storage.ledger import Slot
@@ -219,10 +219,14 @@ class ActiveBatch:
         self._encoded += 1
 
     def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
-        """Record that item ``index`` has failed for good; ``url`` is redacted."""
+        """Record that item ``index`` has failed for good, or is a DUPLICATE; ``url`` is redacted."""
+        self.left -= 1
+        if error.code == DUPLICATE:
+            self.states[index] = SKIPPED
+            self._skipped += 1
+            return
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
         self._failed += 1
-        self.left -= 1
 
     def attempt_failed(self, code: str) -> None:
         """Count an attempt that ended with ``code``."""

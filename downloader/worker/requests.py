@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import repeat
 
+import msgspec
+
 from downloader.config.config import Config
 from downloader.core.content_check import check_item
 from downloader.core.headers import header_problem
@@ -56,12 +58,29 @@ class TaskBuilder:
             url = self._session.normal(request.url)
             origin, target = self._session.origin(url), self._session.target(url)
         except (FetchError, ValueError) as error:
+            if item.mirrors:
+                return self.task(batch, index, _moved(item, item.mirrors[1:]), solo)
             raise FetchError("bad-url", redact(str(error), self._secrets)) from None
         host = self._schedule.host(origin.key)
         task = FetchTask(batch, index, item, item.promised, url, target, origin, host, solo, origin)
+        task.extra = len(item.mirrors)
         if request.headers or request.expected_status != 200:
             self._add_request(task, request)
         return task
+
+    def next_mirror(self, task: FetchTask, *, drop: bool) -> FetchTask | None:
+        """Return the task for the next URL of an item that has mirrors, None if it cannot be requested.
+
+        ``drop``: the present URL is not tried again.
+        """
+        item = task.item
+        rest = item.mirrors[1:] if drop else (*item.mirrors[1:], item.url)
+        try:
+            other = self.task(task.batch, task.index, _moved(item, rest), task.solo)
+        except FetchError:
+            return None
+        other.attempts, other.extra = task.attempts, task.extra
+        return other
 
     def _add_request(self, task: FetchTask, request: Request) -> None:
         """Add ``request``, which is not a plain GET, to ``task``. Raises FetchError."""
@@ -122,3 +141,8 @@ class TaskBuilder:
             return redact_url(self._builder.request(item).url)
         except FetchError:
             return ""
+
+
+def _moved(item: Item, rest: tuple[str, ...]) -> Item:
+    """Return ``item`` with its next mirror as its URL, and ``rest`` as its mirrors."""
+    return msgspec.structs.replace(item, url=item.mirrors[0], mirrors=rest)

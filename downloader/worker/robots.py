@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import Any
 
 import gevent
 import msgspec
@@ -41,8 +40,8 @@ _MAX_BUSY = 0.02  # seconds for which files are checked without letting others w
 class RobotsGate:
     """The robots.txt of all origins, and the files that wait for them.
 
-    ``client``: fetches what the pipelined client does not. ``fail`` is called to fail an item for good:
-    batch, index, item, error, attempts. ``wake`` is called when files may start that could not before; it
+    ``client``: fetches what the pipelined client does not. ``fail`` is called to fail a task for good:
+    task, error, attempts. ``wake`` is called when files may start that could not before; it
     starts them later.
     """
 
@@ -52,7 +51,7 @@ class RobotsGate:
         session: HttpSession,
         schedule: Scheduler[FetchTask],
         hosts: HostFailures,
-        fail: Callable[[Any, int, Item, FetchError, int], None],
+        fail: Callable[[FetchTask, FetchError, int], None],
         wake: Callable[[], None],
     ) -> None:
         self._session = session
@@ -160,7 +159,7 @@ class RobotsGate:
         else:
 
             def fail(task: FetchTask) -> None:
-                self._fail(task.batch, task.index, task.item, error, attempts)
+                self._fail(task, error, attempts)
 
             self._release(self._held.pop(key), fail)
 
@@ -179,7 +178,7 @@ class RobotsGate:
         if rules.allows(task.target.decode("ascii")):
             self._schedule.add(task)
         else:
-            self._fail(task.batch, task.index, task.item, rules.refusal(), task.attempts)
+            self._fail(task, rules.refusal(), task.attempts)
 
     def _release(self, held: deque[FetchTask], decide: Callable[[FetchTask], None]) -> None:
         """Take ``held`` off hold and ``decide`` each of them, in the background where that takes long."""

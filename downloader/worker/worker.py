@@ -13,7 +13,6 @@ never blocks.
 
 from __future__ import annotations
 
-from random import random
 from time import monotonic
 
 import gevent
@@ -54,6 +53,7 @@ from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
 from downloader.worker.requests import TaskBuilder
+from downloader.worker.retries import Retries
 from downloader.worker.robots import RobotsGate
 from downloader.worker.setup import Setup
 
@@ -80,7 +80,7 @@ class Worker:
         self.session.census.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link)
         self.robots = gate = RobotsGate(
-            config, self.session, self.schedule, self.hosts, self._fail, self._dispatch_soon
+            config, self.session, self.schedule, self.hosts, self._give_up, self._dispatch_soon
         )
         self.admit = gate.admit if config.robots else self.schedule.add
         self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
@@ -94,7 +94,6 @@ class Worker:
         self.connections = ConnectionControl(
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
         )
-        self.policy = config.retry_policy
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         self.ledger = Ledger(setup.ledger, min(afford.connections, _MAX_OPEN - 4) + 4)
         if config.rate:
@@ -102,15 +101,13 @@ class Worker:
             self.schedule.interval = config.worker_count / config.rate
         self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
-        self.credit_out = 0
-        self._finished_before = 0
-        self.draining = False
-        self.drained = False
+        self.credit_out = self._finished_before = 0
+        self.draining = self.drained = False
         self.defect: Exception | None = None
         self.finished = Event()
-        self.builder = TaskBuilder(config, self.session, self.schedule)
-        self._due = Event()
-        self._idle = Event()
+        self.builder = builder = TaskBuilder(config, self.session, self.schedule)
+        self.retries = Retries(config.retry_policy, self.schedule, builder, self.admit)
+        self._due, self._idle = Event(), Event()
 
     # leases in
 
@@ -164,7 +161,7 @@ class Worker:
                 self.pipelined.flush()  # solo also means that nothing waits to be stored
             verdict = task.host.verdict and self.schedule.verdict(task.host, now)
             if verdict:
-                self._fail(task.batch, task.index, task.item, FetchError(*verdict), task.attempts)
+                self._give_up(task, FetchError(*verdict), task.attempts)
                 self.schedule.release(task.host)
             elif task.path is None or not self.pipelined.accepts(task.origin):
                 self.greenlets.spawn(self._fetch, task)
@@ -308,13 +305,16 @@ class Worker:
         elif not retry:
             # A host that says "there is no such file" is working.
             self.host_succeeded(host)
-        if self.policy.allows(task.attempts, retry):
+        if self.retries.again(task, error, retry, now):
             batch.retries += 1
-            pause = self.policy.delay(task.attempts, random(), error.retry_after)
-            schedule.add_later(task, now + pause)
-            self._due.set()
+            self._dispatch_soon()
         else:
             self._fail(batch, task.index, task.item, error, task.attempts)
+
+    def _give_up(self, task: FetchTask, error: FetchError, attempts: int) -> None:
+        """Fail the item of ``task``, unless it has a mirror."""
+        if not self.retries.elsewhere(task):
+            self._fail(task.batch, task.index, task.item, error, attempts)
 
     def _fail(self, batch: ActiveBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
         batch.failed(index, item, self.builder.shown(item), error, attempts)

@@ -6,9 +6,16 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, hosts, manners, running, storing
+from known import fetching, hosts, lists, manners, running, storing
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
 
-KNOWN: tuple[Mutant, ...] = (*storing.KNOWN, *fetching.KNOWN, *hosts.KNOWN, *manners.KNOWN, *running.KNOWN)
+KNOWN: tuple[Mutant, ...] = (
+    *storing.KNOWN,
+    *fetching.KNOWN,
+    *hosts.KNOWN,
+    *lists.KNOWN,
+    *manners.KNOWN,
+    *running.KNOWN,
+)

@@ -1,0 +1,162 @@
+"""Skip or number items whose name an earlier item has, for --on-duplicate.
+
+The names are kept in a table, ``DEST/.downloader/names.sqlite``, so memory does not grow with them. It is
+changed before a batch is sent, and set back to the last batch of the journal when a feeder starts. So what
+is a duplicate depends on the list alone, however often a run is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from downloader.config.config import Config
+from downloader.core.name_list import decode_names
+from downloader.core.naming import numbered
+from downloader.errors import JournalError
+from downloader.messages import DUPLICATE, Item, Page
+from downloader.storage.destination import home_of
+from downloader.storage.journal import Journal
+
+__all__ = ["Duplicates", "open_duplicates"]
+
+_NAME = "names.sqlite"
+_OPTION = "on_duplicate"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS names (name TEXT PRIMARY KEY, seq INTEGER NOT NULL, idx INTEGER NOT NULL)
+WITHOUT ROWID
+"""
+
+
+def open_duplicates(config: Config) -> Duplicates | None:
+    """Return the table of names, None where the options of the source do not ask for one.
+
+    Raises JournalError.
+    """
+    if all(option.name != _OPTION for option in config.source_kind.options):
+        return None
+    mode = config.source_option(_OPTION)
+    if mode == "fail":
+        return None
+    return Duplicates(None if config.dry_run else home_of(config.output), mode)
+
+
+class Duplicates:
+    """The names of all items so far, by batch and index. ``home``: see ``home_of``; None: of this run only.
+
+    Every method raises JournalError if SQLite fails.
+    """
+
+    def __init__(self, home: Path | None, mode: Literal["skip", "number"]) -> None:
+        self._mode = mode
+        self._path = home / _NAME if home else Path(_NAME)
+        with self._translated():
+            # Without a name it is a temporary file, which the system removes.
+            self._database = sqlite3.connect(str(self._path) if home else "", isolation_level=None)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.execute(_SCHEMA)
+            if home:
+                self._follow(home)
+
+    def _follow(self, home: Path) -> None:
+        """Make the table that of the batches in the journal."""
+        journal = Journal(home, read_only=True)
+        try:
+            (known,) = self._database.execute("PRAGMA user_version").fetchone()
+            _, seq, _ = journal.position()
+            if known > seq:
+                with self._transaction(seq):
+                    self._database.execute("DELETE FROM names WHERE seq >= ?", (seq,))
+            for row in journal.batches() if known < seq else ():
+                # The option is new, or a power cut took the end of the table.
+                if row.seq >= known:
+                    with self._transaction(row.seq + 1):
+                        for index, name in enumerate(decode_names(row.names)):
+                            self._add(name, row.seq, index)
+        finally:
+            journal.close()
+
+    def settle(self, seq: int, page: Page) -> Page:
+        """Return ``page``, which is batch ``seq``, with its duplicates marked or numbered."""
+        with self._translated(), self._transaction(seq + 1):
+            items = [self._settled(item, seq, index) for index, item in enumerate(page.items)]
+        return msgspec.structs.replace(page, items=items)
+
+    def recall(self, seq: int, page: Page) -> Page:
+        """Return ``page``, made again for batch ``seq``, with the same duplicates as before."""
+        with self._translated():
+            if page.cursor:  # it was corrected, and has other names
+                with self._transaction(None):
+                    self._database.execute("DELETE FROM names WHERE seq = ?", (seq,))
+                    items = [self._settled(item, seq, index) for index, item in enumerate(page.items)]
+                return msgspec.structs.replace(page, items=items)
+            if self._mode == "number":
+                return page  # its names are those in the journal
+            items = [
+                _duplicate(item) if self._owner(item.name) not in (None, (seq, index)) else item
+                for index, item in enumerate(page.items)
+            ]
+            return msgspec.structs.replace(page, items=items)
+
+    def _settled(self, item: Item, seq: int, index: int) -> Item:
+        if item.fault or self._add(item.name, seq, index):
+            return item
+        if self._mode == "skip":
+            return _duplicate(item)
+        name = numbered(item.name, self._free(item.name))
+        self._add(name, seq, index)
+        return msgspec.structs.replace(item, name=name)
+
+    def _free(self, name: str) -> int:
+        """Return a number from 2 on that is free, and the next lower one is not.
+
+        Numbers are given in sequence, so all below it are taken: a million items of one name need 40 steps
+        each. A name in the list that looks numbered may leave a gap; the result is the same each time.
+        """
+        low, high = 1, 2
+        while self._owner(numbered(name, high)) is not None:
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._owner(numbered(name, middle)) is None:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _add(self, name: str, seq: int, index: int) -> bool:
+        """Add ``name``; return whether it is new."""
+        query = "INSERT OR IGNORE INTO names VALUES (?, ?, ?)"
+        return self._database.execute(query, (name, seq, index)).rowcount == 1
+
+    def _owner(self, name: str) -> tuple[int, int] | None:
+        row = self._database.execute("SELECT seq, idx FROM names WHERE name = ?", (name,)).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    @contextlib.contextmanager
+    def _transaction(self, upto: int | None) -> Iterator[None]:
+        """Commit what the block does, and that the table has all batches before ``upto``."""
+        self._database.execute("BEGIN")
+        yield
+        if upto is not None:
+            self._database.execute(f"PRAGMA user_version = {upto}")
+        self._database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise JournalError(
+                f"{self._path}: {error}; free space or mend the disk, or --restart"
+            ) from error
+
+
+def _duplicate(item: Item) -> Item:
+    return item if item.fault else msgspec.structs.replace(item, fault=DUPLICATE)

@@ -1,0 +1,88 @@
+"""Open the file of a list: plain, .gz or .zst."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from downloader.errors import SourceError
+
+__all__ = ["READ_ERRORS", "ZSTD", "BinaryStream", "open_stream"]
+
+READ_ERRORS = (OSError, EOFError, zlib.error)
+_BUFFER = 256 << 10
+ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+
+
+class BinaryStream(Protocol):
+    """The methods of ``io.BufferedReader`` that are used here; it is generic in some versions only."""
+
+    def peek(self, size: int, /) -> bytes: ...
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def readline(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class _Packed(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class _Raw(io.RawIOBase):
+    """A decompressor as a raw stream, which returns each piece at once.
+
+    So what precedes an error in the file is still read.
+    """
+
+    def __init__(self, packed: _Packed) -> None:
+        self._packed = packed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._packed.read1(len(buffer))
+        except Exception as error:
+            # Each decompressor has errors of its own.
+            raise error if isinstance(error, READ_ERRORS) else OSError(str(error)) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+
+def open_stream(path: str, shown: str) -> tuple[BinaryStream, int]:
+    """Return the content of ``path`` as a stream, and its size; 0 where that is not known.
+
+    ``shown`` is its name in messages. Raises OSError, SourceError.
+    """
+    size = Path(path).stat().st_size
+    suffix = path.lower()[-4:]
+    if suffix == ".zst":
+        packed = cast(_Packed, _zstd().open(path, "rb"))
+    elif suffix.endswith(".gz"):
+        packed = cast(_Packed, gzip.open(path, "rb"))  # noqa: SIM115
+    else:
+        stream = open(path, "rb", _BUFFER)  # noqa: SIM115
+        return cast(BinaryStream, stream), size
+    if not size:
+        kind = "zstd" if suffix == ".zst" else "gzip"
+        raise SourceError(f"{shown} is empty, and so no {kind} file; write it again")
+    return cast(BinaryStream, io.BufferedReader(_Raw(packed), _BUFFER)), 0
+
+
+def _zstd() -> Any:
+    import importlib
+
+    return importlib.import_module(ZSTD)

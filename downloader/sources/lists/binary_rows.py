@@ -1,0 +1,210 @@
+"""Read the rows of a file that consists of blocks of columns: Parquet, Arrow IPC; see ``Rows``.
+
+A position is the number of rows before it, the block it is in, the rows of that block before it, and the
+identity of the file: its size and a checksum. A block is read in small batches, and of the
+needed columns only, so memory does not depend on the size of the file or of its blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import gevent
+import msgspec
+
+from downloader.core.checksum import crc32
+from downloader.core.naming import shown as shorten
+from downloader.errors import SourceError
+from downloader.sources.lines import REMEDY
+from downloader.sources.lists.columns import Wanted, choose
+from downloader.sources.lists.rows import Chunk, Table
+
+__all__ = ["BATCH", "BinaryRows", "Blocks", "RowPlace", "identify"]
+
+BATCH = 1000
+"""Rows that are converted to Python objects at a time."""
+_BLOCK = 1 << 20
+
+_encode = msgspec.msgpack.encode
+
+
+class RowPlace(msgspec.Struct, frozen=True, array_like=True):
+    """A position: ``row`` rows of the file precede it, ``within`` of them in ``block``.
+
+    ``size``, ``crc``: the identity of the file.
+    """
+
+    row: int = 0
+    block: int = 0
+    within: int = 0
+    size: int = 0
+    crc: int = 0
+
+
+class Blocks(Protocol):
+    """The blocks of an open file, in their order. Methods raise whatever the library raises.
+
+    ``names``: all columns. ``count``: number of blocks; -1 if unknown.
+    """
+
+    names: Sequence[str]
+    count: int
+
+    def select(self, columns: Sequence[str]) -> None:
+        """Read these columns only."""
+
+    def rows(self, block: int) -> int:
+        """Return the number of rows of ``block``; -1 behind the last block."""
+
+    def batches(self, block: int) -> Iterator[Any]:
+        """Yield the rows of ``block`` as record batches."""
+
+    def values(self, column: Any) -> list[Any]:
+        """Return a column of a record batch as Python objects."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class BinaryRows:
+    """The rows of the file ``path``, which is open as ``blocks``. Raises SourceError, ConfigError."""
+
+    unit = "row"
+
+    def __init__(self, path: str, shown: str, blocks: Blocks, wanted: Wanted) -> None:
+        self._shown = shown
+        self._blocks = blocks
+        self._identity = identify(path)
+        self.columns = choose(wanted, blocks.names, shown)
+        blocks.select(self.columns.needed)
+        self._at = RowPlace(0, 0, 0, *self._identity)
+        self._batches: Iterator[Any] = iter(())
+        self._open_block = -1
+        self._batch: Any = None  # the record batch at ``_at``
+        self._taken = 0  # rows of it that were returned
+        self._rows = 0
+
+    @property
+    def fraction(self) -> float:
+        """See ``Rows``."""
+        count = self._blocks.count
+        return min(self._at.block / count, 1.0) if count > 0 else -1.0
+
+    def close(self) -> None:
+        """See ``Rows``."""
+        self._blocks.close()
+
+    def is_behind(self, position: bytes) -> bool:
+        """See ``Rows``."""
+        return _place(position).row < self._at.row
+
+    def advance(self, to: bytes) -> None:
+        """See ``Rows``."""
+        if not to:
+            return
+        place = _place(to)
+        if (place.size, place.crc) != self._identity:
+            raise SourceError(
+                f"{self._shown} has changed since this job read its first {place.row:,} rows, or is "
+                f"another file; {REMEDY}"
+            )
+        if place != self._at:
+            self._at, self._batch, self._taken, self._open_block = place, None, 0, -1
+
+    def read(self, most: int) -> Chunk:
+        """See ``Rows``."""
+        try:
+            return self._read(most)
+        except (SourceError, MemoryError):
+            raise
+        except Exception as error:
+            why = shorten(" ".join(str(error).split()))
+            raise SourceError(f"{self._shown} cannot be read after row {self._at.row:,}: {why}") from error
+
+    def again(self, start: bytes, end: bytes) -> Chunk:
+        """See ``Rows``."""
+        self.advance(start)
+        parts = []
+        while (left := _place(end).row - self._at.row) > 0 and (chunk := self.read(left)).taken:
+            parts.append(chunk.table)
+        columns = {name: [v for part in parts for v in part.columns[name]] for name in self.columns.needed}
+        numbers = [number for part in parts for number in part.numbers]
+        return Chunk(Table(numbers, columns), start, _encode(self._at), bool(parts))
+
+    def _read(self, most: int) -> Chunk:
+        start = self._at
+        while self._batch is None or self._taken == self._batch.num_rows:
+            if not self._next_batch():
+                return Chunk(Table((), {}), _encode(start), _encode(self._at), False)
+        rows = min(most, self._batch.num_rows - self._taken)
+        part = self._batch.slice(self._taken, rows)
+        names = part.schema.names
+        columns = {name: self._blocks.values(part.column(index)) for index, name in enumerate(names)}
+        self._taken += rows
+        at = self._at
+        self._at = RowPlace(at.row + rows, at.block, at.within + rows, at.size, at.crc)
+        numbers = range(at.row + 1, at.row + rows + 1)
+        return Chunk(Table(numbers, columns), _encode(start), _encode(self._at))
+
+    def _next_batch(self) -> bool:
+        """Make the next record batch the current one; return whether there is one."""
+        if self._open_block != self._at.block:
+            self._open(self._at.block)
+        while (batch := next(self._batches, None)) is None:
+            at = self._at
+            if self._rows < 0:
+                return False
+            if at.within < self._rows:
+                raise SourceError(
+                    f"{self._shown}: block {at.block} has {self._rows:,} rows, and {at.within:,} are there"
+                )
+            self._at = RowPlace(at.row, at.block + 1, 0, at.size, at.crc)
+            self._open(self._at.block)
+        self._batch, self._taken = batch, 0
+        return True
+
+    def _open(self, block: int) -> None:
+        """Begin to read ``block``, behind the rows that precede the current position."""
+        self._open_block = block
+        self._rows = self._blocks.rows(block)
+        found = self._blocks.batches(block) if self._rows >= 0 else iter(())
+        self._batches = _behind(found, self._at.within)
+
+
+def _behind(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Yield ``batches`` without their first ``rows`` rows."""
+    for batch in batches:
+        if rows >= batch.num_rows:
+            rows -= batch.num_rows
+            gevent.sleep(0)  # a large block takes a while; heartbeats must continue
+            continue
+        yield batch.slice(rows) if rows else batch
+        rows = 0
+
+
+def identify(path: str) -> tuple[int, int]:
+    """Return the size of a Parquet or Arrow file, and a CRC-32.
+
+    Of a Parquet file it is that of the footer, which has place and statistics of every column in every row
+    group. An Arrow file has nothing of the kind, so it is that of the whole file. Raises SourceError.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 8, 0))
+            end = file.read()
+            footer = int.from_bytes(end[:4], "little") + 8 if end[4:] == b"PAR1" else size
+            file.seek(max(size - footer, 0))
+            crc = 0
+            while block := file.read(_BLOCK):
+                crc = crc32(block, crc)
+                gevent.sleep(0)  # heartbeats must continue
+            return size, crc
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+
+
+def _place(position: bytes) -> RowPlace:
+    return msgspec.msgpack.decode(position, type=RowPlace)

@@ -1,0 +1,121 @@
+"""Choose the columns of a list: from the options, and from the names of the columns that it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from downloader.core.content_check import ALGORITHMS
+from downloader.errors import ConfigError
+from downloader.sources.lists.requirements import require_crc32c
+
+__all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "choose", "parse_checksum_column"]
+
+ALL: Final = "all"
+RECOGNIZED: Final = ("sha256", "sha1", "md5", "crc32c")
+"""The names of columns that are checksums by themselves; of those with a value the first one counts."""
+_SHOWN: Final = 30
+
+
+class Wanted(NamedTuple):
+    """The columns that the options name. ``checksum`` is (algorithm, column), ``keep`` a list or "all".
+
+    "" stands for an option that is not given.
+    """
+
+    url: str = "url"
+    name: str = "name"
+    size: str = "size"
+    checksum: tuple[str, str] | None = None
+    header: str = ""
+    keep: str = ""
+    positions: bool = False
+
+
+class Columns(NamedTuple):
+    """The columns of one list; "" where there is none. ``mirrors`` is a column of lists of URLs.
+
+    ``keep``: columns that travel with the item; None: all but ``url`` and ``header``, which differ from row
+    to row.
+    """
+
+    url: str
+    name: str = ""
+    size: str = ""
+    checksums: tuple[tuple[str, str], ...] = ()
+    header: str = ""
+    mirrors: str = ""
+    keep: tuple[str, ...] | None = ()
+
+    @property
+    def needed(self) -> list[str]:
+        """Return the columns to read, each once."""
+        names = [self.url, self.name, self.size, self.header, self.mirrors, *(self.keep or ())]
+        return [name for name in dict.fromkeys([*names, *(c for _, c in self.checksums)]) if name]
+
+
+def parse_checksum_column(text: str) -> tuple[str, str]:
+    """Return algorithm and column of ``ALG=COLUMN``. Raises ValueError."""
+    algorithm, equals, column = text.partition("=")
+    if not (algorithm and equals and column):
+        raise ValueError(f"{text[:40]!r} is not ALG=COLUMN, as in sha256=digest")
+    if algorithm not in ALGORITHMS:
+        near = get_close_matches(re.sub(r"[-_]", "", algorithm.lower()), ALGORITHMS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{algorithm[:40]!r} is not one of {', '.join(ALGORITHMS)}{hint}")
+    return algorithm, column
+
+
+def choose(wanted: Wanted, present: Sequence[str], where: str, *, varying: bool = False) -> Columns:
+    """Return the columns of a list that has the columns ``present``; ``where`` is its name in messages.
+
+    ``varying``: rows may have others, too. Raises ConfigError, with the columns that there are, where one
+    is missing that an option names.
+    """
+
+    def find(option: str, name: str, *, optional: bool = False) -> str:
+        if (count := present.count(name)) > 1:
+            raise ConfigError(f"{where} has {count} columns {name!r}; rename all but one of them")
+        if not count and not optional:
+            raise _missing(option, name, present, where)
+        return name if count or varying else ""
+
+    positions = wanted.positions
+    url = "1" if positions and wanted.url == "url" else wanted.url
+    checksums: list[tuple[str, str]] = []
+    if wanted.checksum:
+        algorithm, column = wanted.checksum
+        checksums = [(algorithm, find("--checksum-column", column))]
+    elif not positions:
+        checksums = [(name, name) for name in RECOGNIZED if present.count(name) == 1 or varying]
+    recognized = [name for name in RECOGNIZED if name in present]
+    if [name for name, _ in checksums] == ["crc32c"] or (not wanted.checksum and recognized == ["crc32c"]):
+        require_crc32c(where)
+    header = find("--header-column", wanted.header) if wanted.header else ""
+    url = find("--url-column", url)
+    keep: tuple[str, ...] | None = ()
+    if wanted.keep == ALL:
+        left_out = {url, header}
+        keep = None if varying else tuple(name for name in present if name not in left_out)
+    elif wanted.keep:
+        keep = tuple(find("--keep-columns", name) for name in dict.fromkeys(wanted.keep.split(",")) if name)
+        if header in keep and header:
+            raise ConfigError(f"--keep-columns: {header!r} has the header fields, which are kept nowhere")
+    return Columns(
+        url=url,
+        name=find("--name-column", wanted.name, optional=wanted.name == "name"),
+        size=find("--size-column", wanted.size, optional=wanted.size == "size"),
+        checksums=tuple(checksums),
+        header=header,
+        keep=keep,
+    )
+
+
+def _missing(option: str, name: str, present: Sequence[str], where: str) -> ConfigError:
+    folded = {each.casefold(): each for each in present}
+    near = get_close_matches(name.casefold(), folded, 1, 0.5)
+    hint = f"; did you mean {option} {folded[near[0]]}?" if near else ""
+    names = ", ".join(present[:_SHOWN]) + (", …" if len(present) > _SHOWN else "")
+    return ConfigError(f"{where} has no column {name!r} ({option}), it has {names or 'none'}{hint}")

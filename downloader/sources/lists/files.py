@@ -1,0 +1,127 @@
+"""Find the files of a list: one path, a glob pattern, or a directory; and the format of each.
+
+The order of the files is that of their names below the directory or the fixed part of the pattern, by code
+point, so it does not depend on where the files are.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from downloader.core.naming import shown
+from downloader.errors import ConfigError
+
+__all__ = ["BINARY", "FORMATS", "WITH_COLUMNS", "ListFile", "find_files", "is_list", "is_pattern"]
+
+FORMATS: Final = ("txt", "csv", "tsv", "jsonl", "aria2", "bagit")
+"""The values of --list-format; the binary formats are recognized by their suffixes only."""
+BINARY: Final = frozenset({"parquet", "arrow"})
+WITH_COLUMNS: Final = frozenset({"csv", "tsv", "jsonl", "parquet", "arrow"})
+
+_SUFFIX = re.compile(
+    r"\.(?:(txt|csv|tsv|jsonl|ndjson)(?:\.(?:gz|zst))?|(parquet|arrow|feather|ipc))\Z", re.IGNORECASE
+)
+_SAME = {"ndjson": "jsonl", "feather": "arrow", "ipc": "arrow"}
+_SCHEME = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
+_MAGIC = re.compile(r"\*|\?|\[.+\]", re.DOTALL)
+
+
+class ListFile(NamedTuple):
+    """A file of a list. ``name`` is its path below the directory or pattern; "" for a single file."""
+
+    path: str
+    form: str
+    name: str = ""
+
+
+def is_list(source: str) -> bool:
+    """Return whether ``source`` is the path, the pattern or the directory of a list."""
+    if _SCHEME.match(source) or "\0" in source:
+        return False
+    return bool(_format(source)) or is_pattern(source) or os.path.isdir(source)
+
+
+def is_pattern(source: str) -> bool:
+    """Return whether ``source`` is a glob pattern, and not the path of a file with such a name."""
+    return _MAGIC.search(source) is not None and not os.path.lexists(source)
+
+
+def find_files(source: str, form: str, without: Collection[str] = ()) -> list[ListFile]:
+    """Return the files of ``source`` in their order, all of them readable.
+
+    ``form`` is the value of --list-format, "" if it is not given. ``without``: paths that a directory or
+    pattern leaves out. Raises ConfigError.
+    """
+    several = is_pattern(source) or os.path.isdir(source)
+    if not several:
+        return [_checked(source, form, "")]
+    excluded = {os.path.realpath(path) for path in without if path}
+    if is_pattern(source):
+        root = os.path.dirname(source[: _MAGIC.search(source).start()])  # type: ignore[union-attr]
+        found = [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)]
+    else:
+        root, found = source, _in_directory(source, form)
+    names = {os.path.relpath(path, root or "."): path for path in found}
+    files = [
+        _checked(names[name], form, name)
+        for name in sorted(names)
+        if os.path.realpath(names[name]) not in excluded
+    ]
+    if not files:
+        what = "no file matches it" if is_pattern(source) else "there is no list in this directory"
+        raise ConfigError(f"{shown(source)}: {what} (.txt, .csv, .tsv, .jsonl, .parquet, .arrow)")
+    return files
+
+
+def _in_directory(source: str, form: str) -> list[str]:
+    """Return the paths in a directory whose suffixes are those of lists, or all if ``form`` is given."""
+    try:
+        names = os.listdir(source)
+    except OSError as error:
+        raise ConfigError(f"{shown(source)}: {error.strerror}") from None
+    if form == "bagit" or (not form and {"bagit.txt", "fetch.txt"} <= set(names)):
+        names = [name for name in names if name == "fetch.txt"]
+    elif not form:
+        names = [name for name in names if _format(name)]
+    paths = [os.path.join(source, name) for name in names if not name.startswith((".", "_"))]
+    return [path for path in paths if not os.path.isdir(path)]
+
+
+def _format(path: str) -> str:
+    match = _SUFFIX.search(path)
+    if match is None:
+        return ""
+    word = (match[1] or match[2]).lower()
+    return _SAME.get(word, word)
+
+
+def _checked(path: str, form: str, name: str) -> ListFile:
+    named = shown(path.encode("utf-8", "backslashreplace").decode())
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ConfigError(f"{named}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{named}: Permission denied")
+    own = _format(path)
+    if own in BINARY and form:
+        raise ConfigError(f"{named} is no text, so --list-format {form} cannot be right; leave it out")
+    if not form and own == "txt" and _is_bag(path):
+        form = "bagit"
+    if not (form or own):
+        raise ConfigError(f"{named}: its suffix names no format; add --list-format {'|'.join(FORMATS)}")
+    return ListFile(path, form or own, name)
+
+
+def _is_bag(path: str) -> bool:
+    """Return whether ``path`` is the fetch.txt of a bag (RFC 8493)."""
+    return os.path.basename(path) == "fetch.txt" and os.path.exists(
+        os.path.join(os.path.dirname(path), "bagit.txt")
+    )

@@ -1,0 +1,315 @@
+"""Make items of the rows of a list: check URLs, make names safe, read sizes, checksums and header fields.
+
+A row that cannot be fetched becomes an item with a fault, so it is counted and reported, and ends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from downloader.core.content_check import ALGORITHMS, is_checksum
+from downloader.core.headers import row_headers
+from downloader.core.naming import BadName, escape_all, list_path, shown, url_name, url_path
+from downloader.core.redact import redact, redact_url
+from downloader.messages import Item
+from downloader.sources.lines import LONGEST_LINE
+from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.rows import Table
+
+__all__ = ["ItemMaker"]
+
+# A URL that is valid and whose last segment is its name as it is: nothing to decode, no place for a secret.
+_PLAIN: Final = re.compile(
+    r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}))?"
+    r"/(?:[A-Za-z0-9._~!$&'()*+,;:/-]{0,4000}/)?([A-Za-z0-9_~!$&'()*+,;:-][A-Za-z0-9._~!$&'()*+,;:-]{0,254})"
+).fullmatch
+# The same in two parts, for a whole page at a time.
+_HEAD: Final = re.compile(
+    r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}))?/"
+).match
+_ALPHABET: Final = b"".join(
+    [bytes([byte]) for byte in range(0x21, 0x7F) if re.match(r"[A-Za-z0-9._~!$&'()*+,;:/-]", chr(byte))]
+)
+_HEADS: Final = 16
+_DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
+
+
+class _Fault(Exception):
+    """The row cannot be fetched: a failure code, and why."""
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(code, why)
+        self.code = code
+        self.why = why
+
+
+class ItemMaker:
+    """Makes the items of a list that has ``columns``.
+
+    ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``.
+    """
+
+    def __init__(self, columns: Columns, name_key: bytes, *, mirror: bool) -> None:
+        self._columns = columns
+        self._key = name_key
+        self._mirror = mirror
+        self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
+        self._of_url = url_path if mirror else url_name
+        self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+
+    def items(self, table: Table, where: Callable[[int], str]) -> list[Item]:
+        """Return an item for each row of ``table``; ``where`` makes a row's number its name in messages."""
+        columns, values = self._columns, table.columns
+        faults = {index: _Fault("bad-row", f": {why}") for index, why in table.faults.items()}
+        urls: Sequence[Any] = values.get(columns.url, ())
+        mirrors: Sequence[tuple[str, ...]] | None = None
+        if columns.mirrors:
+            urls, mirrors = _valid_urls(urls, values[columns.mirrors])
+        given = values[columns.name] if columns.name and not self._mirror else None
+        names = self._plain_names(urls, given)
+        if names is None:
+            names, urls = self._names(urls, faults)
+            if given is not None:
+                names = self._given_names(given, names, faults)
+        sizes = checksums = headers = kept = None
+        if columns.size:
+            sizes = _sizes(values[columns.size]) or _each(_size, values[columns.size], -1, faults)
+        if columns.checksums:
+            checksums = self._checksums(values, len(urls), faults)
+        if columns.header:
+            headers = _each(_headers, values[columns.header], (), faults)
+        if table.extra is not None:
+            kept = [self._packed(row) for row in table.extra]
+        elif columns.keep:
+            rows = zip(*[values[name] for name in columns.keep], strict=True)
+            kept = [self._packed(dict(zip(columns.keep, row, strict=True))) for row in rows]
+        items = list(
+            map(
+                Item,
+                names,
+                urls,
+                sizes or repeat(-1),
+                repeat(""),
+                repeat(""),
+                checksums or repeat(""),
+                kept or repeat(b""),
+                headers or repeat(()),
+                mirrors or repeat(()),
+            )
+        )
+        for index, fault in faults.items():
+            name = where(table.numbers[index])
+            items[index] = Item(name, fault=fault.code, detail=f"{name}{fault.why}")
+        return items
+
+    def _plain_names(self, urls: Sequence[Any], given: Sequence[Any] | None) -> Sequence[str] | None:
+        """Return the names of a page if all its URLs and all names ``given`` are plain, else None."""
+        try:
+            text = "\n".join(urls)
+            if given is not None and (not all(given) or escape_all(list(given)) is None):
+                return None
+        except TypeError:
+            return None  # not all are text
+        if self._mirror or not text.isascii() or max(map(len, urls), default=0) >= LONGEST_LINE:
+            return None
+        if text.encode().translate(None, _ALPHABET) != b"\n" * (len(urls) - 1):
+            return None
+        if others := [url for url in urls if not url.startswith(self._heads)]:
+            heads = [match[0] for match in map(_HEAD, others) if match]
+            if len(heads) < len(others):
+                return None
+            self._heads = tuple(dict.fromkeys(heads))[:_HEADS]
+        names = [url.rpartition("/")[2] for url in urls] if given is None else given
+        return names if given is not None or escape_all(list(names)) is not None else None
+
+    def _names(
+        self, given: Sequence[Any], faults: dict[int, _Fault]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names that the URLs give, "" where there is none, and the URLs as text.
+
+        Adds the faults of the URLs.
+        """
+        urls = list(map(_as_text, given))
+        found = list(map(_PLAIN, urls))
+        names = []
+        for index, (url, match) in enumerate(zip(urls, found, strict=True)):
+            name = ""
+            try:
+                if match is not None and not self._mirror:
+                    name = match[1]
+                else:
+                    if match is None:
+                        _check_url(url)
+                    name = self._of_url(url, self._key)
+            except _Fault as fault:
+                faults.setdefault(index, fault)
+            except BadName as error:
+                faults.setdefault(index, _Fault("bad-name", f": {error}"))
+            names.append(name)
+        return names, urls
+
+    def _given_names(
+        self, given: Sequence[Any], of_urls: Sequence[str], faults: dict[int, _Fault]
+    ) -> Sequence[str]:
+        names = []
+        for index, (name, of_url) in enumerate(zip(given, of_urls, strict=True)):
+            directory, leaf = name if isinstance(name, tuple) else ("", name)
+            text = _as_text(leaf)
+            safe = of_url
+            try:
+                if text:
+                    safe = list_path(text)
+                    _forgive_name(index, faults)
+                if directory:
+                    safe = f"{list_path(directory)}/{safe}"
+            except BadName as error:
+                faults.setdefault(index, _Fault("bad-name", f": {error}"))
+            names.append(safe)
+        return names
+
+    def _checksums(
+        self, values: Mapping[str, Sequence[Any]], count: int, faults: dict[int, _Fault]
+    ) -> list[str]:
+        """Return the checksum of each row: that of the first column that has a value."""
+        found = [""] * count
+        for algorithm, column in self._columns.checksums:
+            for index, value in enumerate(values[column]):
+                if found[index] or index in faults or not (text := _as_text(value)):
+                    continue
+                checksum = f"{algorithm}:{text.lower()}" if algorithm else text
+                if is_checksum(checksum):
+                    found[index] = checksum
+                else:
+                    faults[index] = _bad_checksum(checksum)
+        return found
+
+    def _packed(self, row: dict[str, Any]) -> bytes:
+        try:
+            return self._encode(row)
+        except UnicodeEncodeError:
+            return self._encode({_encodable(name): _encodable(value) for name, value in row.items()})
+
+
+def _valid_urls(
+    urls: Sequence[str], others: Sequence[tuple[str, ...]]
+) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
+    """Return the first valid URL of each row, and the valid ones behind it."""
+    firsts, rest = [], []
+    for url, more in zip(urls, others, strict=True):
+        valid = [each for each in (url, *more) if _is_url(each)] if more else [url]
+        firsts.append(valid[0] if valid else url)
+        rest.append(tuple(valid[1:]))
+    return firsts, rest
+
+
+def _forgive_name(index: int, faults: dict[int, _Fault]) -> None:
+    """Forget that the URL of row ``index`` gives no name: the list has one."""
+    if index in faults and faults[index].code == "bad-name":
+        del faults[index]
+
+
+def _each(
+    convert: Callable[[Any], Any], values: Sequence[Any], none: Any, faults: dict[int, _Fault]
+) -> list[Any]:
+    """Return ``convert`` of each value, and ``none`` where there is none or it cannot be right."""
+    found = []
+    for index, value in enumerate(values):
+        try:
+            found.append(none if value is None or value == "" else convert(value))
+        except _Fault as fault:
+            faults.setdefault(index, fault)
+            found.append(none)
+    return found
+
+
+def _sizes(values: Sequence[Any]) -> list[int] | None:
+    """Return ``values`` as numbers if all are plain ones, else None."""
+    try:
+        digits = "".join(values)
+        if all(values) and digits.isascii() and digits.isdigit() and max(map(len, values)) < 19:
+            return list(map(int, values))
+    except TypeError:
+        if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < 1 << 62:
+            return list(values)
+    return None
+
+
+def _size(value: Any) -> int:
+    if type(value) is int and 0 <= value < 1 << 62:
+        return value
+    if isinstance(value, float):
+        if value != value:  # NaN stands for no value where a column has numbers
+            return -1
+        value = repr(value)
+    match = _DIGITS(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(str(value))}")
+    return int(match[1])
+
+
+def _headers(value: Any) -> tuple[tuple[str, str], ...]:
+    try:
+        return row_headers(value)
+    except ValueError as error:
+        raise _Fault("bad-row", f" has header fields that cannot be sent: {error}") from None
+
+
+def _bad_checksum(checksum: str) -> _Fault:
+    algorithm, _, digits = checksum.partition(":")
+    length = ALGORITHMS.get(algorithm)
+    if length is None:
+        return _Fault(
+            "bad-checksum",
+            f" has a checksum of a kind that cannot be verified: {shown(algorithm)}",
+        )
+    return _Fault(
+        "bad-checksum", f" has a {algorithm} that is not {length} hexadecimal digits: {_shown(digits)}"
+    )
+
+
+def _shown(text: str) -> str:
+    """Return ``text`` for a message; where columns are mixed up, any may be a URL."""
+    return shown(redact_url(redact(text)))
+
+
+def _as_text(value: Any) -> str:
+    if type(value) is str:
+        return value.strip() if value[:1] <= " " or value[-1:] <= " " else value
+    if value is None or value != value:
+        return ""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _encodable(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme.lower() in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and len(url) < LONGEST_LINE
+            and url.isprintable()
+            and " " not in parts.netloc
+        )
+    except ValueError:
+        return False
+
+
+def _check_url(url: str) -> None:
+    """Raise _Fault if ``url`` is not an http(s) URL that can be requested."""
+    if not url:
+        raise _Fault("bad-url", " has no URL")
+    if not _is_url(url):
+        raise _Fault("bad-url", f" is not an http(s) URL: {_shown(url)}")

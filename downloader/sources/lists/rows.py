@@ -1,0 +1,108 @@
+"""Define what the readers of all formats return: rows by column, between two positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from downloader.sources.lines import Lines
+from downloader.sources.lists.columns import Columns
+
+__all__ = ["Chunk", "Numbered", "Parser", "Rows", "Table"]
+
+Numbered = list[tuple[int, bytes]]
+"""Lines with their numbers."""
+
+
+class Table(NamedTuple):
+    """Rows by column: for each row its ``number`` in the list, and a value in each of ``columns``.
+
+    A value is None where a row has none. ``faults``: why the rows at these indices cannot be read.
+    ``extra``: for each row, the columns to keep with it where they differ from row to row. ``note`` is for
+    the user.
+    """
+
+    numbers: Sequence[int]
+    columns: Mapping[str, Sequence[Any]]
+    faults: Mapping[int, str] = MappingProxyType({})
+    extra: Sequence[dict[str, Any]] | None = None
+    note: str = ""
+
+
+class Chunk(NamedTuple):
+    """A table, with the positions before and after it; see ``Rows``.
+
+    ``taken``: something was read, although the table may have no rows. ``last``: what follows, if anything,
+    may be the rest of the last row, and is not to be read in this run.
+    """
+
+    table: Table
+    start: bytes
+    end: bytes
+    taken: bool = True
+    last: bool = False
+
+
+class Parser(Protocol):
+    """A format of text: makes tables of lines.
+
+    ``unit`` is what a row's number counts; ``longest``: bytes of a line; ``comment``: see ``Lines``.
+    ``columns`` are those of a format that always has the same, None for one with a header or with keys;
+    ``fixed``: all rows have the same columns.
+    """
+
+    unit: str
+    longest: int
+    comment: bytes
+    columns: Columns | None
+    fixed: bool
+
+    def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
+        """Return the names of the columns, from the first lines of the list."""
+
+    def select(self, columns: Columns) -> None:
+        """Read these columns from now on."""
+
+    def skip_header(self, lines: Lines) -> None:
+        """Read the header, if there is one."""
+
+    def table(self, lines: Numbered, following: Callable[[], bytes], more: Callable[[], Numbered]) -> Table:
+        """Return the rows of ``lines``.
+
+        ``following`` returns the first byte of the next line, ``more`` the line itself; for rows of several
+        lines. Raises SourceError if a row has no end.
+        """
+
+
+class Rows(Protocol):
+    """The rows of one file. Positions are MessagePack, which only the reader understands.
+
+    ``unit`` is what a row's number counts: "line" or "row". Methods raise SourceError if the file cannot be
+    read, or is not what it was at a position; ConfigError where a column is missing.
+    """
+
+    unit: str
+    columns: Columns
+
+    @property
+    def fraction(self) -> float:
+        """How much of the file is read, 0 to 1; -1 if unknown."""
+
+    def advance(self, to: bytes) -> None:
+        """Skip to ``to``; b"": the first row."""
+
+    def read(self, most: int) -> Chunk:
+        """Return at most ``most`` rows."""
+
+    def is_behind(self, position: bytes) -> bool:
+        """Return whether ``position`` precedes what was read, so that the file must be opened again."""
+
+    def again(self, start: bytes, end: bytes) -> Chunk:
+        """Return the rows between two positions, as they were read before.
+
+        If the last of them was a line without its end, and has it now, the chunk ends elsewhere.
+        """
+
+    def close(self) -> None:
+        """Close the file."""

@@ -1,0 +1,55 @@
+"""Read Parquet files with pyarrow, one row group after the other, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from downloader.errors import SourceError
+from downloader.sources.lists.arrow_values import load_pyarrow, values_of
+from downloader.sources.lists.binary_rows import BATCH
+
+__all__ = ["ParquetBlocks"]
+
+_BUFFER = 64 << 10  # bytes of each column that are read at a time, in place of whole column chunks
+
+
+class ParquetBlocks:
+    """See ``Blocks``. Raises SourceError if ``path`` is no Parquet file, or is cut off."""
+
+    def __init__(self, path: str, shown: str) -> None:
+        pyarrow = load_pyarrow()
+        from pyarrow import parquet
+
+        try:
+            self._file = parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise SourceError(
+                f"{shown} is no complete Parquet file: {' '.join(str(error).split())[:200]}; write it again"
+            ) from error
+        self.names: Sequence[str] = self._file.schema_arrow.names
+        self._columns: list[str] = []
+        self.count = self._file.metadata.num_row_groups
+
+    def select(self, columns: Sequence[str]) -> None:
+        """See ``Blocks``."""
+        self._columns = list(columns)
+
+    def rows(self, block: int) -> int:
+        """See ``Blocks``."""
+        return self._file.metadata.row_group(block).num_rows if block < self.count else -1
+
+    def batches(self, block: int) -> Iterator[Any]:
+        """See ``Blocks``."""
+        found: Iterator[Any] = self._file.iter_batches(
+            BATCH, row_groups=[block], columns=self._columns, use_threads=False
+        )
+        return found
+
+    def values(self, column: Any) -> list[Any]:
+        """See ``Blocks``."""
+        return values_of(column)
+
+    def close(self) -> None:
+        """See ``Blocks``."""
+        self._file.close()

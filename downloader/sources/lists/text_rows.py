@@ -1,0 +1,106 @@
+"""Read the rows of a text file, whose format a ``Parser`` knows; see ``Rows``."""
+
+from __future__ import annotations
+
+import codecs
+import shlex
+from collections.abc import Callable
+
+import msgspec
+
+from downloader.errors import ConfigError
+from downloader.sources.lines import Lines, Place
+from downloader.sources.lists.columns import Columns, Wanted, choose
+from downloader.sources.lists.rows import Chunk, Numbered, Parser
+
+__all__ = ["TextRows"]
+
+_encode = msgspec.msgpack.encode
+
+
+class TextRows:
+    """The rows of ``source`` (``-`` is standard input); positions are those of ``Lines``.
+
+    Raises SourceError if it cannot be read, ConfigError if it is not UTF-8 or if a column is missing.
+    """
+
+    def __init__(self, source: str, shown: str, parser: Parser, wanted: Wanted) -> None:
+        self.unit = parser.unit
+        self._source = source
+        self._shown = shown
+        self._parser = parser
+        self._lines = Lines(source, shown, longest=parser.longest, comment=parser.comment)
+        self.columns = parser.columns or self._choose(wanted)
+        parser.select(self.columns)
+        parser.skip_header(self._lines)
+
+    def _choose(self, wanted: Wanted) -> Columns:
+        sample = self._lines.sample()
+        if not any(line.strip() for line in sample):
+            return Columns(wanted.url)  # an empty file has no rows, so it lacks no column
+        self._check_encoding(sample[0])
+        present = self._parser.begin(sample)
+        return choose(wanted, present, self._shown, varying=not self._parser.fixed)
+
+    @property
+    def fraction(self) -> float:
+        """See ``Rows``."""
+        return self._lines.position
+
+    def close(self) -> None:
+        """See ``Rows``."""
+        self._lines.close()
+
+    def advance(self, to: bytes) -> None:
+        """See ``Rows``."""
+        if to:
+            self._lines.advance(_place(to))
+
+    def read(self, most: int) -> Chunk:
+        """See ``Rows``."""
+        part = self._lines.read(most)
+        return self._chunk(part.lines, part.start, self._lines.following)
+
+    def is_behind(self, position: bytes) -> bool:
+        """See ``Rows``."""
+        return _place(position).offset < self._lines.offset
+
+    def again(self, start: bytes, end: bytes) -> Chunk:
+        """See ``Rows``."""
+        part = self._lines.again(_place(start), _place(end))
+        return self._chunk(part.lines, part.start, lambda: b"")
+
+    def _chunk(self, lines: Numbered, start: Place, following: Callable[[], bytes]) -> Chunk:
+        taken = bool(lines)
+        if taken and lines[0][0] == 1:
+            self._check_encoding(lines[0][1])
+            lines[0] = (1, lines[0][1].removeprefix(codecs.BOM_UTF8))
+        table = self._parser.table(lines, following, self._more)
+        end = self._lines.at
+        return Chunk(table, _encode(start), _encode(end), taken, end.unended is not None)
+
+    def _more(self) -> Numbered:
+        return self._lines.read(1).lines
+
+    def _check_encoding(self, line: bytes) -> None:
+        """Raise ConfigError if the list that begins with ``line`` is not UTF-8."""
+        if form := _other_form(line):
+            name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
+            raise ConfigError(
+                f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
+                f"iconv -f {form} -t UTF-8{name}"
+            )
+
+
+def _place(position: bytes) -> Place:
+    return msgspec.msgpack.decode(position, type=Place)
+
+
+def _other_form(line: bytes) -> str:
+    """Return the encoding, as detected, of a list that begins with ``line``; "" for UTF-8."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    zeros = [not byte for byte in line[:4]]
+    if zeros == [False, True, False, True]:
+        return "UTF-16LE"
+    return "UTF-16BE" if zeros == [True, False, True, False] else ""

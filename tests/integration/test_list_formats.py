@@ -1,0 +1,306 @@
+"""Lists of every format through the command line: fetched, killed and resumed, and refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Job, command, environment
+from list_writer import SUFFIXED, TEXT, text, write
+from servers import Request, Server, Step, ok
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+ONE = ("--workers", "1", "--retries", "0", "--progress", "none", "--json")
+COUNT = 700
+
+
+def body_of(path: str) -> bytes:
+    return hashlib.sha256(path.encode()).digest()
+
+
+class Files(Server):
+    """A server whose files are made from their paths; beyond ``most`` requests it waits for ``go``."""
+
+    def __init__(self) -> None:
+        self.most = 10**9
+        self.go = threading.Event()
+        super().__init__(default=self.respond)
+
+    def respond(self, request: Request) -> Sequence[Step]:
+        if len(self.requests) > self.most:
+            self.go.wait(30)
+        return ok(body_of(request.target))
+
+
+@pytest.fixture
+def server() -> Iterator[Files]:
+    with Files() as made:
+        try:
+            yield made
+        finally:
+            made.go.set()
+
+
+def rows_of(server: Server, count: int, first: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "url": f"{server.url}/x/{number}",
+            "name": f"d{number % 3}/n{number}",
+            "size": 32,
+            "note": f'"{number}",\n',
+        }
+        for number in range(first, first + count)
+    ]
+
+
+def files_of(rows: list[dict[str, Any]], *, names: bool = True) -> dict[str, bytes]:
+    return {
+        row["name"] if names else row["url"].rpartition("/")[2]: body_of(
+            "/x/" + row["url"].rpartition("/")[2]
+        )
+        for row in rows
+    }
+
+
+def stored(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".downloader" not in path.parts
+    }
+
+
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    if report["complete"]:
+        assert report["listed"] == report["stored"] + report["skipped"] + report["failed"]
+    return report
+
+
+def make(tmp_path: Path, name: str, rows: list[dict[str, Any]]) -> list[object]:
+    """Write ``rows`` as ``name`` says; return SOURCE and the options that it needs."""
+    if name in ("aria2", "bagit"):
+        return [write(tmp_path / "list", rows, name), "--list-format", name]
+    if name in ("directory", "pattern"):
+        parts = ["a.csv", "b.jsonl.gz", "c.parquet", "d.tsv.zst", "e.arrow"]
+        (tmp_path / "lists").mkdir(exist_ok=True)
+        each = -(-len(rows) // len(parts))
+        for index, part in enumerate(parts):
+            write(tmp_path / "lists" / part, rows[index * each : (index + 1) * each])
+        return [tmp_path / "lists" if name == "directory" else f"{tmp_path}/lists/[a-f].*"]
+    return [write(tmp_path / name, rows)]
+
+
+FORMS = [*SUFFIXED, "aria2", "bagit", "directory", "pattern"]
+QUICK = {"l.csv", "l.jsonl.zst", "l.parquet", "l.arrow", "aria2", "directory"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FORMS]
+)
+def test_killed_job_is_finished(
+    start: Callable[..., Job], run_downloader: Run, tmp_path: Path, server: Files, name: str
+) -> None:
+    rows = rows_of(server, COUNT)
+    argv = (
+        *make(tmp_path, name, rows),
+        "-o",
+        tmp_path / "d",
+        *ONE,
+        "--connections",
+        2,
+        "--pipeline",
+        "off",
+    )
+    server.most = 300
+    job = start(*argv)
+    job.until(lambda: len(server.requests) > server.most)
+    job.kill(signal.SIGKILL)
+    assert job.wait() == -signal.SIGKILL
+    job.alone()
+    server.most = 10**9
+    server.go.set()
+    before = len(server.requests)
+    done = run_downloader(*argv)
+    assert done.returncode == 0, done.stderr
+    report = report_of(done)
+    assert (report["listed"], report["failed"], report["resumed"]) == (COUNT, 0, True)
+    assert len(server.requests) - before <= COUNT - 300 + 4, "what was stored is not requested again"
+    assert stored(tmp_path / "d") == files_of(rows, names=".txt" not in name)
+    again = report_of(run_downloader(*argv))
+    assert (again["requests"], again["skipped"], again["exit_code"]) == (0, COUNT, 0)
+
+
+@pytest.mark.parametrize("form", TEXT)
+def test_every_text_format_on_standard_input(
+    run_downloader: Run, tmp_path: Path, server: Files, form: str
+) -> None:
+    rows = rows_of(server, 40)
+    argv = ("-", "-o", tmp_path / "d", *ONE, *([] if form == "txt" else ["--list-format", form]))
+    for limit in (10, 0):
+        limited = ["--limit", limit] if limit else []
+        done = run_downloader(*argv, *limited, input=text(form, rows))
+        assert done.returncode == 0, done.stderr
+        assert report_of(done)["listed"] == (limit or 40)
+    assert stored(tmp_path / "d") == files_of(rows, names=form != "txt")
+    assert len(server.requests) == 40
+
+
+@pytest.mark.parametrize("name", ["directory", "pattern"])
+def test_files_before_the_cursor_must_stay(
+    run_downloader: Run, tmp_path: Path, server: Files, name: str
+) -> None:
+    rows = rows_of(server, 50)
+    argv = (*make(tmp_path, name, rows), "-o", tmp_path / "d", *ONE)
+    lists = tmp_path / "lists"
+    first = run_downloader(*argv, "--limit", 25)  # in the third file
+    assert first.returncode == 0, first.stderr
+    shutil.copytree(lists, tmp_path / "kept")
+
+    def refused(says: str) -> None:
+        before = len(server.requests)
+        done = run_downloader(*argv)
+        assert (done.returncode, len(server.requests)) == (4, before), done.stderr
+        assert says in done.stderr
+        assert "--relist" in done.stderr
+        shutil.rmtree(lists)
+        shutil.copytree(tmp_path / "kept", lists)
+
+    write(lists / "b.csv", rows)
+    refused("has read up to file 3, c.parquet, and now that is b.jsonl.gz: a file is new or missing")
+    (lists / "a.csv").unlink()
+    refused("has read up to file 3, c.parquet, and now that is d.tsv.zst: a file is new or missing")
+    write(lists / "a.csv", [{**rows[0], "size": 31}, *rows[1:10]])
+    refused("one of the 2 files before c.parquet has changed since this job read it")
+    write(lists / "c.parquet", rows[20:29])
+    refused("c.parquet has changed since this job read its first 5 rows")
+    more = rows_of(server, 5, first=50)
+    write(lists / "f.jsonl", more)  # behind all others: the list has grown
+    done = run_downloader(*argv)
+    assert done.returncode == 0, done.stderr
+    assert stored(tmp_path / "d") == files_of(rows + more)
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.jsonl.gz", "l.tsv.zst", "l.parquet", "l.feather"])
+def test_changed_list_is_refused_with_its_row(
+    run_downloader: Run, tmp_path: Path, server: Files, name: str
+) -> None:
+    rows = rows_of(server, 60)
+    argv = (write(tmp_path / name, rows), "-o", tmp_path / "d", *ONE)
+    assert run_downloader(*argv, "--limit", 40).returncode == 0
+    write(tmp_path / name, [rows[0], {**rows[1], "url": f"{server.url}/other"}, *rows[2:]])
+    done = run_downloader(*argv)
+    assert done.returncode == 4
+    assert f"{name} has changed " in done.stderr
+    assert ("first 40 rows" if name in ("l.parquet", "l.feather") else "before line ") in done.stderr
+    assert not server.seen("/other")
+    relisted = run_downloader(*argv, "--relist")
+    # The item whose URL has changed has its name still, with the bytes of the other URL.
+    assert report_of(relisted)["listed"] == 60
+    options = run_downloader(*argv, "--name-column", "note")
+    assert options.returncode == 4
+    assert "begun with other options" in options.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "says"),
+    [
+        ("l.csv", "URL,b\nu,1\n", [], "(--url-column), it has URL, b; did you mean --url-column URL?"),
+        ("l.tsv", "url\tb\n", ["--keep-columns", "b,c"], "no column 'c' (--keep-columns), it has url, b"),
+        ("l.jsonl", '{"href": "u"}\n', [], "no column 'url' (--url-column), it has href"),
+        ("l.txt", "http://h/1\n", ["--url-column", "x"], "is for lists with columns, not for txt"),
+        ("l.txt", "http://h/1\n", ["--no-header"], "--no-header is for lists in csv and tsv"),
+        ("l.csv", "url\n", ["--checksum-column", "sha3=x"], "'sha3' is not one of md5, sha1"),
+        ("l.csv", "url\n", ["--list-format", "xls"], "'xls' is not one of txt, csv, tsv"),
+        ("l.csv", "url\n", ["--on-duplicate", "x"], "'x' is not one of fail, skip, number"),
+        ("l.csv", "url\n", ["--name-column", "x", "--layout", "mirror"], "both name the files"),
+        ("l.parquet", "PAR1", ["--list-format", "csv"], "is no text"),
+        ("list", "url\n", [], "its suffix names no format; add --list-format txt|csv"),
+        ("l.csv", "\ufeffurl\n".encode("utf-16-le"), [], "looks like UTF-16"),
+        ("none*.csv", None, [], "no file matches it"),
+        ("empty", None, [], "there is no list in this directory"),
+        ("l.csv", "url,a\nhttp://h/1,2\n", ["--header-column", "h"], "no column 'h' (--header-column)"),
+    ],
+)  # fmt: skip
+def test_usage_errors(
+    run_downloader: Run, tmp_path: Path, name: str, content: str | bytes | None, more: list[str], says: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = run_downloader(tmp_path / name, "-o", tmp_path / "d", *ONE, *more)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("l.parquet", "pyarrow", "parquet"),
+        ("l.arrow", "pyarrow", "parquet"),
+        ("l.csv.zst", "backports", "zstd"),
+        ("l.csv", "crc32c", "crc32c"),
+    ],
+)
+def test_missing_package_is_named_with_its_command(
+    run_downloader: Run, tmp_path: Path, name: str, package: str, extra: str
+) -> None:
+    write(tmp_path / name, [{"url": "http://h/1", "crc32c": "00000000"}])
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(f"import sys; sys.modules[{package!r}] = None")
+    done = run_downloader(
+        tmp_path / name, "-o", tmp_path / "d", *ONE, env={"PYTHONPATH": str(tmp_path / "site")}
+    )
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'mass-downloader[{extra}]'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["l.parquet", "l.arrow", "l.jsonl.gz", "l.csv.zst"])
+def test_list_that_is_cut_off_ends_the_run(
+    run_downloader: Run, tmp_path: Path, server: Files, name: str
+) -> None:
+    path = write(tmp_path / name, rows_of(server, 5000))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    done = run_downloader(path, "-o", tmp_path / "d", *ONE)
+    assert done.returncode == 4
+    assert name in done.stderr
+    assert "is no complete" in done.stderr or "cannot be read after line" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.parquet"])
+def test_a_long_list_takes_no_more_memory_than_a_short_one(tmp_path: Path, name: str) -> None:
+    peaks = []
+    for count in (20_000, 200_000):
+        rows = [{"url": f"http://h/{number:060d}", "name": f"n{number}"} for number in range(count)]
+        argv = command(write(tmp_path / name, rows), "--dry-run", "--json")
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURE, *argv],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        record, peak = done.stdout.splitlines()
+        assert json.loads(record)["listed"] == count
+        peaks.append(int(peak))
+    assert peaks[1] < peaks[0] + 16_384, peaks  # KiB
+
+
+# Print the peak memory of the largest process of a command, in KiB: its own feeder.
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""

@@ -1,0 +1,419 @@
+"""What the rows of a list say about their files: names, checksums, header fields, mirrors, columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import pytest
+from harness import Job
+from list_writer import write
+from servers import RESET, Nth, Request, Server, Step, ok, redirect, status
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+ONE = ("--workers", "1", "--retries", "0", "--progress", "none", "--json")
+
+
+def body_of(path: str) -> bytes:
+    return hashlib.sha256(path.encode()).digest()
+
+
+def answer(request: Request) -> Sequence[Step]:
+    return ok(body_of(request.target))
+
+
+def stored(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".downloader" not in path.parts
+    }
+
+
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["complete"], done.stderr
+    assert report["listed"] == report["stored"] + report["skipped"] + report["failed"]
+    return report
+
+
+def failures_of(path: Path) -> dict[str, tuple[str, str]]:
+    found = map(json.loads, path.read_text().splitlines())
+    return {failure["name"]: (failure["code"], failure["detail"]) for failure in found}
+
+
+def everything_in(root: Path) -> bytes:
+    """Return the bytes of all files of the journal."""
+    return b"".join(path.read_bytes() for path in sorted((root / ".downloader").iterdir()))
+
+
+# names
+
+NAMES = {
+    "a/b/c.jpg": "a/b/c.jpg",
+    "../../etc/passwd": "%2E./%2E./etc/passwd",
+    "/etc/passwd": "%/etc/passwd",
+    "x/..": "x/%2E.",
+    ".downloader/lock": "%2Edownloader/lock",
+    "back\\slash": "back%5Cslash",
+    "new\nline": "new%0Aline",
+    "caf\u00e9/\u202e": "caf\u00e9/%E2%80%AE",
+    "100%": "100%25",
+    "e" * 255: "e" * 255,
+    "": "20",
+}
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.jsonl", "l.parquet"])
+def test_names_are_safe_paths(run_downloader: Run, tmp_path: Path, name: str) -> None:
+    with Server(default=answer) as server:
+        given = [*NAMES, "x/" + "e" * 256, "d/" * 3000 + "x"]
+        rows = [{"url": f"{server.url}/{10 + at}", "name": each} for at, each in enumerate(given)]
+        argv = (write(tmp_path / name, rows), "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+        done = run_downloader(*argv)
+    assert done.returncode == 1, done.stderr
+    assert stored(tmp_path / "d") == {
+        place: body_of(f"/{10 + at}") for at, place in enumerate(NAMES.values())
+    }
+    assert {code for code, _ in failures_of(tmp_path / "f").values()} == {"bad-name"}
+    assert set(path.name for path in tmp_path.iterdir()) == {name, "d", "f"}
+
+
+def test_nul_in_a_name(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        rows = [{"url": f"{server.url}/1", "name": "a\0b/c"}]
+        done = run_downloader(write(tmp_path / "l.jsonl", rows), "-o", tmp_path / "d", *ONE)
+    assert done.returncode == 0, done.stderr
+    assert stored(tmp_path / "d") == {"a%00b/c": body_of("/1")}
+
+
+@pytest.mark.parametrize("how", ["fail", "skip", "number"])
+def test_rows_of_one_name(run_downloader: Run, tmp_path: Path, how: str) -> None:
+    with Server(default=answer) as server:
+        names = ["a.tar", "a.tar", "d/a", "a.tar", "a-2.tar", "d/a", "b" * 255, "b" * 255]
+        rows = [{"url": f"{server.url}/{at}", "name": name} for at, name in enumerate(names)]
+        argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
+        argv = (*argv, "--connections", 1)
+        done = run_downloader(*argv)
+        report = report_of(done)
+        again = report_of(run_downloader(*argv))
+        asked = len(server.requests)
+    counts = (report["stored"], report["skipped"], report["failed_by_error"])
+    firsts = {"a.tar": 0, "d/a": 2, "a-2.tar": 4, "b" * 255: 6}
+    if how == "number":
+        assert counts == (8, 0, {})
+        firsts = {"a.tar": 0, "a-2.tar": 1, "d/a": 2, "a-3.tar": 3, "a-2-2.tar": 4, "d/a-2": 5}
+        firsts |= {"b" * 255: 6, "b" * 253 + "-2": 7}
+    elif how == "skip":
+        assert counts == (4, 4, {})
+    else:
+        assert counts == (4, 0, {"name-taken": 4})
+    assert stored(tmp_path / "d") == {name: body_of(f"/{at}") for name, at in firsts.items()}
+    assert again["exit_code"] == int(how == "fail")
+    assert again["skipped"] == (4 if how == "fail" else 8)
+    assert how == "fail" or asked == counts[0]
+    verified = run_downloader("verify", tmp_path / "d")
+    assert verified.returncode == 0, verified.stderr
+    assert f"{len(firsts)} of {len(firsts)} files agree" in verified.stdout
+
+
+@pytest.mark.parametrize("how", ["skip", "number"])
+def test_duplicates_are_the_same_however_often_a_job_is_killed(
+    start: Callable[..., Job], run_downloader: Run, tmp_path: Path, how: str
+) -> None:
+    go, most = threading.Event(), [0]
+
+    def held(request: Request) -> Sequence[Step]:
+        if len(server.requests) > most[0]:
+            go.wait(30)
+        return answer(request)
+
+    with Server(default=held) as server:
+        rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 97}.x"} for n in range(600)]
+        argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
+        for upto in (20, 50, 70):
+            go.clear()
+            most[0] = upto
+            job = start(*argv, "--pipeline", "off")
+            job.until(lambda: len(server.requests) > most[0])
+            job.kill(signal.SIGKILL)
+            job.wait()
+            job.alone()
+            go.set()
+        most[0] = 10**9
+        report = report_of(run_downloader(*argv))
+    assert report["failed"] == 0
+    want = {}
+    for n in range(600):
+        rounds = n // 97 + 1
+        if rounds == 1 or how == "number":
+            want[f"n{n % 97}.x" if rounds == 1 else f"n{n % 97}-{rounds}.x"] = body_of(f"/{n}")
+    assert stored(tmp_path / "d") == want
+    assert report["listed"] == 600
+
+
+def test_batch_that_was_lost_takes_no_names(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 50}.x"} for n in range(100)]
+        argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", "number")
+        assert run_downloader(*argv, "--limit", 40).returncode == 0
+        home = tmp_path / "d/.downloader"
+        journal = (home / "journal.sqlite").read_bytes()
+        assert run_downloader(*argv).returncode == 0
+        # As if the supervisor had been killed before it wrote the batches that the feeder had sent.
+        (home / "journal.sqlite").write_bytes(journal)
+        report = report_of(run_downloader(*argv))
+    assert (report["listed"], report["failed"]) == (100, 0)
+    assert set(stored(tmp_path / "d")) == {f"n{n}{k}.x" for n in range(50) for k in ("", "-2")}
+
+
+def test_names_are_those_of_the_journal_after_a_power_cut(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 30}.x"} for n in range(90)]
+        argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", "number")
+        assert run_downloader(*argv, "--limit", 40).returncode == 0
+        (tmp_path / "d/.downloader/names.sqlite").unlink()
+        assert run_downloader(*argv).returncode == 0
+    assert set(stored(tmp_path / "d")) == {f"n{n}{k}.x" for n in range(30) for k in ("", "-2", "-3")}
+
+
+# rows that cannot be fetched
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.jsonl", "l.parquet"])
+def test_rows_with_faults_are_failures(run_downloader: Run, tmp_path: Path, name: str) -> None:
+    with Server(default=answer) as server:
+        sha = hashlib.sha256(body_of("/0")).hexdigest()
+        rows: list[dict[str, Any]] = [
+            {"url": f"{server.url}/0", "size": "32", "sha256": sha.upper()},
+            {"url": None, "size": "", "sha256": ""},
+            {"url": "", "size": None, "sha256": None},
+            {"url": "ftp://user:secret@h/x", "size": None, "sha256": None},
+            {"url": f"{server.url}/4", "size": "many", "sha256": ""},
+            {"url": f"{server.url}/5", "size": "-1", "sha256": ""},
+            {"url": f"{server.url}/6", "size": "32.0", "sha256": "not hex"},
+            {"url": f"{server.url}/7", "size": "32.0", "sha256": sha[:40]},
+            {"url": f" {server.url}/8 ", "size": "32.0", "sha256": None},
+        ]
+        path = write(tmp_path / name, rows)
+        done = run_downloader(path, "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+        text = run_downloader(path, "-o", tmp_path / "d", *ONE[:4])
+        dry = run_downloader(path, "--dry-run")
+    assert report_of(done)["failed_by_error"] == {"bad-url": 3, "bad-row": 2, "bad-checksum": 2}
+    assert stored(tmp_path / "d") == {"0": body_of("/0"), "8": body_of("/8")}
+    unit, first = ("row", 1) if name == "l.parquet" else ("line", 2 if name == "l.csv" else 1)
+    where = [f"{unit} {first + at}" for at in range(9)]
+    failures = failures_of(tmp_path / "f")
+    assert failures == {
+        where[1]: ("bad-url", f"{where[1]} has no URL"),
+        where[2]: ("bad-url", f"{where[2]} has no URL"),
+        where[3]: ("bad-url", f"{where[3]} is not an http(s) URL: ftp://***@h/x"),
+        where[4]: ("bad-row", f"{where[4]} has a size that is no number of bytes: many"),
+        where[5]: ("bad-row", f"{where[5]} has a size that is no number of bytes: -1"),
+        where[6]: ("bad-checksum", f"{where[6]} has a sha256 that is not 64 hexadecimal digits: not hex"),
+        where[7]: (
+            "bad-checksum",
+            f"{where[7]} has a sha256 that is not 64 hexadecimal digits: {sha[:40]}",
+        ),
+    }
+    assert f"correct the list ({where[1]}, {where[2]}" in text.stdout
+    assert "--retry-failed" not in text.stdout
+    assert "9 files, 7 of them cannot be fetched" in dry.stdout
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256", "sha512", "crc32c"])
+def test_sizes_and_checksums_are_verified_and_retried(
+    run_downloader: Run, tmp_path: Path, algorithm: str
+) -> None:
+    def digest(path: str) -> str:
+        data = body_of(path)
+        return (
+            f"{crc32c.crc32c(data):08x}"
+            if algorithm == "crc32c"
+            else hashlib.new(algorithm, data).hexdigest()
+        )
+
+    routes = {"/late": Nth(ok(b"wrong" * 6 + b"!!"), ok(body_of("/late")))}
+    with Server(routes, default=answer) as server:
+        rows = [
+            {"url": f"{server.url}/good", "bytes": 32, "sum": digest("/good")},
+            {"url": f"{server.url}/late", "bytes": 32, "sum": digest("/late")},
+            {"url": f"{server.url}/bad", "bytes": 32, "sum": digest("/other")},
+            {"url": f"{server.url}/short", "bytes": 33, "sum": digest("/short")},
+        ]
+        argv = (
+            write(tmp_path / "l.csv", rows),
+            "-o",
+            tmp_path / "d",
+            *ONE[:2],
+            "--json",
+            "--progress",
+            "none",
+        )
+        named = ("--size-column", "bytes", "--checksum-column", f"{algorithm}=sum")
+        done = run_downloader(*argv, *named, "--retries", 1, "--backoff", "1ms")
+        asked = {path: server.count(path) for path in ("/good", "/late", "/bad", "/short")}
+    assert report_of(done)["failed_by_error"] == {"checksum-mismatch": 1, "size-mismatch": 1}
+    assert asked == {"/good": 1, "/late": 2, "/bad": 2, "/short": 2}
+    assert stored(tmp_path / "d") == {"good": body_of("/good"), "late": body_of("/late")}
+
+
+# header fields
+
+
+def test_header_fields_of_a_row_are_sent_and_stay_secret(run_downloader: Run, tmp_path: Path) -> None:
+    def guarded(request: Request) -> Sequence[Step]:
+        if request.target == "/moved":
+            return redirect(f"{other.url}/elsewhere")
+        if request.target == "/late" and server.count("/late") == 1:
+            return [RESET]
+        return answer(request) if request.header("X-Token") == "s3cret" + request.target else status(403)
+
+    with Server(default=guarded) as server, Server(default=answer) as other:
+        names = ["1", "2", "late", "moved", "none", "open"]
+        rows = [
+            {
+                "url": f"{server.url}/{name}",
+                "h": json.dumps({"X-Token": f"s3cret/{name}", "Accept": "x/y"}) if name != "none" else None,
+            }
+            for name in names
+        ]
+        argv = (write(tmp_path / "l.jsonl", rows), "-o", tmp_path / "d", *ONE[:2], "-vv", "--json")
+        more = ("--header-column", "h", "--keep-columns", "all", "--retries", 1, "--backoff", "1ms")
+        done = run_downloader(*argv, *more, "--failures", tmp_path / "f", "--report", tmp_path / "r")
+        first = server.seen("/1")[0]
+        assert (first.header("Accept"), first.header("User-Agent")[:4]) == ("x/y", "mass")
+        (elsewhere,) = other.seen("/elsewhere")
+        assert elsewhere.header("X-Token") is None, "the fields stay with the origin of the URL"
+    assert report_of(done)["failed_by_error"] == {"http-403": 1}
+    assert set(stored(tmp_path / "d")) == {"1", "2", "late", "moved", "open"}
+    journal = everything_in(tmp_path / "d")
+    for text in (done.stdout, done.stderr, (tmp_path / "f").read_text(), (tmp_path / "r").read_text()):
+        assert "s3cret" not in text
+    assert b"s3cret" not in journal
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ('{"X": "s3cret\\r\\nHost: x"}', "the value of X has a line break or NUL in it"),
+        ('{"X\\r\\nY": "s3cret"}', "what stands before the colon is not a header's name"),
+        ('{"Host": "s3cret"}', "Host is decided by the downloader"),
+        ('{"content-length": "5"}', "content-length is decided by the downloader"),
+        ('{"Transfer-Encoding": "chunked"}', "Transfer-Encoding is decided by the downloader"),
+        ('{"Range": "bytes=0-1"}', "Range is decided by the downloader"),
+        ('{"A": "s3cret", "a": "2"}', "a is given twice"),
+        ('{"A": 5}', "a value is not text"),
+        ('{"A": "s3cret\u20ac"}', "the value of A is not Latin-1"),
+        ('["s3cret"', "not a JSON object"),
+        ("X: s3cret", "not a JSON object"),
+    ],
+)
+def test_header_fields_that_are_refused(run_downloader: Run, tmp_path: Path, given: str, says: str) -> None:
+    with Server(default=answer) as server:
+        rows = [{"url": f"{server.url}/1", "h": given}, {"url": f"{server.url}/2", "h": ""}]
+        argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--header-column", "h")
+        done = run_downloader(*argv, "--failures", tmp_path / "f")
+        assert not server.seen("/1")
+    assert report_of(done)["failed_by_error"] == {"bad-row": 1}
+    failures = failures_of(tmp_path / "f")
+    assert failures == {
+        "line 2": (
+            "bad-row",
+            f"line 2 has header fields that cannot be sent: {failures['line 2'][1].partition(': ')[2]}",
+        )
+    }
+    assert says in failures["line 2"][1]
+    assert "s3cret" not in done.stdout + done.stderr + (tmp_path / "f").read_text()
+    assert b"s3cret" not in everything_in(tmp_path / "d")
+
+
+# mirrors
+
+
+def test_mirrors_are_tried_in_turn(run_downloader: Run, tmp_path: Path) -> None:
+    good = hashlib.sha1(body_of("/good")).hexdigest()
+    routes = {
+        "/busy": status(503),
+        "/wrong": ok(b"x" * 32),
+        "/cut": [b"HTTP/1.1 200 OK\r\nContent-Le", RESET],
+    }
+    with Server({"/404": status(404), **routes}, default=answer) as server:
+        u = server.url
+        entries = {
+            "gone": f"{u}/404\t{u}/good",
+            "refused": f"http://127.0.0.1:9/x\t{u}/good",
+            "nowhere": f"http://no-such-host.invalid/x\t{u}/404\t{u}/good",
+            "damaged": f"{u}/wrong\t{u}/good\n checksum=sha-1={good}",
+            "cut": f"{u}/cut\t{u}/wrong\t{u}/good\n checksum=sha-1={good}",
+            "unusable": f"http://[x\tftp://h/x\t{u}/good",
+            "fails": f"{u}/404\t{u}/wrong\n checksum=sha-1={good}",
+            "first": f"{u}/good\t{u}/404",
+            "alone": f"{u}/404",
+        }
+        text = "".join(f"{urls}\n out={name}\n header=X-Key: k\n" for name, urls in entries.items())
+        (tmp_path / "l").write_text(text)
+        argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", *ONE)
+        done = run_downloader(*argv, "--failures", tmp_path / "f", "--backoff", "1ms")
+        assert all(request.header("X-Key") == "k" for request in server.requests)
+    assert report_of(done)["failed_by_error"] == {"http-404": 1, "checksum-mismatch": 1}
+    assert set(stored(tmp_path / "d")) == set(entries) - {"fails", "alone"}
+    assert set(stored(tmp_path / "d").values()) == {body_of("/good")}
+    assert {name: code for name, (code, _) in failures_of(tmp_path / "f").items()} == {
+        "fails": "checksum-mismatch",
+        "alone": "http-404",
+    }
+
+
+def test_mirror_that_recovers_is_tried_again(run_downloader: Run, tmp_path: Path) -> None:
+    routes = {"/a": Nth([RESET], ok(b"A")), "/b": Nth([RESET], [RESET], ok(b"B"))}
+    with Server(routes) as server:
+        (tmp_path / "l").write_text(f"{server.url}/a\t{server.url}/b\n out=x\n")
+        argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", *ONE[:2], "--json")
+        done = run_downloader(*argv, "--retries", 1, "--backoff", "1ms", "--progress", "none")
+        assert [request.target for request in server.requests] == ["/a", "/b", "/a"]
+    assert report_of(done)["retries"] == 2
+    assert stored(tmp_path / "d") == {"x": b"A"}
+
+
+def test_mirror_that_is_gone_is_not_tried_again(run_downloader: Run, tmp_path: Path) -> None:
+    with Server({"/gone": status(404), "/b": Nth([RESET], [RESET], ok(b"B"))}) as server:
+        (tmp_path / "l").write_text(f"{server.url}/gone\t{server.url}/b\n out=x\n")
+        argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", *ONE[:2], *ONE[4:])
+        done = run_downloader(*argv, "--retries", 2, "--backoff", "1ms")
+        assert [request.target for request in server.requests] == ["/gone", "/b", "/b", "/b"]
+    assert report_of(done)["stored"] == 1
+
+
+def test_mirrors_of_a_dead_host(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        entries = [f"http://127.0.0.1:9/{n}\t{server.url}/{n}\n" for n in range(200)]
+        (tmp_path / "l").write_text("".join(entries))
+        argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", *ONE[:2], "--json")
+        done = run_downloader(*argv, "--retries", 1, "--backoff", "1ms", "--connections", 4, *ONE[4:6])
+    assert (report_of(done)["stored"], done.returncode) == (200, 0)
+    assert stored(tmp_path / "d") == {str(n): body_of(f"/{n}") for n in range(200)}
+
+
+def test_mirror_whose_robots_txt_refuses(run_downloader: Run, tmp_path: Path) -> None:
+    routes = {"/robots.txt": ok(b"User-agent: *\nDisallow: /private/\n")}
+    with Server(routes, default=answer) as server, Server(routes, default=answer) as other:
+        entries = [
+            f"{server.url}/private/1\t{other.url}/1\n",
+            f"{server.url}/gone\t{other.url}/private/2\n out=2\n",
+        ]
+        (tmp_path / "l").write_text("".join(entries))
+        server.routes["/gone"] = status(404)
+        argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", *ONE, "--robots")
+        done = run_downloader(*argv)
+        assert not server.seen("/private/1") + other.seen("/private/2")
+    assert report_of(done)["failed_by_error"] == {"robots": 1}
+    assert stored(tmp_path / "d") == {"1": body_of("/1")}

@@ -1,0 +1,86 @@
+"""Bugs in reading lists, in what their rows say, and in mirrors."""
+
+from __future__ import annotations
+
+from known.mutant import Mutant
+
+__all__ = ["KNOWN"]
+
+ROWS = "tests/unit/test_list_rows.py::"
+FORMATS = "tests/integration/test_list_formats.py::"
+RUNS = "tests/integration/test_list_rows_run.py::"
+
+KNOWN = (
+    Mutant(
+        "files before the cursor are not compared",
+        "a list of several files that was replaced is read on in the middle: other files are never fetched",
+        "Fingerprints.before",
+        "return self._before[number]",
+        "return 0",
+        (f"{FORMATS}test_files_before_the_cursor_must_stay[directory]",),
+    ),
+    Mutant(
+        "rows of a row group are not skipped",
+        "a resumed job fetches the rows before the cursor again, and not those at the end of the list",
+        "BinaryRows._open",
+        "_behind(found, self._at.within)",
+        "found",
+        (f"{ROWS}test_every_format_goes_on_from_every_page[l.parquet-7]",),
+    ),
+    Mutant(
+        "row of several lines ends at its first",
+        "a line break in quotes makes two broken rows of one",
+        "CsvParser._rows_of_lines",
+        "chain(texts, rest())",
+        "texts",
+        (f"{ROWS}test_quoted_fields_survive_any_pages",),
+    ),
+    Mutant(
+        "options of aria2 belong to the next page",
+        "a file is stored under the name of its URL where its options are in lines behind the page",
+        "Aria2Parser.table",
+        "next_byte in _BETWEEN",
+        "False",
+        (f"{ROWS}test_entries_of_aria2",),
+    ),
+    Mutant(
+        "names of batches that were lost stay taken",
+        "after a kill a file is numbered as the second of its name, and is the first",
+        "Duplicates._follow",
+        "known > seq",
+        "False",
+        (f"{RUNS}test_batch_that_was_lost_takes_no_names",),
+    ),
+    Mutant(
+        "table of names is believed after a power cut",
+        "the second row of a name is not numbered, and fails",
+        "Duplicates._follow",
+        "journal.batches() if known < seq else ()",
+        "()",
+        (f"{RUNS}test_names_are_those_of_the_journal_after_a_power_cut",),
+    ),
+    Mutant(
+        "mirror that is gone is tried again",
+        "with one mirror of two gone, an item uses up its attempts on it",
+        "TaskBuilder.next_mirror",
+        "item.mirrors[1:] if drop else (*item.mirrors[1:], item.url)",
+        "(*item.mirrors[1:], item.url)",
+        (f"{RUNS}test_mirror_that_is_gone_is_not_tried_again",),
+    ),
+    Mutant(
+        "host that is given up ends the item",
+        "an item with a mirror fails when the host of its first URL is down",
+        "Worker._give_up",
+        "not self.retries.elsewhere(task)",
+        "True",
+        (f"{RUNS}test_mirrors_of_a_dead_host",),
+    ),
+    Mutant(
+        "header fields of a row frame the request",
+        "a row of a list can send Content-Length or Host, and desynchronize a connection",
+        "row_headers",
+        "name.lower() in _OURS",
+        "False",
+        (f"{RUNS}test_header_fields_that_are_refused",),
+    ),
+)

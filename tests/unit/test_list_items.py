@@ -1,0 +1,182 @@
+"""What items become of rows: names, faults, and what travels with an item."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from downloader.core.headers import row_headers
+from downloader.core.item_states import SKIPPED, ItemStates, merge, published, summed, written
+from downloader.core.naming import BadName, list_path, numbered, unescape, url_name, url_path
+from downloader.messages import Item
+from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.items import ItemMaker
+from downloader.sources.lists.rows import Table
+
+KEY = b"k" * 32
+PIECE = st.sampled_from(
+    [
+        "a",
+        "B9",
+        ".",
+        "..",
+        "-",
+        "_",
+        "~",
+        "%2e",
+        "%",
+        "?",
+        "=",
+        "&",
+        "token=x",
+        "@",
+        ":",
+        "8080",
+        "/",
+        "//",
+        ";",
+        "#",
+        "'",
+        "(",
+        "+",
+        ",",
+        "!",
+        "$",
+        "*",
+        " ",
+        "ü",
+        "\u202e",
+        "\\",
+        "[",
+        "::1]",
+        "jsessionid",
+        "x" * 300,
+        "\n",
+    ]
+)
+
+
+def items(columns: Columns, *, mirror: bool = False, **values: list[Any]) -> list[Item]:
+    count = len(next(iter(values.values())))
+    maker = ItemMaker(columns, KEY, mirror=mirror)
+    return maker.items(Table(range(1, count + 1), values), lambda number: f"row {number}")
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.sampled_from(["http://", "https://", "HTTP://", "ftp://", ""]), st.lists(PIECE, max_size=8))
+def test_names_do_not_depend_on_the_other_urls_of_a_page(scheme: str, pieces: list[str]) -> None:
+    url = scheme + "".join(pieces)
+    (alone,) = items(Columns("url"), url=[url])
+    beside = items(Columns("url"), url=[url, "not a URL"])[0]
+    assert alone == beside
+    if not alone.fault:
+        assert alone.url == url.strip()
+        assert alone.name == url_name(url.strip(), KEY)
+        parts = urlsplit(url.strip())
+        assert parts.hostname
+        assert parts.scheme in ("http", "https")
+        assert parts.port != 0
+        (mirrored,) = items(Columns("url"), mirror=True, url=[url])
+        assert mirrored.fault or mirrored.name == url_path(url.strip(), KEY)
+
+
+@given(st.text(max_size=40))
+def test_a_name_stays_below_the_destination_and_is_reversible(name: str) -> None:
+    try:
+        path = list_path(name)
+    except BadName:
+        assert not name or any(len(part.encode("utf-8", "surrogatepass")) > 60 for part in name.split("/"))
+        return
+    parts = path.split("/")
+    assert not {"", ".", ".."} & set(parts)
+    assert not path.startswith(".downloader")
+    back = b"/".join(unescape(part) for part in parts)  # type: ignore[arg-type]
+    assert back == name.encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "name"),
+    [
+        ("a.jpg", 2, "a-2.jpg"),
+        ("d.d/a", 10, "d.d/a-10"),
+        ("a.tar.gz", 3, "a.tar-3.gz"),
+        (".hidden", 2, ".hidden-2"),
+        ("a.", 2, "a.-2"),
+        ("x" * 255, 2, "x" * 253 + "-2"),
+        ("%2F" * 85, 2, "%2F" * 84 + "-2"),
+        ("\u00fc" * 127 + ".x", 12, "\u00fc" * 125 + "-12.x"),
+    ],
+)
+def test_numbered_names(path: str, number: int, name: str) -> None:
+    assert numbered(path, number) == name
+    assert len(name.rpartition("/")[2].encode()) <= 255
+
+
+def test_kept_columns_travel_as_a_map() -> None:
+    columns = Columns("url", keep=("a", "b"))
+    rows = items(columns, url=["http://h/1", "http://h/2"], a=["x", None], b=[{"c": [1.5]}, "\udcff"])
+    assert [msgspec.msgpack.decode(item.columns) for item in rows] == [
+        {"a": "x", "b": {"c": [1.5]}},
+        {"a": None, "b": "\ufffd"},
+    ]
+    table = Table([7], {"url": ["http://h/1"]}, extra=[{"z": 1}])
+    (item,) = ItemMaker(Columns("url", keep=None), KEY, mirror=False).items(table, str)
+    assert msgspec.msgpack.decode(item.columns) == {"z": 1}
+
+
+def test_the_first_checksum_that_has_a_value_counts() -> None:
+    columns = Columns("url", checksums=(("sha1", "sha1"), ("md5", "md5")))
+    sha, md5 = "AB" * 20, "cd" * 16
+    rows = items(columns, url=["http://h/1"] * 4, sha1=[sha, "", None, "x"], md5=[md5, md5, None, md5])
+    assert [row.checksum for row in rows] == [f"sha1:{sha.lower()}", f"md5:{md5}", "", ""]
+    assert [row.fault for row in rows] == ["", "", "", "bad-checksum"]
+
+
+@pytest.mark.parametrize(
+    "values", [["5", "0", ""], [5, 0, None], [5.0, 0.0, float("nan")], ["5.0", " 0 ", ""]]
+)
+def test_sizes_of_every_type(values: list[Any]) -> None:
+    rows = items(Columns("url", size="size"), url=["http://h/1"] * 3, size=values)
+    assert [(row.size, row.fault) for row in rows] == [(5, ""), (0, ""), (-1, "")]
+
+
+@pytest.mark.parametrize(
+    "value", [-1, "-1", "1_0", "+1", "\u0661", 2.5, "1e3", 1 << 70, float("inf"), True, [1]]
+)
+def test_sizes_that_are_none(value: Any) -> None:
+    (row,) = items(Columns("url", size="size"), url=["http://h/1"], size=[value])
+    assert row.fault == "bad-row"
+
+
+def test_a_fault_of_a_secret_url_does_not_show_it() -> None:
+    rows = items(
+        Columns("url", size="size", checksums=(("md5", "md5"),)),
+        url=["ftp://u:hidden@h/?token=hidden", "http://h/1", "http://h/1"],
+        size=["", "https://h/?token=hidden", ""],
+        md5=["", "", "https://u:hidden@h/"],
+    )
+    assert [row.fault for row in rows] == ["bad-url", "bad-row", "bad-checksum"]
+    assert "hidden" not in "".join(row.detail + row.name for row in rows)
+
+
+def test_header_fields_of_every_form() -> None:
+    assert row_headers('{"A": " b ", "C": null}') == (("A", "b"),)
+    assert row_headers({"A": "b"}) == (("A", "b"),)
+    assert row_headers(["A: b:c", "D:e"]) == (("A", "b:c"), ("D", "e"))
+    assert row_headers("{}") == ()
+
+
+def test_skipped_items_have_no_file_and_no_size() -> None:
+    states = ItemStates(3)
+    states.publish(0, 10, 1)
+    states.arrays[0][1] = SKIPPED
+    packed = states.packed()
+    assert summed(packed) == (2, 10)
+    assert [mark.index for mark in published(packed)] == [mark.index for mark in written(packed)] == [0]
+    assert summed(merge(packed, ItemStates(3).packed(), 3)) == (2, 10)
+    assert states.in_flight() == []

@@ -1,0 +1,274 @@
+"""The rows of lists: read in pages of any size, made again, and gone on with from any page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from list_writer import SUFFIXED, write
+
+from downloader.errors import ConfigError, SourceError
+from downloader.sources.lists.columns import Columns, Wanted, choose, parse_checksum_column
+from downloader.sources.lists.files import find_files
+from downloader.sources.lists.open_rows import open_rows
+from downloader.sources.lists.rows import Chunk, Rows
+
+FIELD = st.text(
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=6
+) | st.sampled_from(['"', '""', ",", "\n", "\r\n", 'a"b', '"a"', " ", "\t", "#", "\ufeff", "x\ny\nz", ""])
+ROWS = [{"url": f"http://h/{n}", "name": f"n{n}", "size": n, "note": f'"{n}",\n'} for n in range(100)]
+
+
+def opened(path: Path, wanted: Wanted | None = None, form: str = "") -> Rows:
+    (file,) = find_files(str(path), form)
+    return open_rows(file, path.name, wanted or Wanted())
+
+
+def read_on(rows: Rows, cursor: bytes, most: int) -> list[Chunk]:
+    rows.advance(cursor)
+    chunks = []
+    while (chunk := rows.read(most)).taken:
+        chunks.append(chunk)
+    return chunks
+
+
+def told(chunks: list[Chunk], *columns: str) -> list[tuple[Any, ...]]:
+    return [row for chunk in chunks for row in zip(*[chunk.table.columns[c] for c in columns], strict=True)]
+
+
+def faults_of(chunks: list[Chunk]) -> dict[int, str]:
+    """Return the faults by line."""
+    return {chunk.table.numbers[at]: why for chunk in chunks for at, why in chunk.table.faults.items()}
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(FIELD, FIELD), max_size=12),
+    st.sampled_from([",", "\t"]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 5),
+)
+def test_quoted_fields_survive_any_pages(
+    rows: list[tuple[str, str]], delimiter: str, end: str, bom: bool, newline_at_end: bool, most: int
+) -> None:
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL)
+    csv.writer(stream, delimiter=delimiter, lineterminator=end).writerow(["url", "no te"])
+    writer.writerows(rows)
+    data = stream.getvalue()
+    data = ("\ufeff" if bom else "") + (data if newline_at_end else data.removesuffix(end))
+    wanted = Wanted(keep="no te")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / ("l.csv" if delimiter == "," else "l.tsv")
+        path.write_bytes(data.encode())
+        with closing(opened(path, wanted)) as source:
+            chunks = read_on(source, b"", most)
+        assert told(chunks, "url", "no te") == rows
+        assert all(len(chunk.table.numbers) <= most for chunk in chunks)
+        with closing(opened(path, wanted)) as source:
+            assert [source.again(chunk.start, chunk.end)[:3] for chunk in chunks] == [c[:3] for c in chunks]
+        for index, chunk in enumerate(chunks):
+            with closing(opened(path, wanted)) as source:
+                assert told(read_on(source, chunk.end, most), "url", "no te") == told(
+                    chunks[index + 1 :], "url", "no te"
+                )
+
+
+@pytest.mark.parametrize("most", [1, 7, 1000])
+@pytest.mark.parametrize("name", SUFFIXED)
+def test_every_format_goes_on_from_every_page(tmp_path: Path, name: str, most: int) -> None:
+    path = write(tmp_path / name, ROWS)
+    columns = ["url"] if ".txt" in name else ["url", "name", "size"]
+    want = [tuple(str(row[column]) for column in columns) for row in ROWS]
+
+    def shown(chunks: list[Chunk]) -> list[tuple[str, ...]]:
+        return [tuple(map(str, row)) for row in told(chunks, *columns)]
+
+    with closing(opened(path)) as source:
+        chunks = read_on(source, b"", most)
+    assert shown(chunks) == want
+    with closing(opened(path)) as source:
+        assert [shown([source.again(chunk.start, chunk.end)]) for chunk in chunks] == [
+            shown([chunk]) for chunk in chunks
+        ]
+    done = 0
+    for chunk in chunks:
+        done += len(chunk.table.numbers)
+        with closing(opened(path)) as source:
+            assert shown(read_on(source, chunk.end, most)) == want[done:]
+
+
+@pytest.mark.parametrize("name", [name for name in SUFFIXED if "txt" not in name])
+def test_a_list_that_has_changed_is_refused(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, ROWS)
+    with closing(opened(path)) as source:
+        chunks = read_on(source, b"", 10)
+    write(path, [ROWS[0], {**ROWS[1], "url": "http://h/X"}, *ROWS[2:]])
+    with closing(opened(path)) as source, pytest.raises(SourceError, match=r"has changed .*--relist"):
+        source.advance(chunks[4].end)
+
+
+@pytest.mark.parametrize("name", ["l.parquet", "l.arrow", "stream.arrow", "l.csv.gz", "l.jsonl.zst"])
+def test_a_file_that_is_cut_off_is_named(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, ROWS * 100)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with (
+        pytest.raises(SourceError, match=f"^{name} (is no complete|cannot be read after)"),
+        closing(opened(path)) as source,
+    ):
+        read_on(source, b"", 100)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (
+            'url,b\nhttp://h/1,"open\nhttp://h/2,x\n',
+            r"begins in line 2: the list ends before a quote is closed",
+        ),
+        ('url,b\nhttp://h/1,"' + "x\n" * 600_000, r"begins in line 2: .*is a quote not closed\?"),
+        ("url,b\nhttp://h/1," + "x" * (2 << 20), r"line 2 is longer than 1 MiB"),
+    ],
+)
+def test_quote_without_an_end_is_an_error(tmp_path: Path, rows: str, says: str) -> None:
+    (tmp_path / "l.csv").write_text(rows)
+    with closing(opened(tmp_path / "l.csv")) as source, pytest.raises(SourceError, match=says):
+        read_on(source, b"", 10)
+
+
+def test_rows_of_another_width_are_faults(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text('url,b\nu1,x\nu2\n\nu3,x,y\n"u\n4",x\nu5,x\n')
+    with closing(opened(tmp_path / "l.csv")) as source:
+        (chunk,) = read_on(source, b"", 10)
+    assert list(chunk.table.numbers) == [2, 3, 5, 6, 8]
+    assert chunk.table.faults == {1: "1 fields, and the header has 2", 2: "3 fields, and the header has 2"}
+    assert told([chunk], "url") == [("u1",), ("u2",), ("u3",), ("u\n4",), ("u5",)]
+
+
+def test_columns_without_a_header_are_named_by_position(tmp_path: Path) -> None:
+    (tmp_path / "l.tsv").write_text("caption one\thttp://h/1\ncaption\thttp://h/2\nonly\n")
+    with closing(opened(tmp_path / "l.tsv", Wanted(url="2", keep="1", positions=True))) as source:
+        chunks = read_on(source, b"", 2)
+        assert told(chunks, "2", "1")[:2] == [("http://h/1", "caption one"), ("http://h/2", "caption")]
+        assert chunks[1].table.faults == {0: "1 fields, and the first row has 2"}
+        assert Columns("1") == choose(Wanted(positions=True), ["1"], "l")
+
+
+def test_json_lines_that_are_no_objects_are_faults(tmp_path: Path) -> None:
+    lines = ['{"url": "u1", "extra": {"a": [1]}}', "", "[1]", '{"url": ', '{"size": 3}', '{"url": "u6"}']
+    last = b'{"url": "\xff"}\n{"url": "' + b"x" * (2 << 20) + b'"}\n'
+    (tmp_path / "l.jsonl").write_bytes("\n".join([*lines, ""]).encode() + last)
+    with closing(opened(tmp_path / "l.jsonl", Wanted(keep="all"))) as source:
+        chunks = read_on(source, b"", 100)
+    faults = {chunk.table.numbers[at]: why for chunk in chunks for at, why in chunk.table.faults.items()}
+    assert faults == {
+        3: "not a JSON object",
+        4: "not valid JSON",
+        7: "not valid UTF-8",
+        8: "longer than 1 MiB",
+    }
+    assert [row[0] for row in told(chunks, "url")] == ["u1", None, None, None, "u6", None, None]
+    assert chunks[0].table.extra[0] == {"extra": {"a": [1]}}
+
+
+def test_entries_of_aria2(tmp_path: Path) -> None:
+    (tmp_path / "l").write_text(
+        " out=nothing before\nhttp://h/1\thttp://g/1\t\n# comment\n\n\tdir=/a/./b\n  out=c\n"
+        "  checksum=sha-1=AB\n  header=A: 1\n  header=B: 2\n  split=5\n  broken\nhttp://h/2\n out=d"
+    )
+    for most in (1, 2, 100):
+        with closing(opened(tmp_path / "l", form="aria2")) as source:
+            chunks = read_on(source, b"", most)
+        got = told(chunks, "url", "mirrors", "out", "checksum", "header")
+        assert got[1:] == [
+            ("http://h/1", ("http://g/1",), ("a/b", "c"), "sha1:ab", ["A: 1", "B: 2"]),
+            ("http://h/2", (), "d", "", None),
+        ]
+        faults = {
+            chunk.table.numbers[at]: why for chunk in chunks for at, why in chunk.table.faults.items()
+        }
+        assert faults == {
+            1: "the option out has no URL before it",
+            2: "line 11 is indented, and no NAME=VALUE",
+        }
+        assert [chunk.table.note for chunk in chunks if chunk.table.note] == [
+            "these options of aria2 in the list are ignored: split"
+        ]
+
+
+def test_bag_with_a_manifest(tmp_path: Path) -> None:
+    (tmp_path / "bagit.txt").write_text("BagIt-Version: 1.0\n")
+    (tmp_path / "fetch.txt").write_text(
+        "http://h/1 12 data/a%0Db%25.txt\nhttp://h/2 - data/with space\nhalf\n"
+    )
+    (tmp_path / "manifest-md5.txt").write_text("00 data/with space\n")
+    (tmp_path / "manifest-sha256.txt").write_text("AA  data/with space\nbb *data/a%0db%25.txt\n")
+    for path in (tmp_path / "fetch.txt", tmp_path):
+        (file,) = find_files(str(path), "")
+        assert file.form == "bagit"
+        with closing(open_rows(file, "bag", Wanted())) as source:
+            (chunk,) = read_on(source, b"", 10)
+        assert told([chunk], "url", "length", "path", "checksum")[:2] == [
+            ("http://h/1", "12", "data/a\rb%.txt", "sha256:bb"),
+            ("http://h/2", None, "data/with space", "sha256:aa"),
+        ]
+        assert chunk.table.faults == {2: "not a URL, a length and a path"}
+
+
+def test_order_of_files_is_that_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.jsonl", "c.txt.gz", "_SUCCESS", ".hidden.csv", "notes.md", "sub/d.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert [file.name for file in find_files(str(tmp_path), "")] == ["a.jsonl", "b.csv", "c.txt.gz"]
+    assert [file.name for file in find_files(f"{tmp_path}/**/*.csv", "")] == ["b.csv", "sub/d.csv"]
+    left_out = str(tmp_path / "a.jsonl")
+    assert [file.name for file in find_files(str(tmp_path), "", (left_out,))] == ["b.csv", "c.txt.gz"]
+    (tmp_path / "l[1].csv").touch()
+    assert [file.path for file in find_files(f"{tmp_path}/l[1].csv", "")] == [f"{tmp_path}/l[1].csv"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (
+            Wanted(),
+            "no column 'url' (--url-column), it has URL, nmae, sha256; did you mean --url-column URL?",
+        ),
+        (
+            Wanted("URL", name="names"),
+            "no column 'names' (--name-column), it has URL, nmae, sha256; did you mean",
+        ),
+        (Wanted("URL", size="bytes"), "l has no column 'bytes' (--size-column), it has URL, nmae, sha256"),
+        (Wanted("URL", keep="sha256,x"), "no column 'x' (--keep-columns)"),
+        (Wanted("URL", header="x"), "no column 'x' (--header-column)"),
+        (Wanted("URL", checksum=("md5", "sha")), "did you mean --checksum-column sha256?"),
+        (Wanted("URL", header="nmae", keep="nmae"), "has the header fields, which are kept nowhere"),
+    ],
+)
+def test_missing_columns_are_named_with_the_nearest(wanted: Wanted, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose(wanted, ["URL", "nmae", "sha256"], "l")
+    assert says in str(caught.value)
+
+
+def test_columns_that_are_recognized() -> None:
+    found = choose(Wanted(keep="all", header="h"), ["size", "md5", "url", "name", "sha256", "h"], "l")
+    assert found == Columns(
+        "url", "name", "size", (("sha256",) * 2, ("md5",) * 2), "h", keep=("size", "md5", "name", "sha256")
+    )
+    with pytest.raises(ConfigError, match="l has 2 columns 'url'"):
+        choose(Wanted(), ["url", "url"], "l")
+    assert parse_checksum_column("sha1=a=b") == ("sha1", "a=b")
+    for wrong in ("sha1", "=x", "SHA-1=x"):
+        with pytest.raises(ValueError, match="is not"):
+            parse_checksum_column(wrong)
