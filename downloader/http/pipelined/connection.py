@@ -51,10 +51,9 @@ _MAX_REST = 5.0  # seconds
 class PipelinedConnection:
     """A pipelined connection; see the module.
 
-    ``slot``: the host whose slot in the scheduler it uses, None while it is idle. ``sent`` and ``served``:
-    number of requests and responses so far; ``began``: when it took the slot; ``stay``: seconds for which
-    it may keep the slot although other hosts wait; ``since``: when the wait for the current response began;
-    ``last_received``: when data last arrived (seconds, monotonic).
+    ``slot``: the host whose slot it uses, None while it is idle. ``sent``, ``served``: number of requests
+    and responses. ``began``: when it took the slot; ``stay``: seconds for which it may keep it although other
+    hosts wait; ``since``: when the wait for this response began; ``last_received``: when data last arrived.
     """
 
     __slots__ = (
