@@ -52,8 +52,8 @@ class PipelinedConnection:
     """A pipelined connection; see the module.
 
     ``slot``: the host whose slot it uses, None while it is idle. ``sent``, ``served``: number of requests
-    and responses. ``began``: when it took the slot; ``stay``: seconds for which it may keep it although other
-    hosts wait; ``since``: when the wait for this response began; ``last_received``: when data last arrived.
+    and responses. ``began``: when it took the slot; ``stay``: seconds for which it may keep it although
+    others wait; ``since``: when the wait for this response began; ``last_received``: when data last came.
     """
 
     __slots__ = (
