@@ -170,7 +170,7 @@ CLIENTS: Final = {
         Client("ten sessions: requests", _script("ten_sessions", "requests")),
         Client("ten sessions: httpx", _script("ten_sessions", "httpx"), needs="httpx"),
         Client("ten sessions: aiohttp", _script("ten_sessions", "aiohttp"), needs="aiohttp"),
-        Client("downloader, list", _ours(listed=True)),
+        Client("downloader, list", _ours("--connections", "auto", listed=True)),
         Client("downloader, list --connections 256", _ours("--connections", "256", listed=True)),
         Client("curl --parallel 64", _curl_web(64), needs="curl"),
         Client("curl --parallel 256", _curl_web(256), needs="curl"),
