@@ -9,7 +9,7 @@ from zlib import crc32
 
 from downloader.config.extensions import Option
 from downloader.config.source_kinds import refuse_later
-from downloader.errors import ConfigError
+from downloader.errors import ConfigError, SourceError
 from downloader.sources.lists.files import FORMATS, WITH_COLUMNS, ListFile, find_files, is_list
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
@@ -168,8 +168,13 @@ class UrlList:
 
         wanted = _wanted(config)
         form = config.source_option("list_format")
+        try:
+            files = _files(config)
+        except ConfigError as error:
+            # The files were there when the run began.
+            raise SourceError(str(error)) from None
         return UrlLister(
-            _files(config),
+            files,
             "standard input" if config.source == "-" else config.shown_source,
             wanted,
             name_key,

@@ -113,8 +113,8 @@ class UrlLister:
                 for item, name in zip(items, names, strict=True)
             ]
             return Page(named, b"", batch.origin)
-        self._grown = self._cursor(chunk.end)
-        return Page(items, self._grown, self._origin(chunk))
+        self._grown = self._cursor(end)
+        return Page(items, self._cursor(chunk.end), self._origin(chunk))
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""

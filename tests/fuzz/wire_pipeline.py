@@ -466,12 +466,12 @@ def test_idle_time_is_not_measured() -> None:
     """Otherwise what follows it would look like a gain."""
     route = origin_state(False, StorageCost())
     for _ in range(2):
-        route.connection_started()
+        route.connection_started(999.0)
     route.record_responses(1000.0, 200)
-    route.connection_stopped()
+    route.connection_stopped(1000.0)
     route.record_responses(1000.1, 20)
-    route.connection_stopped()
-    route.connection_started()
+    route.connection_stopped(1000.1)
+    route.connection_started(1999.0)
     route.record_responses(2000.0, 200)
     assert route.depth.now == 1
     route.record_responses(2000.5, 200)

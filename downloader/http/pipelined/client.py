@@ -228,7 +228,7 @@ class PipelinedClient:
             idle.append(connection)
             self._session.census.idle[connection] = None
         if slot is not None:
-            connection.origin_state.connection_stopped()
+            connection.origin_state.connection_stopped(monotonic())
             self._owner.release(slot)
 
     def forget(self, connection: PipelinedConnection) -> None:

@@ -100,8 +100,8 @@ class PipelinedConnection:
         """Send ``task`` and take over its slot; unless ``alone``, send further tasks with it."""
         self._enter(Event.START)
         self.slot, began = task.host, task.sent
-        self.origin_state.connection_started()
         now = self.last_received = self.began = monotonic()
+        self.origin_state.connection_started(now)
         others = 0 if alone else self._room(1, 1)
         tasks = [task, *self._client.next_tasks(self, others)] if others > 0 else [task]
         self._send(tasks, now)
@@ -364,7 +364,7 @@ class PipelinedConnection:
         slot, self.slot = self.slot, None
         self.close()
         if slot is not None:
-            self.origin_state.connection_stopped()
+            self.origin_state.connection_stopped(monotonic())
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:

@@ -17,6 +17,9 @@ from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["Connections", "OriginState", "StorageCost"]
 
+# Seconds without a connection after which a measurement is discarded. In less, one that was closed is
+# replaced, which is a part of what is measured.
+_IDLE = 1.0
 # The number of requests after which Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
 
@@ -56,6 +59,7 @@ class OriginState:
         "_head",
         "_joint",
         "_meter",
+        "_stopped",
         "_stored",
         "_tail",
         "depth",
@@ -87,6 +91,7 @@ class OriginState:
         self._client = client
         self._began = monotonic()
         self._active = 0
+        self._stopped = 0.0
         self._meter = Meter()
 
     def requests(self, tasks: list[FetchTask]) -> bytes:
@@ -129,15 +134,17 @@ class OriginState:
         """Discard the current measurement: the number of connections has changed."""
         self._meter.restart()
 
-    def connection_started(self) -> None:
+    def connection_started(self, now: float) -> None:
         """Record that a connection has taken a slot."""
+        if not self._active and now - self._stopped > _IDLE:
+            self._meter.restart()
         self._active += 1
 
-    def connection_stopped(self) -> None:
+    def connection_stopped(self, now: float) -> None:
         """Record that a connection has freed its slot."""
         self._active -= 1
         if not self._active:
-            self._meter.restart()
+            self._stopped = now
 
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
