@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import trustme
 
@@ -215,18 +215,9 @@ def dev_server(files: int, size: int, tls: bool, delay: str, where: str) -> Iter
     """Run ``python -m downloader serve`` on the cores ``where``."""
     argv = [sys.executable, "-m", "downloader", "serve", "--files", str(files), "--size", str(size)]
     argv += ["--page", str(PAGE), "--delay", delay, *(["--tls"] if tls else [])]
-    with subprocess.Popen(
-        pinned(where, argv), env=environment(), stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().removeprefix("listening ").strip()
-            if not url:
-                raise RuntimeError(f"the test server did not start: exit code {process.wait()}")
-            cafile = process.stdout.readline().removeprefix("ca ").strip() if tls else None
-            yield Origin(url, cafile, lambda name: blocks(name.encode(), size))
-        finally:
-            process.send_signal(signal.SIGTERM)
+    with _listening("the test server", argv, where) as (url, output):
+        cafile = output.readline().removeprefix("ca ").strip() if tls else None
+        yield Origin(url, cafile, lambda name: blocks(name.encode(), size))
 
 
 @contextlib.contextmanager
@@ -234,6 +225,13 @@ def relayed(origin: Origin, rtt: str, where: str) -> Iterator[Origin]:
     """Run a relay before ``origin`` on the cores ``where``: a round trip takes ``rtt`` longer."""
     scheme, _, address = origin.url.partition("://")
     argv = [sys.executable, "-m", "benchmarks.relay", "--to", address, "--rtt", rtt]
+    with _listening("the relay", argv, where) as (listening, _):
+        yield replace(origin, url=f"{scheme}://{listening}")
+
+
+@contextlib.contextmanager
+def _listening(what: str, argv: list[str], where: str) -> Iterator[tuple[str, IO[str]]]:
+    """Run ``argv`` on the cores ``where``; yield where it says that it listens, and its further output."""
     with subprocess.Popen(
         pinned(where, argv), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
@@ -241,8 +239,8 @@ def relayed(origin: Origin, rtt: str, where: str) -> Iterator[Origin]:
             assert process.stdout is not None
             listening = process.stdout.readline().removeprefix("listening ").strip()
             if not listening:
-                raise RuntimeError(f"the relay did not start: exit code {process.wait()}")
-            yield replace(origin, url=f"{scheme}://{listening}")
+                raise RuntimeError(f"{what} did not start: exit code {process.wait()}")
+            yield listening, process.stdout
         finally:
             process.send_signal(signal.SIGTERM)
 

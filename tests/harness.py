@@ -182,6 +182,45 @@ def run_downloader() -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+def stored(root: Path) -> dict[str, bytes]:
+    """Return what is published under ``root``."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".downloader" not in path.parts
+    }
+
+
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the report that ``done`` printed, whose sums must agree if it is complete."""
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    if report["complete"]:
+        assert report["listed"] == report["stored"] + report["skipped"] + report["failed"]
+    return report
+
+
+# Print the peak memory of the largest process of a command, in KiB: its own feeder.
+_MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def counted_with_peak(source: Path) -> tuple[int, int]:
+    """Count the files of ``source`` by --dry-run; return that, and the peak memory in KiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, *command(source, "--dry-run", "--json")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    record, peak = done.stdout.splitlines()
+    return int(json.loads(record)["listed"]), int(peak)
+
+
 def members(session: int) -> set[int]:
     """Return the running processes of a session (no zombies)."""
     found = set()

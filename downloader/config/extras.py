@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from downloader.core.extras import install_command, is_installed
 from downloader.errors import ConfigError
 
 __all__ = ["check_extras"]
@@ -24,8 +24,8 @@ _EXTRAS = {"robots": Extra("--robots", "protego", "robots")}
 def check_extras(config: Any) -> None:
     """Raise ConfigError if ``config``, a Config, has an option whose package is not installed."""
     for field, extra in _EXTRAS.items():
-        if getattr(config, field) and find_spec(extra.module) is None:
+        if getattr(config, field) and not is_installed(extra.module):
             raise ConfigError(
                 f"{extra.option} needs the package {extra.module}, which is not installed: "
-                f"pip install 'mass-downloader[{extra.name}]'"
+                + install_command(extra.name)
             )

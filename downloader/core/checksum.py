@@ -6,7 +6,7 @@ Of the packages with a CRC-32C, ``crc32c`` takes any buffer, and is a little fas
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from downloader.core.extras import is_installed
 
 try:
     from isal.isal_zlib import crc32
@@ -18,7 +18,7 @@ __all__ = ["crc32", "crc32c", "has_crc32c"]
 
 def has_crc32c() -> bool:
     """Return whether CRC-32C can be computed; does not import anything."""
-    return find_spec("crc32c") is not None
+    return is_installed("crc32c")
 
 
 def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:

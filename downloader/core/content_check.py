@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from downloader.core.checksum import crc32, crc32c, has_crc32c
+from downloader.core.extras import install_command
 from downloader.core.units import show_size
 from downloader.errors import FetchError
 from downloader.messages import Item
@@ -24,7 +25,7 @@ ALGORITHMS: Final = {
 """The algorithms of ``Item.checksum``, each with its number of hexadecimal digits."""
 
 CRC32C_MISSING: Final = (
-    "verifying crc32c needs the package crc32c; install it with: pip install 'mass-downloader[crc32c]'"
+    f"verifying crc32c needs the package crc32c; install it with: {install_command('crc32c')}"
 )
 _HEX = re.compile(r"[0-9a-f]+")
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Job, command, environment
+from harness import Job, counted_with_peak, report_of, stored
 from list_writer import SUFFIXED, TEXT, text, write
 from servers import Request, Server, Step, ok
 
@@ -69,22 +67,6 @@ def files_of(rows: list[dict[str, Any]], *, names: bool = True) -> dict[str, byt
         )
         for row in rows
     }
-
-
-def stored(root: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and ".downloader" not in path.parts
-    }
-
-
-def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.stdout, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    if report["complete"]:
-        assert report["listed"] == report["stored"] + report["skipped"] + report["failed"]
-    return report
 
 
 def make(tmp_path: Path, name: str, rows: list[dict[str, Any]]) -> list[object]:
@@ -284,23 +266,7 @@ def test_a_long_list_takes_no_more_memory_than_a_short_one(tmp_path: Path, name:
     peaks = []
     for count in (20_000, 200_000):
         rows = [{"url": f"http://h/{number:060d}", "name": f"n{number}"} for number in range(count)]
-        argv = command(write(tmp_path / name, rows), "--dry-run", "--json")
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURE, *argv],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        record, peak = done.stdout.splitlines()
-        assert json.loads(record)["listed"] == count
-        peaks.append(int(peak))
+        listed, peak = counted_with_peak(write(tmp_path / name, rows))
+        assert listed == count
+        peaks.append(peak)
     assert peaks[1] < peaks[0] + 16_384, peaks  # KiB
-
-
-# Print the peak memory of the largest process of a command, in KiB: its own feeder.
-MEASURE = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""

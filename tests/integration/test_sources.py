@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from harness import Job, command, environment
+from harness import Job, counted_with_peak, report_of, stored
 from servers import Request, Server, listing, ok, status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -31,22 +31,6 @@ def echo(request: Request) -> list[bytes]:
 def server() -> Iterator[Server]:
     with Server(default=echo) as made:  # type: ignore[arg-type]
         yield made
-
-
-def stored(root: Path) -> dict[str, bytes]:
-    """Return what is published under ``root``."""
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and ".downloader" not in path.parts
-    }
-
-
-def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(done.stdout)
-    if report["complete"]:
-        assert report["listed"] == report["stored"] + report["skipped"] + report["failed"]
-    return report
 
 
 # lists of URLs
@@ -184,25 +168,10 @@ def test_a_long_list_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> No
     for lines in (20_000, 200_000):
         path = tmp_path / "l.txt"
         path.write_text("".join(f"http://h/{number:060d}\n" for number in range(lines)))
-        done = subprocess.run(
-            ["/usr/bin/env", "python3", "-c", MEASURE, *command(path, "--dry-run", "--json")],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        record, peak = done.stdout.splitlines()
-        assert json.loads(record)["listed"] == lines
-        peaks.append(int(peak))
+        listed, peak = counted_with_peak(path)
+        assert listed == lines
+        peaks.append(peak)
     assert peaks[1] < peaks[0] + 4096, peaks  # KiB
-
-
-# Print the peak memory of the largest process of a command, in KiB: its own feeder.
-MEASURE = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
 
 
 # file servers

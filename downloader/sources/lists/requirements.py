@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from downloader.core.checksum import has_crc32c
 from downloader.core.content_check import CRC32C_MISSING
+from downloader.core.extras import install_command, is_installed
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
 from downloader.sources.compression import ZSTD
@@ -16,9 +15,9 @@ __all__ = ["require", "require_crc32c"]
 
 def require(file: ListFile) -> None:
     """Raise ConfigError if ``file`` cannot be read for want of a package."""
-    if file.path.lower().endswith(".zst") and not _is_there(ZSTD):
+    if file.path.lower().endswith(".zst") and not is_installed(ZSTD):
         raise ConfigError(_missing(file, "backports.zstd", "zstd"))
-    if file.form in BINARY and not _is_there("pyarrow"):
+    if file.form in BINARY and not is_installed("pyarrow"):
         raise ConfigError(_missing(file, "pyarrow", "parquet"))
 
 
@@ -31,12 +30,5 @@ def require_crc32c(where: str) -> None:
 def _missing(file: ListFile, package: str, extra: str) -> str:
     return (
         f"{shown(file.path)}: reading it needs the package {package}; "
-        f"install it with: pip install 'mass-downloader[{extra}]'"
+        f"install it with: {install_command(extra)}"
     )
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
