@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         SourceError,
         UnsafeProcess,
     )
-    from downloader.messages import Report
+    from downloader.reporting.record import Report
 
 __all__ = [
     "BootError",

@@ -19,8 +19,8 @@ import msgspec
 from downloader import errors
 from downloader.config.config import Config
 from downloader.errors import BootError, ConfigError, DownloaderError
-from downloader.messages import Report
 from downloader.process import isolation
+from downloader.reporting.record import Report
 
 __all__ = ["Answer", "download", "serve_download"]
 

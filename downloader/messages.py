@@ -1,14 +1,13 @@
-"""Define the records that cross a boundary: between processes, into the journal, out to the user.
+"""Define the records that pass between processes and into the journal.
 
-All are frozen ``msgspec.Struct``: messages travel as MessagePack in length-prefixed frames, the report is
-written as JSON. Bulk content (the items of a batch, the marks of what is stored) stays opaque ``bytes`` in
-the supervisor, so that its work does not depend on how many files a batch has.
+All are frozen ``msgspec.Struct``: messages travel as MessagePack in length-prefixed frames. Bulk content
+(the items of a batch, the marks of what is stored) stays opaque ``bytes`` in the supervisor, so that its
+work does not depend on how many files a batch has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -36,7 +35,6 @@ __all__ = [
     "Rate",
     "Ready",
     "Recall",
-    "Report",
     "ResponseInfo",
     "Returned",
     "Stop",
@@ -361,45 +359,6 @@ class Stop(Message, frozen=True):
     text: str
     detail: str = ""
     source_broke: bool = False
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of a run; its JSON form is a contract (docs/report.md)."""
-
-    version: int = 1
-    source: str
-    destination: str
-    complete: bool
-    listed: int
-    stored: int
-    skipped: int
-    failed: int
-    unverified: int
-    bytes: int
-    seconds: float
-    files_per_second: float
-    requests: int
-    retries: int
-    attempts_by_error: dict[str, int]
-    failed_by_error: dict[str, int]
-    latency_ms: dict[str, float]
-    lanes: dict[str, int]
-    pipeline_depth: dict[str, Any]
-    connection_limit: dict[str, Any]
-    connections_peak: int
-    workers: int
-    worker_deaths: int
-    cpu_seconds: float
-    cpu_by_role: dict[str, float]
-    peak_rss_mb: dict[str, float]
-    resumed: bool
-    replaced: int
-    encoded: int = 0
-    complete_since: str | None = None
-    versions: dict[str, str]
-    preflight: str
-    exit_code: int
-    stopped_by: str | None = None
 
 
 ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause

@@ -15,10 +15,11 @@ from downloader.config.config import Config
 from downloader.engine.supervisor import Supervisor
 from downloader.errors import ROW_FAULTS, DestinationError, DownloaderError, JournalError, UnsafeProcess
 from downloader.http.client_tls import check_client_certificate
-from downloader.messages import Failure, Report
+from downloader.messages import Failure
 from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
 from downloader.reporting.progress import Progress
+from downloader.reporting.record import Report
 from downloader.storage.destination import Destination
 from downloader.storage.journal import Journal
 

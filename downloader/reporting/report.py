@@ -15,7 +15,8 @@ from downloader.core.naming import shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.errors import DestinationError, DownloaderError, failure_kind
-from downloader.messages import Failure, Report
+from downloader.messages import Failure
+from downloader.reporting.record import Report
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 

@@ -5,8 +5,7 @@ too many, all that follow are shifted, and each of them looks right. So while mo
 flight, complete responses are held in memory, a window at a time. They are stored only when the connection
 is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
 response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
-ends before that, the whole window is fetched again. With one request in flight at a time, any data after a
-response closes the connection.
+ends before that, the window is fetched again. With one request in flight, any further data closes it.
 
 A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.

@@ -1,0 +1,154 @@
+"""Slots of the scheduler: further jobs of a host, parked and resting jobs; simulated time."""
+
+from __future__ import annotations
+
+from scheduling import Schedulable, fill, keys, take_all
+
+from downloader.core.scheduler import Scheduler
+
+
+def test_a_slot_may_be_used_for_more_of_its_host() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
+    jobs = fill(schedule, "a", 6)
+    fill(schedule, "b", 1)
+    host = schedule.take(0.0).host  # type: ignore[union-attr]
+    assert schedule.next_jobs(host, 3, None) == jobs[1:4]
+    assert (schedule.active, schedule.unstarted) == (1, 3)
+    jobs[5].path = "another"
+    assert schedule.next_jobs(host, 9, None) == [jobs[4]]
+
+
+def test_job_pulled_by_a_slot_is_not_started_again() -> None:
+    """The host is queued for its turn, but has nothing left."""
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    jobs = fill(schedule, "a", 3)
+    assert schedule.take(0.0) is jobs[0]
+    assert schedule.next_jobs(jobs[0].host, 9, None) == jobs[1:]
+    assert schedule.take(0.0) is None
+    schedule.release(jobs[0].host)
+    assert schedule.take(0.0) is None
+    assert (schedule.active, schedule.unstarted) == (0, 0)
+
+
+def test_last_jobs_are_shared_among_connections() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    jobs = fill(schedule, "a", 12)
+    for _ in range(4):
+        schedule.take(0.0)
+    assert len(schedule.next_jobs(jobs[0].host, 64, None)) == 1 + 8 // 4
+
+
+def test_a_connection_leaves_its_slot_to_a_host_that_has_fewer() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
+    fill(schedule, "a", 6)
+    a = schedule.take(0.0).host  # type: ignore[union-attr]
+    schedule.take(0.0)
+    fill(schedule, "b", 3)
+    assert schedule.next_jobs(a, 3, None) == []
+    schedule.release(a)
+    assert keys(take_all(schedule)) == "b"
+    assert len(schedule.next_jobs(a, 3, None)) == 3
+
+
+def test_no_further_jobs_for_a_recovering_paced_or_condemned_host() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    for key in "abc":
+        fill(schedule, key, 5)
+    a, b, c = (schedule.host(key) for key in "abc")
+    schedule.failed(a, 0.0, 0.0)
+    assert schedule.next_jobs(a, 3, None) == []
+    schedule.condemn(b, "connect", "", 0.0)
+    assert schedule.next_jobs(b, 3, None) == []
+    assert schedule.next_jobs(c, 2, None) != []
+    schedule.interval = 0.1
+    assert schedule.next_jobs(c, 3, None) == []
+
+
+def test_no_further_jobs_while_a_suspect_waits() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    fill(schedule, "a", 5)
+    fill(schedule, "a", 1, solo=True)
+    assert schedule.next_jobs(schedule.host("a"), 3, None) == []
+
+
+def test_requeued_job_comes_first() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    jobs = fill(schedule, "a", 3)
+    assert schedule.take(0.0) is jobs[0]
+    schedule.requeue(jobs[0])
+    schedule.release(jobs[0].host)
+    assert schedule.take(0.0) is jobs[0]
+    assert schedule.unstarted == 2
+
+
+def test_parked_job_leaves_its_slot_to_another() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2, most_parked=1)
+    fill(schedule, "a", 2)
+    fill(schedule, "b", 3)
+    first, second = take_all(schedule)
+    assert schedule.park(first.host)
+    assert not schedule.park(second.host)  # one at a time
+    (third,) = take_all(schedule)
+    assert (schedule.active, schedule.parked, schedule.in_flight) == (2, 1, 3)
+    schedule.unpark(first.host)
+    assert (schedule.active, schedule.parked) == (3, 0)
+    schedule.release(first.host)
+    assert take_all(schedule) == []
+    schedule.release(third.host)
+    assert len(take_all(schedule)) == 1
+
+
+def test_suspect_waits_for_parked_jobs() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2, most_parked=1)
+    fill(schedule, "a", 1)
+    (job,) = take_all(schedule)
+    assert schedule.park(job.host)
+    fill(schedule, "b", 1, solo=True)
+    assert take_all(schedule) == []
+    schedule.unpark(job.host)
+    schedule.release(job.host)
+    (suspect,) = take_all(schedule)
+    assert suspect.solo
+    assert not schedule.park(suspect.host)
+
+
+def test_jobs_of_failing_hosts_and_later_ones_rest() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 1)
+    fill(schedule, "a", 5)
+    fill(schedule, "b", 2)
+    started = take_all(schedule)
+    assert (schedule.unstarted, schedule.resting) == (5, 0)
+    host = started[0].host
+    schedule.failed(host, 0.0, 1.0)
+    schedule.pause(host, 2.0)
+    assert (schedule.unstarted, schedule.resting) == (5, 4)
+    schedule.add_later(started[0], 1.5)
+    fill(schedule, "a", 1)
+    assert (schedule.unstarted, schedule.resting) == (7, 6)
+    schedule.release(host)
+    (probe,) = take_all(schedule, 2.0)
+    assert probe.host is host
+    assert (schedule.unstarted, schedule.resting) == (6, 5)
+    assert schedule.succeeded(host, 2.1)
+    assert (schedule.unstarted, schedule.resting) == (6, 0)
+
+
+def test_dead_host_is_given_up_and_its_jobs_no_longer_rest() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 1)
+    jobs = fill(schedule, "a", 3)
+    take_all(schedule)
+    schedule.failed(jobs[0].host, 0.0, 1.0)
+    assert schedule.resting == 2
+    schedule.condemn(jobs[0].host, "connect-timeout", "", 1.0)
+    schedule.release(jobs[0].host)
+    assert schedule.resting == 0
+    assert len(take_all(schedule, 1.0)) == 1
+
+
+def test_connection_may_stay_with_its_host_while_others_wait() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    fill(schedule, "a", 2)
+    fill(schedule, "b", 1)
+    (job,) = take_all(schedule)
+    schedule.host("b")
+    assert schedule.next_jobs(job.host, 1, None, stay=True) != []
