@@ -25,7 +25,7 @@ KNOWN = (
         "Scheduler.unpark",
         "self.active += 1",
         "",
-        ("tests/unit/test_core_scheduler.py::test_parked_job_leaves_its_slot_to_another",),
+        ("tests/unit/test_scheduler_slots.py::test_parked_job_leaves_its_slot_to_another",),
     ),
     Mutant(
         "files of dead hosts count as work",
@@ -33,7 +33,7 @@ KNOWN = (
         "Scheduler._rest",
         "self.resting += len(host.queue)",
         "",
-        ("tests/unit/test_core_scheduler.py::test_jobs_of_failing_hosts_and_later_ones_rest",),
+        ("tests/unit/test_scheduler_slots.py::test_jobs_of_failing_hosts_and_later_ones_rest",),
     ),
     Mutant(
         "dead host tried again",
