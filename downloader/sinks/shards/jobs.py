@@ -1,0 +1,101 @@
+"""Define what a worker asks of the publisher of shards, and what the publisher answers.
+
+A part is an uncompressed tar file. The members of a sample are consecutive and have its key: ``KEY.EXT``
+with the content, then ``KEY.MEMBER`` for each column of --member, and last ``KEY.json`` with the fields of
+``METADATA`` and the kept columns. No field of ``METADATA`` is missing, but a text may be "".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = [
+    "METADATA",
+    "FailedItem",
+    "NotPublished",
+    "PublishedShard",
+    "PublisherSettings",
+    "ShardFile",
+    "ShardJob",
+]
+
+METADATA = (
+    "key",
+    "name",
+    "url",
+    "final_url",
+    "status",
+    "size",
+    "sha256",
+    "content_type",
+    "etag",
+    "last_modified",
+    "fetched_at",
+)
+"""The fields of ``KEY.json``, besides kept columns: ``status``, ``size`` and ``fetched_at`` (seconds since
+1970) are numbers, the others texts."""
+
+
+class PublisherSettings(msgspec.Struct, frozen=True):
+    """What a publisher is started with.
+
+    ``root``: where shards are published, a directory or ``s3://BUCKET/PREFIX``. ``home``: the directory of
+    the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
+    ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
+    times of 0.
+    """
+
+    root: str
+    home: str
+    store: str
+    compression: str
+    max_size: int
+    reproducible: bool
+
+
+class FailedItem(msgspec.Struct, frozen=True, array_like=True):
+    """An item of a shard that is not stored: ``key`` would have been that of its sample."""
+
+    key: str
+    name: str
+    url: str
+    code: str
+    detail: str
+
+
+class ShardJob(msgspec.Struct, frozen=True, array_like=True):
+    """A whole part to publish as shard ``number``.
+
+    ``part``: the path of the part; it does not exist if no item is stored. ``count``: the items of the
+    shard, ``failed`` ones included. ``began``, ``ended``: when they were fetched, in seconds since 1970.
+    """
+
+    number: int
+    part: str
+    count: int
+    failed: list[FailedItem]
+    began: float
+    ended: float
+
+
+class ShardFile(msgspec.Struct, frozen=True, array_like=True):
+    """A published file with samples: its name below ``root``, its MD5 (hex), samples, and bytes."""
+
+    name: str
+    md5: str
+    samples: int
+    size: int
+
+
+class PublishedShard(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An answer: the shard is published, in these files (none if it has no sample); the part is removed."""
+
+    number: int
+    files: list[ShardFile]
+
+
+class NotPublished(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An answer: publishing failed. ``text`` says what happened, to what, and what to do next."""
+
+    number: int
+    text: str
