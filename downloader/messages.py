@@ -253,6 +253,8 @@ class Lease(Message, frozen=True):
     of them that an earlier run wrote. ``suspects``: indices that were in flight when two workers died;
     fetched one at a time, with nothing else in flight. ``poison``: indices to fail as poison. ``replace``:
     indices whose own file may be damaged and is to be replaced, in addition to those that are OWNED.
+    ``shards``, where the sink has shards: the first one is that of the batch, and gives its items their
+    keys; the last one is the one to write.
     """
 
     seq: int
@@ -264,6 +266,7 @@ class Lease(Message, frozen=True):
     suspects: tuple[int, ...] = ()
     poison: tuple[int, ...] = ()
     replace: tuple[int, ...] = ()
+    shards: tuple[int, ...] = ()
 
 
 class Rate(Message, frozen=True):

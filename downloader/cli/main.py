@@ -62,7 +62,7 @@ def cli() -> None:
 )
 @click.option(
     "--store",
-    type=Name(SINK_KINDS, later=["tar", "parquet"]),
+    type=Name(SINK_KINDS),
     default="files",
     show_default=True,
     help="null: fetch, count, discard.",
@@ -231,7 +231,7 @@ def cli() -> None:
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--shard-size", "--shard-files", "--manifest")
+@later("--manifest")
 @later("--engine", "--ray-address", "--endpoint-url")
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.

@@ -128,7 +128,7 @@ class Name(_Type):
 
     name = "name"
 
-    def __init__(self, kinds: Extensions[Any], later: Sequence[str]) -> None:
+    def __init__(self, kinds: Extensions[Any], later: Sequence[str] = ()) -> None:
         self._kinds = kinds
         self._later = later
 
@@ -269,15 +269,17 @@ class Fetch(Command):
     def _extension_options(self) -> list[click.Option]:
         """Return the options of all kinds of sources and sinks. Raises ConfigError if two have one name."""
         options: list[click.Option] = []
-        taken = {flag for param in self.params for flag in param.opts}
+        taken: dict[str, Option | None] = {flag: None for param in self.params for flag in param.opts}
         for prefix, kinds in ((SOURCE_OPTION, SOURCE_KINDS), (STORE_OPTION, SINK_KINDS)):
             for kind in kinds:
                 for each in kind.options:
+                    if taken.get(each.flag) is each:
+                        continue  # kinds may share options
                     if each.flag in taken:
                         raise ConfigError(
                             f"{each.flag} of {kind.name!r} is an option already; uninstall its package"
                         )
-                    taken.add(each.flag)
+                    taken[each.flag] = each
                     options.append(_option_of(each, prefix))
         return options
 

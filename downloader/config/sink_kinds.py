@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from downloader.config.extensions import Extension, Extensions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from downloader.config.config import Config
 
-__all__ = ["SINK_KINDS", "SinkForm"]
+__all__ = ["SINK_KINDS", "SinkForm", "Unsharded"]
 
 
 class SinkForm(Extension, Protocol):
@@ -23,12 +26,57 @@ class SinkForm(Extension, Protocol):
     def check(self, config: Config) -> None:
         """Check the options of the kind. Raises ConfigError."""
 
+    def shard_items(self, config: Config) -> int:
+        """Return how many items a shard has, 0 where there are no shards.
+
+        A batch of the source is then a whole shard, as long as the source has items.
+        """
+
+    def identity(self, config: Config) -> str:
+        """Return what must be the same in all runs of a job, to be stored in its journal."""
+
+    def describe(self, identity: str) -> str:
+        """Return the options that make ``identity``, for messages."""
+
+    def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
+        """Remove the tool's own files of shards whose outcome the journal has.
+
+        Called at the start and at the end of a run; ``is_finished`` tells this of a shard.
+        """
+
+    def complete(self, config: Config, home: Path) -> None:
+        """Write what describes all stored files, at the end of a run. Raises DestinationError."""
+
+
+class Unsharded:
+    """The methods of a kind without shards."""
+
+    def shard_items(self, config: Config) -> int:
+        """Return 0."""
+        return 0
+
+    def identity(self, config: Config) -> str:
+        """Return the layout."""
+        return config.layout
+
+    def describe(self, identity: str) -> str:
+        """Return the option of the layout."""
+        return f"--layout {identity}"
+
+    def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
+        """Do nothing."""
+
+    def complete(self, config: Config, home: Path) -> None:
+        """Do nothing."""
+
 
 SINK_KINDS: Final[Extensions[SinkForm]] = Extensions(
     "downloader.sinks",
     "--store",
     {
         "files": "downloader.sinks.directory_kind:KIND",
+        "tar": "downloader.sinks.shards.tar_kind:KIND",
+        "parquet": "downloader.sinks.shards.parquet_kind:KIND",
         "null": "downloader.sinks.null_kind:KIND",
     },
 )

@@ -108,6 +108,19 @@ class ItemStates:
         self._crcs[index] = crc
         self._states[index] = size + 2
 
+    def publish_intents(self) -> None:
+        """Mark all items as published that were about to be."""
+        for index, state in enumerate(self._states):
+            if state < UNOWNED:
+                self._states[index] = -1 - state  # from -3 - size to size + 2
+
+    def drop_intents(self) -> dict[int, int]:
+        """Mark all items as UNTOUCHED that were about to be published; return their sizes, by index."""
+        sizes = {index: -3 - state for index, state in enumerate(self._states) if state < UNOWNED}
+        for index in sizes:
+            self._states[index] = UNTOUCHED
+        return sizes
+
     def clear(self) -> None:
         """Mark all items as UNTOUCHED."""
         self._states.cast("B")[:] = bytes(8 * self.count)

@@ -130,6 +130,7 @@ class LeaseBook:
                     suspects=tuple(suspects),
                     poison=tuple(poison),
                     replace=lease.replace,
+                    shards=lease.shards,
                 )
             )
         return poisoned

@@ -19,11 +19,20 @@ class BatchQueue:
     ``done``: nothing more will be requested.
     """
 
-    def __init__(self, journal: Journal, *, failed_only: bool) -> None:
+    def __init__(self, journal: Journal, *, failed_only: bool, shards: bool = False) -> None:
         self._journal = journal
+        self._shards = shards
         # Read on from the cursor when nothing is left to recall.
         self._read_on = not failed_only
-        self._recalls: Iterator[BatchRow] = journal.unfinished(failed_only=failed_only)
+        # What has failed gets further shards, numbered behind those of the source: so it comes last.
+        self._last: Iterator[BatchRow] | None = None
+        if failed_only:
+            self._recalls = journal.failed()
+        elif shards:
+            self._recalls = journal.unsettled()
+            self._last = journal.failed(journal.position()[1])
+        else:
+            self._recalls = journal.unfinished()
         self._recalled: dict[int, BatchRow] = {}  # requested again, not arrived yet
         self._recalling = True
         self._rewrite = journal.unsynced
@@ -70,34 +79,60 @@ class BatchQueue:
         row = self._recalled.pop(batch.seq)
         if batch.cursor:
             self._journal.correct(batch)
+        shards = self._shards_of(row)
         if not row.done:
             replace = tuple(range(row.count)) if self._rewrite else ()
             return Lease(
-                row.seq, row.count, batch.items, done=row.marks, earlier=row.marks, replace=replace
+                *(row.seq, row.count, batch.items),
+                done=row.marks,
+                earlier=row.marks,
+                replace=replace,
+                shards=shards,
             )
         failed = tuple(failure.index for failure in self._journal.failures(row.seq))
         only = tuple(sorted(self._revisited.pop(row.seq, failed)))
         replace = only if self._rewrite else ()
         return Lease(
-            row.seq, row.count, batch.items, only=only, done=self._journal.marks(row.seq), replace=replace
+            *(row.seq, row.count, batch.items),
+            only=only,
+            done=self._journal.marks(row.seq),
+            replace=replace,
+            shards=shards,
         )
+
+    def lease(self, batch: Batch) -> Lease:
+        """Return the lease of ``batch``, which is new and in the journal."""
+        shards = self._journal.shards.first(batch.seq) if self._shards else ()
+        known = batch.marks
+        return Lease(batch.seq, batch.count, batch.items, done=known, earlier=known, shards=shards)
+
+    def _shards_of(self, row: BatchRow) -> tuple[int, ...]:
+        if not self._shards:
+            return ()
+        numbers = self._journal.shards
+        return numbers.again(row.seq) if row.done else numbers.first(row.seq)
 
     def revisit(self, items: Mapping[int, Collection[int]]) -> None:
         """Request these failed items once more, by batch, after all others have arrived."""
         self._revisited = dict(items)
-        self._recalls = (row for row in self._journal.unfinished(failed_only=True) if row.seq in items)
+        self._recalls = (row for row in self._journal.failed() if row.seq in items)
         self._recalling = True
         self._read_on = False
         self.done = False
 
     def end(self) -> None:
         """Record that the feeder has read to the end: only recalled batches are outstanding."""
-        self.done = True
         self._outstanding = len(self._recalled)
+        if self._last is not None:
+            self._recalls, self._last = self._last, None
+            self._recalling, self._read_on = True, False
+        else:
+            self.done = True
 
     def give_up(self) -> None:
         """Expect nothing more, not even recalled batches."""
         self._recalled.clear()
+        self._last = None
         self.end()
 
     def feeder_lost(self) -> None:

@@ -39,7 +39,6 @@ from downloader.messages import (
     FromChild,
     Heartbeat,
     HostPause,
-    Lease,
     Log,
     Rate,
     Ready,
@@ -77,7 +76,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
-        self._queue = BatchQueue(self._journal, failed_only=config.retry_failed)
+        shards = config.sink_kind.shard_items(config) > 0
+        self._queue = BatchQueue(self._journal, failed_only=config.retry_failed, shards=shards)
         self._number = 0
         self._limits = RespawnLimits()
         self._phase = Phase.FETCHING
@@ -249,8 +249,7 @@ class Supervisor:
         self._journal.open_batch(batch)
         self._progress.listed(batch.count, batch.position)
         if batch.count:
-            known = batch.marks
-            self._book.add(Lease(batch.seq, batch.count, batch.items, done=known, earlier=known))
+            self._book.add(self._queue.lease(batch))
         else:
             # A page without names: the row keeps its cursor.
             self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")

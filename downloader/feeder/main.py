@@ -123,9 +123,14 @@ def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None 
     )
 
 
-def _sizes() -> Iterator[int]:
-    """Yield small sizes first, so that every worker has work at once, then that of a full batch."""
+def _sizes(shard_items: int) -> Iterator[int]:
+    """Yield small sizes first, so that every worker has work at once, then that of a full batch.
+
+    With shards, a batch is always a whole one.
+    """
     size = _FIRST_BATCH
+    while shard_items:
+        yield shard_items
     while size < BATCH_ITEMS:
         yield size
         size *= 2
@@ -143,7 +148,8 @@ def _read_on(
     duplicates: Duplicates | None,
 ) -> None:
     seq, listed = start.seq, start.listed
-    sizes = _sizes()
+    shard_items = config.sink_kind.shard_items(config)
+    sizes = _sizes(shard_items)
 
     def size() -> int:
         maximum = next(sizes)
@@ -153,6 +159,8 @@ def _read_on(
         link.send(Ended(limited=True))
         return
     for read in pages(start.cursor, size):
+        if shard_items and not read.items and not read.names:
+            continue  # a batch without items would be a shard without samples
         credit.spend()
         if read.note:
             link.send(Log("warning", read.note))

@@ -31,6 +31,7 @@ from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.sinks.directory_batch import DirectoryBatch
+from downloader.sinks.failing import destination_error
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
 from downloader.sinks.sink import NEW, REPLACED, SAME, Written
@@ -59,15 +60,6 @@ _NAME_ERRORS = {
     errno.ENOTDIR: "bad-name",
     errno.EISDIR: "bad-name",
     errno.ELOOP: "bad-name",
-}
-_ADVICE = {
-    errno.ENOSPC: "no space left; free some, then run the same command again",
-    errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
-    errno.EROFS: "the file system is read-only",
-    errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
-    errno.ENFILE: "the machine has too many open files; lower --connections",
-    errno.ENOENT: "the destination was removed",
-    errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
 }
 
 
@@ -195,7 +187,7 @@ class FilesSink:
     """
 
     def __init__(self, root: Path, layout: str, rules: Rules, *, one_system: bool = False) -> None:
-        self.wants_records = False
+        self.wants_records = self.shards = False
         self.rules = rules
         self.layout = layout
         self._flat = layout == "flat" and UTF8
@@ -236,7 +228,7 @@ class FilesSink:
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
+    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
         """See ``BatchWriter``. Makes only four system calls; constant names are bytes, to save encoding."""
         name = item.name
         if self._flat and self._unnamed and "/" not in name:
@@ -248,13 +240,13 @@ class FilesSink:
                         # `.`, `..` and "" cannot be made: the kernel refuses them.
                         files = self.open_files
                         _link(_digits(fd), name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)
-                        return True
+                        return NEW
                 finally:
                     _close(fd)
             except OSError:
                 # FilesWriter handles all errors (the name is taken, the disk is full).
                 pass
-        return False
+        return 0
 
     def failed(self, error: OSError, name: str) -> Exception:
         """Return the FetchError of ``name``, or the DestinationError, that ``error`` means."""
@@ -263,8 +255,7 @@ class FilesSink:
             number = errno.ENOENT  # the destination was removed; the errno depends on the file system
         if number in _NAME_ERRORS:
             return FetchError(_NAME_ERRORS[number], f"{name}: {error.strerror}")
-        advice = _ADVICE.get(number, error.strerror or str(error))
-        return DestinationError(f"cannot store {name}: {advice}")
+        return destination_error(error, name, number)
 
     def verify(self, written: Written) -> bool:
         """See ``Sink``."""

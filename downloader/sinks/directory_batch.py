@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from downloader.core.item_states import UNTOUCHED
-from downloader.messages import FileRecord, Item, ResponseInfo
+from downloader.messages import Item, ResponseInfo
+from downloader.sinks.sink import BatchContent
 
 if TYPE_CHECKING:
     from downloader.sinks.directory import FilesSink, FilesWriter
@@ -19,6 +19,8 @@ class DirectoryBatch:
 
     __slots__ = ("_seq", "_sink", "put")
 
+    recovered = None
+
     def __init__(self, sink: FilesSink, seq: int) -> None:
         self._sink = sink
         self._seq = seq
@@ -30,7 +32,10 @@ class DirectoryBatch:
         """See ``BatchWriter``."""
         return self._sink.open(item.name, f".downloader-{self._seq}-{index}", claim)
 
-    def commit(self, records: Sequence[FileRecord]) -> None:
+    def flush(self) -> None:
+        """Do nothing: ``put`` writes at once."""
+
+    def commit(self, content: BatchContent) -> None:
         """Do nothing: each file is published already."""
 
     def abort(self) -> None:

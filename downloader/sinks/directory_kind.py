@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from downloader.config.extensions import Option
+from downloader.config.sink_kinds import Unsharded
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 __all__ = ["KIND", "DirectoryKind"]
 
 
-class DirectoryKind:
+class DirectoryKind(Unsharded):
     """The kind of ``FilesSink``; see ``SinkKind``."""
 
     name = "files"
@@ -35,12 +36,12 @@ class DirectoryKind:
 
         return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
 
-    def inspector(self, root: Path, layout: str) -> Inspect:
+    def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the file of an item under ``root``."""
         from downloader.sinks.stored import file_matches, place
 
         def inspect(written: Written) -> str:
-            path = os.fspath(root / place(written.name, layout))
+            path = os.fspath(root / place(written.name, identity))
             if file_matches(path, None, written.size, written.crc):
                 return ""
             return "changed since it was stored" if os.path.lexists(path) else "missing"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from downloader.core.checksum import crc32
-from downloader.messages import FileRecord, Item, Lease, ResponseInfo
-from downloader.sinks.sink import NEW, Written
+from downloader.messages import Item, Lease, ResponseInfo
+from downloader.sinks.sink import NEW, BatchContent, Written
 
 __all__ = ["NullSink", "NullWriter"]
 
@@ -36,15 +34,19 @@ class NullWriter:
 class NullSink:
     """A sink that discards all files; it is its own BatchWriter, since batches have no state."""
 
-    wants_records = False
+    wants_records = shards = False
+    recovered = None
 
     def begin(self, lease: Lease) -> NullSink:
         """Return itself."""
         return self
 
-    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
-        """Do nothing; return True."""
-        return True
+    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+        """Do nothing; return NEW."""
+        return NEW
+
+    def flush(self) -> None:
+        """Do nothing."""
 
     def open(
         self, item: Item, index: int, claim: int = 0, response: ResponseInfo | None = None
@@ -52,7 +54,7 @@ class NullSink:
         """Return a writer that counts."""
         return NullWriter()
 
-    def commit(self, records: Sequence[FileRecord]) -> None:
+    def commit(self, content: BatchContent) -> None:
         """Do nothing: nothing is written."""
 
     def abort(self) -> None:

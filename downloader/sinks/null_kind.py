@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from downloader.config.extensions import Option
+from downloader.config.sink_kinds import Unsharded
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 __all__ = ["KIND", "NullKind"]
 
 
-class NullKind:
+class NullKind(Unsharded):
     """See ``SinkKind``."""
 
     name = "null"
@@ -32,7 +33,7 @@ class NullKind:
 
         return NullSink()
 
-    def inspector(self, root: Path, layout: str) -> Inspect:
+    def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that finds no file damaged, since none is kept."""
         return lambda written: ""
 

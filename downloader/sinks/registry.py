@@ -23,7 +23,7 @@ def open_sink(config: Config, rules: Rules) -> Sink:
     return sink_kind(config.store).open(config, rules)
 
 
-def verifier(store: str, root: Path, layout: str) -> Verify:
-    """Return a function that verifies the files under ``root``, stored with ``store`` and ``layout``."""
-    inspect = sink_kind(store).inspector(root, layout)
+def verifier(store: str, root: Path, identity: str) -> Verify:
+    """Return a function that verifies the files under ``root``, stored with ``store``; see ``SinkForm``."""
+    inspect = sink_kind(store).inspector(root, identity)
     return lambda written: not inspect(written)

@@ -19,16 +19,18 @@ from downloader.config.config import Config
 from downloader.config.sink_kinds import SinkForm
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
-from downloader.messages import FileRecord, Item, Lease, ResponseInfo
+from downloader.messages import Failure, FileRecord, Item, Lease, ResponseInfo
 
 __all__ = [
     "NEW",
     "REPLACED",
     "SAME",
     "WRITTEN",
+    "BatchContent",
     "BatchWriter",
     "FileWriter",
     "Inspect",
+    "Recovered",
     "Sink",
     "SinkKind",
     "Verify",
@@ -47,13 +49,39 @@ WRITTEN = 3
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    """An item that a ledger or the journal has as written: its size in bytes and its CRC-32."""
+    """An item that a ledger or the journal has as written: its size in bytes and its CRC-32.
+
+    ``shards``: the shards that items of its batch may be in, see ``messages.Lease``.
+    """
 
     seq: int
     index: int
     name: str
     size: int
     crc: int
+    shards: tuple[int, ...] = ()
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What an earlier, killed attempt at a batch has left: items that are written, and failures.
+
+    ``written``: size and CRC-32 by index. They are written and not published, like those of this attempt.
+    """
+
+    written: dict[int, tuple[int, int]]
+    failures: list[Failure]
+
+
+class BatchContent(msgspec.Struct, frozen=True):
+    """The outcome of a batch that is to be published.
+
+    ``records`` are those of the written items, in order, if the sink wants them; ``failures`` are of all
+    items that failed; ``marks``: the packed item states (``core.item_states``).
+    """
+
+    records: Sequence[FileRecord]
+    failures: Sequence[Failure]
+    marks: bytes
 
 
 Verify = Callable[[Written], bool]
@@ -84,13 +112,24 @@ class FileWriter(Protocol):
 
 
 class BatchWriter(Protocol):
-    """The writer of one leased batch. Exactly one of ``commit`` and ``abort`` ends it."""
+    """The writer of one leased batch. Exactly one of ``commit`` and ``abort`` ends it.
 
-    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
-        """Publish a whole file under a new name and return True, or change nothing and return False.
+    ``recovered``: what is known of its items; None where ``Sink.verify`` answers for each.
+    """
 
-        After False, the caller uses a FileWriter.
+    @property
+    def recovered(self) -> Recovered | None:
+        """See the class."""
+
+    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+        """Publish a whole file under a new name and return NEW, or store it and return WRITTEN.
+
+        Or change nothing and return 0; then the caller uses a FileWriter. What is WRITTEN is safe from a
+        kill after ``flush``.
         """
+
+    def flush(self) -> None:
+        """Write what ``put`` has stored. Raises DestinationError."""
 
     def open(
         self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
@@ -102,24 +141,29 @@ class BatchWriter(Protocol):
         DestinationError.
         """
 
-    def commit(self, records: Sequence[FileRecord]) -> None:
+    def commit(self, content: BatchContent) -> None:
         """Publish all written files atomically, even if the process is killed.
 
-        Called when all items are finished, and only if at least one is WRITTEN. ``records`` are those of
-        the written items, in order, if the sink wants them. Raises DestinationError.
+        Called when all items are finished, if one is WRITTEN or the sink has shards; in a greenlet, where
+        the sink has shards. Raises DestinationError.
         """
 
     def abort(self) -> None:
-        """Remove all data that is not published. Called in a drain; not called after a kill."""
+        """End a batch that is not finished. Called in a drain; not called after a kill.
+
+        What is WRITTEN is removed, unless the sink has shards: then ``begin`` finds it again.
+        """
 
 
 class Sink(Protocol):
     """The sink of one worker.
 
-    ``wants_records``: pass it the ResponseInfo of each file, and FileRecords at ``commit``.
+    ``wants_records``: pass it the ResponseInfo of each file, and FileRecords at ``commit``. ``shards``:
+    each batch is a shard; it is passed the ResponseInfo of each file, and its batches have ``recovered``.
     """
 
     wants_records: bool
+    shards: bool
 
     def begin(self, lease: Lease) -> BatchWriter:
         """Begin a batch; remove what an earlier, killed attempt at it has left unpublished.
@@ -148,8 +192,8 @@ class SinkKind(SinkForm, Protocol):
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return the sink of a worker; ``rules`` decide about existing files. Raises DestinationError."""
 
-    def inspector(self, root: Path, layout: str) -> Inspect:
-        """Return a function that inspects the files under ``root``.
+    def inspector(self, root: Path, identity: str) -> Inspect:
+        """Return a function that inspects the files under ``root``; see ``SinkForm`` for ``identity``.
 
         It must agree with ``Sink.verify``, and must keep no file descriptor open.
         """

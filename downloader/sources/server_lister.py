@@ -63,6 +63,8 @@ class ServerLister:
         self._fetch = fetch
         self._list_url = list_url(config)
         self._base = base_url(config)
+        # Shards: a page has as many items as were asked for, as long as the source has them.
+        self._full = config.sink_kind.shard_items(config) > 0
         self._above: list[str] = []
         if config.layout == "mirror":
             try:
@@ -86,6 +88,22 @@ class ServerLister:
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``. Also raises SourceError if the markers form a cycle."""
+        if not self._full:
+            for names, behind in self._parts(cursor, size):
+                yield self._page(names, behind)
+            return
+        page = _FullPage(size)
+        last = b""
+        for names, last in self._parts(cursor, page.room):
+            page.names += names
+            if not page.room():
+                yield self._page(page.names, last)
+                page.clear()
+        if page.names:
+            yield self._page(page.names, last)
+
+    def _parts(self, cursor: bytes, size: Callable[[], int]) -> Iterator[tuple[list[str], bytes]]:
+        """Yield the names of the listing and the cursor behind them, at most ``size()`` at a time."""
         at = msgspec.msgpack.decode(cursor, type=_Cursor) if cursor else _Cursor()
         if at.ended:
             return
@@ -126,15 +144,22 @@ class ServerLister:
                 return
             at = _Cursor(following, page=at.page + 1)
 
-    def _slices(self, listing: Listing, at: _Cursor, size: Callable[[], int]) -> Iterator[Page]:
+    def _slices(
+        self, listing: Listing, at: _Cursor, size: Callable[[], int]
+    ) -> Iterator[tuple[list[str], bytes]]:
         names = listing.names
         taken, crc = at.taken, at.crc
         if taken and _crc(names[:taken], 0) != crc:
+            if self._full:
+                raise SourceError(
+                    f"{self._shown(at.marker, at.page)} has changed since this job read it, so its items "
+                    "would come into other shards; --restart, or another -o"
+                )
             # The page has changed since: yield it from its start. Files already stored are found again.
             taken, crc = 0, 0
         behind = _Cursor(listing.marker, page=at.page + 1) if listing.marker else _Cursor(ended=True)
         if taken >= len(names):
-            yield Page([], msgspec.msgpack.encode(behind))
+            yield [], msgspec.msgpack.encode(behind)
         while taken < len(names):
             part = names[taken : taken + size()]
             taken += len(part)
@@ -142,7 +167,7 @@ class ServerLister:
             if taken < len(names):
                 crc = _crc(part, crc)
                 cursor = _Cursor(at.marker, taken, crc, page=at.page)
-            yield self._page(part, msgspec.msgpack.encode(cursor))
+            yield part, msgspec.msgpack.encode(cursor)
 
     def _page(self, raw: list[str], cursor: bytes) -> Page:
         mirror = self._config.layout == "mirror"
@@ -179,6 +204,22 @@ class ServerLister:
 
     def _shown(self, marker: str, page: int) -> str:
         return f"page {page} of the listing, {page_url(redact_url(self._list_url), shown(marker))},"
+
+
+class _FullPage:
+    """The names of a page of items, gathered from several pages of the listing."""
+
+    def __init__(self, size: Callable[[], int]) -> None:
+        self._size = size
+        self.clear()
+
+    def clear(self) -> None:
+        self.names: list[str] = []
+        self._wanted = self._size()
+
+    def room(self) -> int:
+        """Return how many names are missing."""
+        return self._wanted - len(self.names)
 
 
 def _outcome(pending: gevent.Greenlet) -> Listing:

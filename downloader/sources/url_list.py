@@ -181,6 +181,7 @@ class UrlList:
             # Other header fields, or other columns to keep, make no other files.
             options=crc32(repr((form, wanted._replace(header="", keep=""))).encode("utf-8", "replace")),
             mirror=config.layout == "mirror",
+            full=config.sink_kind.shard_items(config) > 0,
         )
 
     def request_builder(self, config: Config) -> RequestBuilder:

@@ -25,7 +25,7 @@ from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
 from downloader.sources.lists.items import ItemMaker
 from downloader.sources.lists.open_rows import open_rows
-from downloader.sources.lists.rows import Chunk, Rows
+from downloader.sources.lists.rows import Chunk, Rows, joined
 
 __all__ = ["Cursor", "UrlLister"]
 
@@ -51,6 +51,7 @@ class UrlLister:
     """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
     ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is.
+    ``full``: a page has as many items as were asked for, as long as its file has them.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class UrlLister:
         *,
         options: int,
         mirror: bool,
+        full: bool = False,
     ) -> None:
+        self._full = full
         self._files = files
         self._shown = shown
         self._wanted = wanted
@@ -126,7 +129,7 @@ class UrlLister:
             self._seek(begin)
             self._rows.advance(begin.place)
         while True:
-            chunk = self._rows.read(size())
+            chunk = self._read(size())
             if chunk.taken:
                 items = self._items(chunk)
                 yield Page(
@@ -140,6 +143,15 @@ class UrlLister:
                 if self._number + 1 == len(self._files):
                     return
                 self._open(self._number + 1)
+
+    def _read(self, most: int) -> Chunk:
+        """Return the next rows, at most so many; not fewer, where pages are to be full."""
+        chunks = [self._rows.read(most)]
+        taken = len(chunks[0].table.numbers)
+        while self._full and taken < most and chunks[-1].taken and not chunks[-1].last:
+            chunks.append(self._rows.read(most - taken))
+            taken += len(chunks[-1].table.numbers)
+        return joined(chunks)
 
     def _items(self, chunk: Chunk) -> list[Item]:
         return self._maker.items(chunk.table, self._where) if chunk.table.numbers else []

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -22,7 +23,7 @@ from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, InUse, JournalError
 from downloader.messages import Lease, Tally
-from downloader.sinks.registry import verifier
+from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.sink import Verify
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
@@ -57,7 +58,7 @@ class Destination:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._verify = verifier(config.store, Path(config.output), config.layout)
+        self._verify = verifier(config.store, Path(config.output), config.sink_kind.identity(config))
         self.home = home_of(config.output)
         _make(Path(config.output), self.home)
         self.lock_fd = lock(self.home)
@@ -84,7 +85,8 @@ class Destination:
                 self.complete_since = "" if config.relist else self.journal.complete_since
                 if config.relist:
                     self._read_again()
-                self.reserved = reserved_names(config)
+                self._tidy()
+                self.reserved = {} if self._has_shards else reserved_names(config)
                 check_reserved(config, self.reserved, self.journal)
                 self.before: Tally = self.journal.tally()
                 self.listed_before: int = self.journal.position()[2]
@@ -166,9 +168,18 @@ class Destination:
         """End the run: record since when the job is ``complete``, and remove the table of known names."""
         if self.journal.ended and not self.journal.open_count():
             known.remove(self.home)
+        self._tidy()
+        self._config.sink_kind.complete(self._config, self.home)
         grown = self.journal.position()[2] != self.listed_before
         if complete and self.journal.ended and (grown or not self.complete_since):
             self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))
+
+    def _tidy(self) -> None:
+        self._config.sink_kind.tidy(self.home, self.journal.shards.is_finished)
+
+    @property
+    def _has_shards(self) -> bool:
+        return self._config.sink_kind.shard_items(self._config) > 0
 
     @property
     def rules(self) -> Rules:
@@ -181,6 +192,8 @@ class Destination:
     def settle_names(self) -> dict[int, dict[int, int]]:
         """See ``name_owners.settle_contested``."""
         root = Path(self._config.output)
+        if self._has_shards:
+            return {}  # no file has the name of an item
         return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
 
     def _agree(self) -> tuple[JobSpec, bool]:
@@ -195,7 +208,7 @@ class Destination:
             shown=config.shown_source,
             kind=config.kind,
             store=config.store,
-            layout=config.layout,
+            layout=config.sink_kind.identity(config),
             foreign_before_ns=0 if self._is_empty() else self._now,
         )
         job = self.journal.job()
@@ -218,7 +231,8 @@ class Destination:
             )
         if (job.store, job.layout) != (mine.store, mine.layout):
             raise ConfigError(
-                f"{config.output} was begun with --store {job.store} --layout {job.layout}; "
+                f"{config.output} was begun with --store {job.store} "
+                f"{sink_kind(job.store).describe(job.layout)}; "
                 "give the same, or --restart"
             )
         if job.source != mine.source:
@@ -269,6 +283,7 @@ def _forget(home: Path) -> None:
     for path in home.iterdir():
         if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite")):
             path.unlink()
+    shutil.rmtree(home / "shards", ignore_errors=True)
     fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

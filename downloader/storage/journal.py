@@ -20,6 +20,7 @@ from downloader.errors import JournalError
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.sinks.sink import Verify, Written
 from downloader.storage.records import BatchRow, JobSpec
+from downloader.storage.shard_numbers import ShardNumbers
 from downloader.storage.table import Rows
 
 __all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
@@ -42,6 +43,7 @@ class Journal:
     def __init__(self, home: Path, *, read_only: bool = False, durable: bool = False) -> None:
         self._rows = Rows(home / "journal.sqlite", read_only=read_only, durable=durable)
         self.path = self._rows.path
+        self.shards = ShardNumbers(self._rows)
 
     def close(self) -> None:
         """Close the journal; SQLite checkpoints the write-ahead log."""
@@ -130,7 +132,7 @@ class Journal:
             self._forget_listing()
 
     def _forget_listing(self) -> None:
-        for table in ("batch", "listing", "published", "failure"):
+        for table in ("batch", "listing", "published", "failure", "shard"):
             self._rows.delete(table, "1")
         self._put("ended", "")
 
@@ -237,13 +239,15 @@ class Journal:
         if not failed:
             return
         listed = decode_names(self._listing(seq)[1])
+        shards = self.shards.of(seq)
         stored = {
             mark.index: mark.size + 2
             for mark in written(newer)
             if mark.index in failed
-            and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc))
+            and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc, shards))
         }
         if stored:
+            self.shards.finish(seq)
             crcs = unpack(newer)[1]
             for index in stored:
                 self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
@@ -280,6 +284,8 @@ class Journal:
             unverified = before[6] + tally.unverified
             rows.put("batch", seq, before[1], 1, stored, failed, size, unverified)
             rows.put("published", seq, marks)
+            if not retried or tally.stored:
+                self.shards.finish(seq)
 
     def tally(self, *, open_too: bool = False) -> Tally:
         """Return the sums over batches that are done and, with ``open_too``, over open ones as recorded."""
@@ -289,9 +295,17 @@ class Journal:
         )
         return Tally(stored, 0, failed, size, unverified)
 
-    def unfinished(self, *, failed_only: bool) -> Iterator[BatchRow]:
+    def unfinished(self) -> Iterator[BatchRow]:
         """Yield batches that are open or have failures, ascending; rows may be settled meanwhile."""
-        return self._batches(f"{_UNFINISHED} AND done = 1" if failed_only else _UNFINISHED)
+        return self._batches(_UNFINISHED)
+
+    def unsettled(self) -> Iterator[BatchRow]:
+        """Yield open batches, ascending; rows may be settled meanwhile."""
+        return self._batches("done = 0")
+
+    def failed(self, before: int = 1 << 62) -> Iterator[BatchRow]:
+        """Yield batches before ``before`` that are done and have failures, like ``unfinished``."""
+        return self._batches(f"{_UNFINISHED} AND done = 1 AND seq < {before:d}")
 
     def _batches(self, condition: str) -> Iterator[BatchRow]:
         # One query per row: a long read would prevent checkpoints of the write-ahead log.

@@ -12,7 +12,8 @@ vacant, and the supervisor reads messages in order. So a new batch proves that t
 request have been read, and the outcome of the oldest vacant slot is among these.
 
 Layout: ``slots`` slots, each with a header (u64 ``seq + 1``, 0 if never used; u64 count) and room for the
-states of ``BATCH_ITEMS`` items. There is one file per worker process under ``DEST/.downloader/``.
+states of ``BATCH_ITEMS`` items. For another number of items, that number precedes the slots. There is one
+file per worker process under ``DEST/.downloader/``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,10 +31,13 @@ from downloader.core.item_states import ItemStates
 from downloader.errors import DestinationError, JournalError
 from downloader.messages import BATCH_ITEMS
 
-__all__ = ["Ledger", "Slot", "read"]
+__all__ = ["Ledger", "Slot", "read", "slots_for"]
 
 _HEADER = 16
-_SLOT = _HEADER + core_marks.ITEM_BYTES * BATCH_ITEMS
+# The first header of a ledger whose slots have another size than BATCH_ITEMS: this, and their items.
+_SIZED = (1 << 64) - 1
+_MOST_SLOTS = 64
+_MOST_ITEMS = 80_000  # in all slots together, where batches are large
 
 
 class Slot:
@@ -56,20 +61,34 @@ class Slot:
         self.marks.release()
 
 
+def slots_for(connections: int, items: int) -> int:
+    """Return how many batches of ``items`` items a worker with so many connections may have open."""
+    slots = min(connections, _MOST_SLOTS - 4) + 4
+    return slots if items <= BATCH_ITEMS else min(slots, max(2, _MOST_ITEMS // items))
+
+
+def _slot_bytes(items: int) -> int:
+    return -(-(_HEADER + core_marks.ITEM_BYTES * items) // 16) * 16
+
+
 class Ledger:
-    """The ledger of a worker, newly created.
+    """The ledger of a worker, newly created, for batches of at most ``items`` items.
 
     Raises DestinationError if the file cannot be created. Its blocks are allocated at once, so that a full
     disk causes an error here, not a bus error when a page is written.
     """
 
-    def __init__(self, path: Path, slots: int) -> None:
-        size = slots * _SLOT
+    def __init__(self, path: Path, slots: int, items: int = BATCH_ITEMS) -> None:
+        self._slot = _slot_bytes(items)
+        self._start = 0 if items == BATCH_ITEMS else _HEADER
+        size = self._start + slots * self._slot
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(fd, 0, size)
                 self._map = mmap.mmap(fd, size)
+                if self._start:
+                    self._map[:_HEADER] = struct.pack("QQ", _SIZED, items)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -85,7 +104,8 @@ class Ledger:
     def open(self, seq: int, count: int) -> Slot:
         """Return a slot for batch ``seq``. Raises IndexError if none is vacant."""
         number = self._vacant.popleft()
-        view = memoryview(self._map)[number * _SLOT : (number + 1) * _SLOT]
+        start = self._start + number * self._slot
+        view = memoryview(self._map)[start : start + self._slot]
         return Slot(number, view, seq, count)
 
     def close(self, slot: Slot) -> None:
@@ -106,11 +126,21 @@ def read(path: Path) -> Iterator[tuple[int, ItemStates]]:
         return
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from error
-    for start in range(0, len(content) - _SLOT + 1, _SLOT):
-        slot = memoryview(bytearray(content[start : start + _SLOT]))
+    begin, items = 0, BATCH_ITEMS
+    if len(content) >= _HEADER and struct.unpack_from("QQ", content)[0] == _SIZED:
+        begin, items = _HEADER, struct.unpack_from("QQ", content)[1]
+        if items > len(content):
+            raise _damaged(path)
+    size = _slot_bytes(items)
+    for start in range(begin, len(content) - size + 1, size):
+        slot = memoryview(bytearray(content[start : start + size]))
         owner, count = slot[:_HEADER].cast("Q")
         if not owner:
             continue
-        if count > BATCH_ITEMS:
-            raise JournalError(f"{path}: not a ledger of this version; --restart begins anew")
+        if count > items:
+            raise _damaged(path)
         yield owner - 1, ItemStates(count, slot[_HEADER:])
+
+
+def _damaged(path: Path) -> JournalError:
+    return JournalError(f"{path}: not a ledger of this version; --restart begins anew")

@@ -11,6 +11,8 @@ listing    seq, cursor          the position after the batch
            names, origin        the data from which the source recreates its items
 published  seq, marks           sizes and checksums of published items (core.item_states)
 failure    seq, idx, name, url, code, detail, attempts
+shard      number, seq          the shards of a batch, where the sink has shards
+           done                 0 open, 1 its outcome is in the other tables
 
 The rows of ``batch`` are small, so that adding up a million of them, or finding the open ones, reads few
 pages. Names and marks are each written once. Every row has a ``sum``, the CRC-32 of its other values
@@ -23,7 +25,7 @@ import zlib
 
 import msgspec
 
-__all__ = ["FORMAT", "OLDEST_FORMAT", "SCHEMA", "row_sum"]
+__all__ = ["ADDED", "FORMAT", "OLDEST_FORMAT", "SCHEMA", "row_sum"]
 
 FORMAT = 3
 OLDEST_FORMAT = 2
@@ -48,6 +50,14 @@ CREATE TABLE failure (
     PRIMARY KEY (seq, idx)
 ) WITHOUT ROWID;
 """
+
+ADDED = """
+CREATE TABLE IF NOT EXISTS shard (
+    number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, done INTEGER NOT NULL, sum INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS shard_of_batch ON shard (seq);
+"""
+"""What later versions of this program have added to a format; earlier ones ignore it."""
 
 
 def row_sum(*values: int | str | bytes) -> int:

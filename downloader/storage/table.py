@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from downloader.errors import JournalError
-from downloader.storage.schema import FORMAT, OLDEST_FORMAT, SCHEMA, row_sum
+from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, row_sum
 
 __all__ = ["Rows", "is_read_only"]
 
@@ -76,7 +76,9 @@ class Rows:
             # looks like a leak.
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             if not self._has_schema():
-                self._db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+                self._db.executescript(f"BEGIN; {SCHEMA} {ADDED} COMMIT;")
+            elif not self._has_table("shard"):
+                self._db.executescript(f"BEGIN; {ADDED} COMMIT;")
         elif not self._has_schema():
             raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -88,7 +90,10 @@ class Rows:
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _has_schema(self) -> bool:
-        row = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'batch'").fetchone()
+        return self._has_table("batch")
+
+    def _has_table(self, name: str) -> bool:
+        row = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (name,)).fetchone()
         return bool(row[0])
 
     def close(self) -> None:

@@ -138,7 +138,7 @@ def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verif
     inspect = kind.inspector(root, job.layout)
     for row in _stored_batches(journal):
         damaged = []
-        for failure in _damaged(row, inspect):
+        for failure in _damaged(row, journal.shards.of(row.seq), inspect):
             damaged.append(failure)
             if len(names) < 1000:
                 names.append(failure.name)
@@ -159,13 +159,13 @@ def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
             yield row
 
 
-def _damaged(row: BatchRow, inspect: Inspect) -> Iterator[Failure]:
+def _damaged(row: BatchRow, shards: tuple[int, ...], inspect: Inspect) -> Iterator[Failure]:
     names = decode_names(row.names)
     if len(names) != row.count:
         raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
     for mark in core_marks.published(row.marks):
         name = names[mark.index]
-        if problem := inspect(Written(row.seq, mark.index, name, mark.size, mark.crc)):
+        if problem := inspect(Written(row.seq, mark.index, name, mark.size, mark.crc, shards)):
             yield Failure(mark.index, name, "", "damaged", problem, 0)
 
 

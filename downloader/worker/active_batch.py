@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from time import monotonic
-
-import gevent
-import msgspec
+from collections.abc import Iterable
 
 from downloader.core.checksum import crc32
 from downloader.core.host import Host
-from downloader.core.item_states import OWNED, SKIPPED, UNTOUCHED, claims, written
+from downloader.core.item_states import OWNED, SKIPPED, UNTOUCHED, claims
 from downloader.core.latency import Histogram
-from downloader.errors import DestinationError, FetchError, failure_kind
+from downloader.errors import DestinationError, FetchError
 from downloader.http.task import FetchTask
 from downloader.messages import DUPLICATE, BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally
 from downloader.sinks.checked_writer import CheckedWriter
-from downloader.sinks.sink import NEW, REPLACED, SAME, WRITTEN, FileWriter, Sink, Written
+from downloader.sinks.sink import NEW, REPLACED, WRITTEN, BatchContent, FileWriter, Recovered, Sink
 from downloader.storage.ledger import Slot
 
-__all__ = ["ActiveBatch", "Exempt", "reconcile", "settled"]
-
-_LARGE = 16 << 20
-_MAX_BUSY = 0.1
+__all__ = ["ActiveBatch"]
 
 
 class ActiveBatch:
@@ -36,6 +29,7 @@ class ActiveBatch:
         "_crcs",
         "_encoded",
         "_failed",
+        "_records",
         "_replaced",
         "_skipped",
         "_stored",
@@ -45,6 +39,7 @@ class ActiveBatch:
         "claims",
         "errors",
         "failures",
+        "is_shard",
         "latency",
         "lease",
         "left",
@@ -60,8 +55,10 @@ class ActiveBatch:
     def __init__(self, lease: Lease, slot: Slot, sink: Sink) -> None:
         self.lease = lease
         self._writer = sink.begin(lease)
-        # Files that are written, and published when the batch is committed.
-        self._written: dict[int, FileRecord] = {}
+        self.is_shard = sink.shards
+        # How many files are WRITTEN, to be published when the batch is committed. Their states are intents.
+        self._written = 0
+        self._records: dict[int, FileRecord] | None = {} if sink.wants_records else None
         self.seq = lease.seq
         self.slot = slot
         self.marks = slot.marks
@@ -106,9 +103,9 @@ class ActiveBatch:
         # The ledger has size and checksum before the name appears.
         self.marks.intend(task.index, writer.size, writer.crc)
         how = writer.publish()
-        if how == WRITTEN:
+        if how == WRITTEN and self._records is not None:
             item, response = task.item, task.response
-            self._written[task.index] = FileRecord(
+            self._records[task.index] = FileRecord(
                 index=task.index,
                 name=item.name,
                 url=response.url if response is not None else "",
@@ -130,27 +127,42 @@ class ActiveBatch:
         self.requests += requests
         self.wire += wire
         if how == WRITTEN:
-            self.left -= 1
-            return
-        self.marks.publish(index, size, crc)
+            self._written += 1
+        else:
+            self.marks.publish(index, size, crc)
         self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
+    @property
+    def recovered(self) -> Recovered | None:
+        """See ``BatchWriter``."""
+        return self._writer.recovered
+
+    def recover(self, index: int, size: int, crc: int, *, old: bool) -> None:
+        """Count item ``index``, which an earlier attempt has WRITTEN; ``old``: in an earlier run."""
+        self.marks.intend(index, size, crc)
+        self._written += 1
+        self._count(1, old, 0 if old else size, 0)
+
     def commit(self) -> None:
-        """Publish the written files, once all items are finished. Raises DestinationError."""
-        if not self._written:
+        """Publish the written files, once all items are finished. Raises DestinationError.
+
+        Waits for that if the batch is a shard.
+        """
+        if not self._written and not self.is_shard:
             return
-        self._writer.commit([self._written[index] for index in sorted(self._written)])
-        self.left += len(self._written)
-        for index, record in self._written.items():
-            self.published(index, record.size, record.crc, NEW)
-        self._written.clear()
+        found = self._records or {}
+        records = [found[index] for index in sorted(found)]
+        self._writer.commit(BatchContent(records, self.failures, self.marks.packed()))
+        self.marks.publish_intents()
+        self._written = 0
 
     def put_all(self, responses: Iterable[tuple[FetchTask, object]]) -> tuple[int, Exception | None]:
         """See ``TaskBatch``.
 
         The items are counted together: to count one by one takes a tenth of the bytecodes of a file.
         """
-        put, states, crcs = self._writer.put, self.states, self._crcs
+        writer = self._writer
+        put, states, crcs = writer.put, self.states, self._crcs
         count = old = size = replaced = written = 0
         host: Host | None = None
         problem: Exception | None = None
@@ -167,24 +179,30 @@ class ActiveBatch:
                 # Recorded before the name appears, the checksum first; see `core.item_states`.
                 crcs[index] = crc32(body)
                 states[index] = -3 - length
-                if not put(task.item, body, task.response):
+                how = put(task.item, index, body, task.response)
+                if how == NEW:
+                    states[index] = length + 2
+                elif how == WRITTEN:
+                    written += 1
+                else:
                     how = self._put(task, body)
                     length = length if how else 0
                     old += not how
                     replaced += how == REPLACED
-                    if how == WRITTEN:
-                        written += 1
-                        length = 0
-                else:
-                    states[index] = length + 2
+                    written += how == WRITTEN
                 size += length
                 count += 1
         except (FetchError, DestinationError) as error:
             problem = error
+        if written and not isinstance(problem, DestinationError):
+            try:
+                writer.flush()
+            except DestinationError as error:
+                problem = error
         self.requests += count
         self.wire += count
-        self.left -= written
-        self._count(count - written, old, size, replaced)
+        self._written += written
+        self._count(count, old, size, replaced)
         return count, problem
 
     def _put(self, task: FetchTask, body: bytes) -> int:
@@ -228,6 +246,12 @@ class ActiveBatch:
         self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
         self._failed += 1
 
+    def failed_before(self, failure: Failure) -> None:
+        """Count an item that failed for good in an earlier attempt at the batch."""
+        self.left -= 1
+        self.failures.append(failure)
+        self._failed += 1
+
     def attempt_failed(self, code: str) -> None:
         """Count an attempt that ended with ``code``."""
         self.errors[code] = self.errors.get(code, 0) + 1
@@ -250,12 +274,14 @@ class ActiveBatch:
         return BatchDone(*self._outcome(), failures=self.failures)
 
     def returned(self) -> Returned:
-        """Return the outcome so far of a batch that is given back; discard what is only written."""
-        if self._written:
-            for index in self._written:
+        """Return the outcome so far of a batch that is given back."""
+        if self._written and not self.is_shard:
+            # What is only written is discarded.
+            sizes = self.marks.drop_intents()
+            for index in sizes:
                 self.forget(index)
-            self._written.clear()
-            self._writer.abort()
+            self._count(-len(sizes), 0, -sum(sizes.values()), 0)
+        self._writer.abort()
         return Returned(*self._outcome())
 
     def _outcome(self) -> tuple[int, Tally, int, int, int, dict[str, int], dict[int, int], bytes]:
@@ -269,92 +295,3 @@ class ActiveBatch:
             self.latency.counts,
             self.marks.packed(),
         )
-
-
-class Exempt(msgspec.Struct, frozen=True):
-    """The rules for items that need no request.
-
-    ``reserved``: names that no item may have, since a file of the run itself has them, and what that file
-    is. ``standing``: files that were there before the job are kept.
-    """
-
-    reserved: dict[str, str] = {}
-    standing: bool = False
-
-
-def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
-    """Return the indices of the items that are stored already, and count them in ``batch``.
-
-    They are those that the lease has as written and that agree with the disk. Reads the files; lets other
-    greenlets run in between.
-    """
-    lease = batch.lease
-    earlier = {mark.index for mark in written(lease.earlier)}
-    wanted = set(lease.only)
-    found = set()
-    pause = _Pause()
-    for mark in written(lease.done):
-        if wanted and mark.index not in wanted:
-            continue
-        pause()
-        if _on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)):
-            batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
-            found.add(mark.index)
-        elif mark.published:
-            # The file of that name was once this item's own: the name is not taken by another item.
-            batch.claim(mark.index, OWNED)
-    return found
-
-
-def settled(
-    batch: ActiveBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
-) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
-    """Yield the items that need no request, except those in ``done``.
-
-    Each is the index, and either size and CRC-32 of the file that is kept, or the failure. With --existing
-    keep or fail this reads files, and lets other greenlets run in between.
-    """
-    poison = set(batch.lease.poison)
-    if not (poison or rules.reserved or rules.standing):
-        return
-    pause = _Pause()
-    for index in batch.wanted():
-        item = items[index]
-        if index in done or item.fault:
-            continue
-        if index in poison:
-            yield index, FetchError("poison", failure_kind("poison").meaning)
-        elif option := rules.reserved.get(item.name):
-            yield index, FetchError("reserved", f"{option} is this file; give that another place")
-        elif rules.standing:
-            pause()
-            kept = gevent.get_hub().threadpool.apply(_standing, (sink, item.name))
-            if kept is not None:
-                yield index, kept
-
-
-def _standing(sink: Sink, name: str) -> FetchError | tuple[int, int] | None:
-    """Return what ``Sink.standing`` returns or raises: gevent prints what is raised in its threads."""
-    try:
-        return sink.standing(name)
-    except FetchError as error:
-        return error
-
-
-class _Pause:
-    """A function to call between files: lets heartbeats continue when reading them takes long."""
-
-    def __init__(self) -> None:
-        self._pause_at = monotonic() + _MAX_BUSY
-
-    def __call__(self) -> None:
-        if monotonic() > self._pause_at:
-            gevent.sleep(0.001)  # sleep(0) may return before any timer runs
-            self._pause_at = monotonic() + _MAX_BUSY
-
-
-def _on_disk(sink: Sink, written: Written) -> bool:
-    if written.size < _LARGE:
-        return sink.verify(written)
-    # In a thread: reading it may take longer than a worker may be silent.
-    return bool(gevent.get_hub().threadpool.apply(sink.verify, (written,)))

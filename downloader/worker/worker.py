@@ -31,6 +31,7 @@ from downloader.http.requests_client import Postponed, RequestsClient
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import (
+    BATCH_ITEMS,
     Credit,
     Drain,
     Finish,
@@ -47,11 +48,13 @@ from downloader.process.channel import ChildLink
 from downloader.process.file_descriptors import affordable
 from downloader.sinks.registry import open_sink
 from downloader.sinks.sink import SAME, Sink
-from downloader.storage.ledger import Ledger
-from downloader.worker.active_batch import ActiveBatch, Exempt, reconcile, settled
+from downloader.storage.ledger import Ledger, slots_for
+from downloader.worker.active_batch import ActiveBatch
+from downloader.worker.batch_commits import BatchCommits
 from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
+from downloader.worker.reconciling import Exempt, reconcile, settled
 from downloader.worker.requests import TaskBuilder
 from downloader.worker.retries import Retries
 from downloader.worker.robots import RobotsGate
@@ -60,7 +63,6 @@ from downloader.worker.setup import Setup
 __all__ = ["Worker"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
-_MAX_OPEN = 64
 _MAX_RESTING = 10_000  # files of failing or paused hosts that are held in memory
 
 
@@ -84,7 +86,7 @@ class Worker:
         )
         self.admit = gate.admit if config.robots else self.schedule.add
         self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
-        recording = self.sink.wants_records
+        recording = self.sink.wants_records or self.sink.shards
         self.requests_client = RequestsClient(
             *(config, self.session, self.hosts.gate, self.hosts.reserve_redirect),
             gate.permit if config.robots else None,
@@ -95,12 +97,14 @@ class Worker:
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
         )
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
-        self.ledger = Ledger(setup.ledger, min(afford.connections, _MAX_OPEN - 4) + 4)
+        items = max(config.sink_kind.shard_items(config), BATCH_ITEMS)
+        self.ledger = Ledger(setup.ledger, slots_for(afford.connections, items), items)
         if config.rate:
             # The smallest possible share, until the supervisor sends the actual one.
             self.schedule.interval = config.worker_count / config.rate
         self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
+        self.commits = BatchCommits(self._committed, self.fatal)
         self.credit_out = self._finished_before = 0
         self.draining = self.drained = False
         self.defect: Exception | None = None
@@ -325,13 +329,10 @@ class Worker:
 
     def batch_finished(self, batch: ActiveBatch) -> None:
         """Commit and report ``batch``, whose last item is finished."""
-        if batch.lease.seq not in self.batches:
-            return
-        try:
-            batch.commit()
-        except DestinationError as error:
-            self.fatal(error)
-            return
+        if batch.lease.seq in self.batches:
+            self.commits.begin(batch)
+
+    def _committed(self, batch: ActiveBatch) -> None:
         del self.batches[batch.lease.seq]
         self._finished_before += batch.tally.fetched
         self.link.send(batch.done())
@@ -372,6 +373,7 @@ class Worker:
         if self.schedule.in_flight:
             self._idle.wait(grace)
         self.greenlets.kill(timeout=1)
+        self.commits.drain(grace)
         self.pipelined.requeue_outstanding()
         if self.drained:
             return  # by a concurrent call

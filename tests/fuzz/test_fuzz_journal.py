@@ -95,8 +95,8 @@ def read(home: Path, *, read_only: bool) -> Said:
             journal.position(),
             journal.tally(),
             batches,
-            tuple(row.seq for row in rows(journal.unfinished(failed_only=False))),
-            tuple(row.seq for row in rows(journal.unfinished(failed_only=True))),
+            tuple(row.seq for row in rows(journal.unfinished())),
+            tuple(row.seq for row in rows(journal.failed())),
             journal.open_count(),
             {seq: list(journal.failures(seq)) for seq in batches},
         )

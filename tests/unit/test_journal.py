@@ -84,7 +84,7 @@ def test_position_is_behind_the_last_batch(journal: Journal) -> None:
         journal.open_batch(batch(seq))
     journal.settle(done(0, [], COUNT), marks(0, 1, 2, 3, 4))
     assert journal.position() == (b"cursor 2", 3, 3 * COUNT)
-    assert [row.seq for row in journal.unfinished(failed_only=False)] == [1, 2]
+    assert [row.seq for row in journal.unfinished()] == [1, 2]
     assert journal.open_count() == 2
     with pytest.raises(JournalError):
         journal.open_batch(batch(2))
@@ -109,7 +109,7 @@ def test_another_process_reads_the_journal(tmp_path: Path) -> None:
 def test_failed_files_are_replaced_when_they_are_tried_again(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(3), failure(4)], 3), marks(0, 1, 2))
-    assert [row.seq for row in journal.unfinished(failed_only=True)] == [0]
+    assert [row.seq for row in journal.failed()] == [0]
     journal.settle(done(0, [failure(4, "reset")], 1), marks(0, 1, 2, 3), retried=[3, 4])
     assert list(journal.failures(0)) == [failure(4, "reset")]
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
@@ -122,7 +122,7 @@ def test_states_are_kept_for_open_batches(journal: Journal) -> None:
     # A ledger that has less takes nothing back.
     journal.keep_marks({0: marks(3)}, there)
     journal.keep_marks({}, there)
-    rows = list(journal.unfinished(failed_only=False))
+    rows = list(journal.unfinished())
     assert [(row.seq, row.done, indices(row.marks)) for row in rows] == [
         (0, False, [1, 3]),
         (1, False, [2]),
@@ -257,7 +257,7 @@ def test_rows_may_change_while_they_are_read(journal: Journal) -> None:
     for seq in range(4):
         journal.open_batch(batch(seq))
     seen = []
-    for row in journal.unfinished(failed_only=False):
+    for row in journal.unfinished():
         seen.append(row.seq)
         journal.settle(done(row.seq, [], COUNT), marks(0, 1, 2, 3, 4))
         if row.seq == 0:

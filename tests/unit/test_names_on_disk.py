@@ -63,7 +63,7 @@ def stand(root: Path) -> dict[str, bytes]:
 def store(sink: FilesSink, name: str, body: bytes, index: int) -> None:
     """Store as a worker does it."""
     batch = sink.begin(Lease(0, 1, b""))
-    if not batch.put(Item(name), body):
+    if not batch.put(Item(name), 0, body, None):
         writer = batch.open(Item(name), index)
         try:
             writer.write(body)

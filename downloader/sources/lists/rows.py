@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
 
-__all__ = ["Chunk", "Numbered", "Parser", "Rows", "Table"]
+__all__ = ["Chunk", "Numbered", "Parser", "Rows", "Table", "joined"]
 
 Numbered = list[tuple[int, bytes]]
 """Lines with their numbers."""
@@ -42,6 +42,34 @@ class Chunk(NamedTuple):
     end: bytes
     taken: bool = True
     last: bool = False
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Return one chunk for ``chunks``, which follow each other and of which there is at least one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    tables = [chunk.table for chunk in chunks if chunk.table.numbers]
+    numbers: list[int] = []
+    faults: dict[int, str] = {}
+    for table in tables:
+        faults.update({len(numbers) + index: fault for index, fault in table.faults.items()})
+        numbers.extend(table.numbers)
+    names = dict.fromkeys(name for table in tables for name in table.columns)
+    columns = {
+        name: [v for table in tables for v in table.columns.get(name) or [None] * len(table.numbers)]
+        for name in names
+    }
+    extra = None
+    if any(table.extra is not None for table in tables):
+        extra = [each for table in tables for each in table.extra or [{}] * len(table.numbers)]
+    note = next((chunk.table.note for chunk in chunks if chunk.table.note), "")
+    return Chunk(
+        Table(numbers, columns, faults, extra, note),
+        chunks[0].start,
+        chunks[-1].end,
+        any(chunk.taken for chunk in chunks),
+        chunks[-1].last,
+    )
 
 
 class Parser(Protocol):

@@ -45,10 +45,10 @@ KNOWN = (
         "if _write(fd, body) == len(body):\n"
         "    files = self.open_files\n"
         "    _link(_digits(fd), name, src_dir_fd=files, dst_dir_fd=root, follow_symlinks=True)\n"
-        "    return True",
+        "    return NEW",
         "_link(str(fd), name, src_dir_fd=self.open_files, dst_dir_fd=root, follow_symlinks=True)\n"
         "if _write(fd, body) == len(body):\n"
-        "    return True",
+        "    return NEW",
         (f"{SINKS}test_a_small_file_that_cannot_be_written_has_no_name",),
     ),
     Mutant(
@@ -87,29 +87,31 @@ KNOWN = (
         "counted before stored",
         "the journal records a file as stored that never got its name",
         "ActiveBatch.put_all",
-        "if not put(task.item, body, task.response):\n"
+        "how = put(task.item, index, body, task.response)\n"
+        "if how == NEW:\n"
+        "    states[index] = length + 2\n"
+        "elif how == WRITTEN:\n"
+        "    written += 1\n"
+        "else:\n"
         "    how = self._put(task, body)\n"
         "    length = length if how else 0\n"
         "    old += not how\n"
         "    replaced += how == REPLACED\n"
-        "    if how == WRITTEN:\n"
-        "        written += 1\n"
-        "        length = 0\n"
-        "else:\n"
-        "    states[index] = length + 2\n"
+        "    written += how == WRITTEN\n"
         "size += length\n"
         "count += 1",
         "count += 1\n"
-        "if not put(task.item, body, task.response):\n"
+        "how = put(task.item, index, body, task.response)\n"
+        "if how == NEW:\n"
+        "    states[index] = length + 2\n"
+        "elif how == WRITTEN:\n"
+        "    written += 1\n"
+        "else:\n"
         "    how = self._put(task, body)\n"
         "    length = length if how else 0\n"
         "    old += not how\n"
         "    replaced += how == REPLACED\n"
-        "    if how == WRITTEN:\n"
-        "        written += 1\n"
-        "        length = 0\n"
-        "else:\n"
-        "    states[index] = length + 2\n"
+        "    written += how == WRITTEN\n"
         "size += length",
         (f"{SOURCES}test_two_items_of_one_name",),
     ),

@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from downloader.config.config import Config
 from downloader.config.extensions import Option
+from downloader.config.sink_kinds import Unsharded
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
-from downloader.messages import FileRecord, Item, Lease, ResponseInfo
-from downloader.sinks.sink import WRITTEN, Inspect, Sink, Written
+from downloader.messages import Item, Lease, ResponseInfo
+from downloader.sinks.sink import WRITTEN, BatchContent, Inspect, Sink, Written
 
 INDEX = "index.msgpack"
 
@@ -52,26 +52,31 @@ class CrateWriter:
 class Crate:
     """See ``BatchWriter``."""
 
+    recovered = None
+
     def __init__(self, root: Path, seq: int) -> None:
         self._root = root
         self._seq = seq
         self._part = root / f".crate-{seq}.part"
         self.files: dict[str, bytes] = {}
 
-    def put(self, item: Item, body: bytes | bytearray, response: ResponseInfo | None = None) -> bool:
-        return False
+    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+        return 0
+
+    def flush(self) -> None:
+        pass
 
     def open(
         self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
     ) -> CrateWriter:
         return CrateWriter(self, item.name)
 
-    def commit(self, records: Sequence[FileRecord]) -> None:
+    def commit(self, content: BatchContent) -> None:
         self._part.unlink(missing_ok=True)
         with zipfile.ZipFile(self._part, "x") as crate:
-            for record in records:
+            for record in content.records:
                 crate.writestr(record.name, self.files[record.name])
-            crate.writestr(INDEX, msgspec.msgpack.encode(list(records)))
+            crate.writestr(INDEX, msgspec.msgpack.encode(list(content.records)))
         number = 0
         while True:
             more = f"-{number}" if number else ""
@@ -90,6 +95,7 @@ class CrateSink:
     """See ``Sink``."""
 
     wants_records = True
+    shards = False
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -126,7 +132,7 @@ def problem_of(root: Path, written: Written) -> str:
     return problem
 
 
-class Crates:
+class Crates(Unsharded):
     """See ``downloader.sinks.sink.SinkKind``."""
 
     name = "crates"
@@ -139,7 +145,7 @@ class Crates:
     def open(self, config: Config, rules: Rules) -> Sink:
         return CrateSink(Path(config.output))
 
-    def inspector(self, root: Path, layout: str) -> Inspect:
+    def inspector(self, root: Path, identity: str) -> Inspect:
         return lambda written: problem_of(root, written)
 
 

@@ -1,0 +1,78 @@
+"""Choose the keys of samples in shards, and the extensions of their members.
+
+A reader of WebDataset splits the name of a member at the first dot behind the last slash: what is before
+it is the key, and consecutive members of one key are one sample. So a key has no dot, and two samples of a
+shard never have the same key.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import mimetypes
+import re
+from collections.abc import Iterable
+
+__all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys"]
+
+KEY_BYTES = 80
+"""The most bytes of a key. With an extension, a member's name has at most the 100 that USTAR allows."""
+
+_DIGEST_DIGITS = 16
+# Never part of an escaped name; see `naming`.
+_MARK = "%~"
+_EXTENSION = re.compile(r"[^/.][^/]*\.([A-Za-z0-9]{1,12})\Z").search
+_UNKNOWN = "bin"
+# Extensions that several types have, or that Python's table does not know.
+_BY_TYPE = {"image/jpeg": "jpg", "image/webp": "webp", "image/avif": "avif", "audio/mpeg": "mp3"}
+
+
+def index_width(shard_files: int) -> int:
+    """Return the digits of an item's number in keys, when a shard has ``shard_files`` items.
+
+    At least four, as img2dataset has it.
+    """
+    return max(4, len(str(shard_files - 1)))
+
+
+def name_keys(names: Iterable[str]) -> list[str]:
+    """Return a key for each of ``names``, safe relative paths: without the extension, dots as ``%2E``.
+
+    ``naming.unescape`` undoes that. A key that takes more than KEY_BYTES is cut, and gets a digest of the
+    name. Where several names of the list have one key, the later ones get their number in the list.
+    """
+    keys: list[str] = []
+    seen: set[str] = set()
+    for number, name in enumerate(names):
+        key = _fitting(_stem(name).replace(".", "%2E"), name)
+        if key in seen:
+            key = _fitting(f"{key}{_MARK}{number}", f"{name}\0{number}")
+        seen.add(key)
+        keys.append(key)
+    return keys
+
+
+def _stem(name: str) -> str:
+    found = _EXTENSION(name)
+    return name[: found.start(1) - 1] if found else name
+
+
+def _fitting(key: str, name: str) -> str:
+    encoded = key.encode()
+    if len(encoded) <= KEY_BYTES:
+        return key
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{encoded[: KEY_BYTES - _DIGEST_DIGITS - len(_MARK)].decode('utf-8', 'ignore')}{_MARK}{digest}"
+
+
+def extension_of(name: str, content_type: str) -> str:
+    """Return the extension of a member: that of ``name``, else that of ``content_type``, else ``bin``."""
+    found = _EXTENSION(name)
+    return found.group(1).lower() if found else _of_type(content_type)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_type(content_type: str) -> str:
+    media_type = content_type.partition(";")[0].strip().lower()
+    known = _BY_TYPE.get(media_type) or (mimetypes.guess_extension(media_type) or "").lstrip(".")
+    return known if known.isalnum() else _UNKNOWN

@@ -1,0 +1,190 @@
+"""Write the samples of one shard."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from time import time
+from typing import TYPE_CHECKING
+
+from downloader.core.checksum import crc32
+from downloader.core.item_states import UNTOUCHED
+from downloader.core.redact import redact_url
+from downloader.core.shard_keys import extension_of
+from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
+from downloader.sinks.failing import destination_error
+from downloader.sinks.shards.files import SHARDS, SealedShard, part_path, seal
+from downloader.sinks.shards.jobs import FailedItem, ShardJob
+from downloader.sinks.shards.keys import ShardKeys
+from downloader.sinks.shards.part import Part
+from downloader.sinks.shards.samples import Sample, encode_sample
+from downloader.sinks.sink import WRITTEN, BatchContent, Recovered
+
+if TYPE_CHECKING:
+    from downloader.sinks.shards.sink import ShardSink
+
+__all__ = ["SampleWriter", "ShardBatch"]
+
+_IN_MEMORY = 1 << 20
+_NOTHING = ResponseInfo(status=0, url="", etag="", last_modified="", content_type="", fetched_at=0.0)
+
+
+class SampleWriter:
+    """The writer of one sample; see ``FileWriter``.
+
+    A large content is in a temporary file until it is whole, since samples must not mix in the part.
+    """
+
+    __slots__ = ("_batch", "_digest", "_file", "_index", "_item", "_memory", "_response", "crc", "size")
+
+    def __init__(self, batch: ShardBatch, item: Item, index: int, response: ResponseInfo | None) -> None:
+        self._batch = batch
+        self._item = item
+        self._index = index
+        self._response = response
+        self._digest = hashlib.sha256()
+        self._memory = bytearray()
+        self._file = -1
+        self.size = 0
+        self.crc = 0
+
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Append ``chunk``. Raises DestinationError."""
+        self._digest.update(chunk)
+        self.crc = crc32(chunk, self.crc)
+        self.size += len(chunk)
+        self._memory += chunk
+        if len(self._memory) > _IN_MEMORY:
+            self._spill()
+
+    def _spill(self) -> None:
+        try:
+            if self._file < 0:
+                with tempfile.TemporaryFile(dir=self._batch.directory) as file:
+                    self._file = os.dup(file.fileno())
+            at = 0
+            while at < len(self._memory):
+                at += os.write(self._file, memoryview(self._memory)[at:])
+        except OSError as error:
+            raise destination_error(error, self._item.name) from error
+        self._memory.clear()
+
+    def publish(self) -> int:
+        """Append the sample to the part; return WRITTEN."""
+        batch, digest = self._batch, self._digest.hexdigest()
+        before, after = batch.members(self._item, self._index, self._response, self.size, digest)
+        if self._file < 0:
+            batch.part.append(before, self._memory, after)
+            batch.part.flush()
+        else:
+            self._spill()
+            batch.part.append_file(before, self._file, self.size, after)
+        return WRITTEN
+
+    def abort(self) -> None:
+        """Discard the content, which the part has if it was published."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class ShardBatch:
+    """A shard that is being filled; see ``BatchWriter``."""
+
+    def __init__(
+        self, sink: ShardSink, lease: Lease, keys: ShardKeys, part: Part, recovered: Recovered
+    ) -> None:
+        self._sink = sink
+        self._lease = lease
+        self._keys = keys
+        self._shard = lease.shards[-1]
+        self._texts = sink.options.members
+        self._modified = 0 if sink.options.reproducible else -1
+        self._began = time()
+        self.directory = sink.home / SHARDS
+        self.part = part
+        self.flush = part.flush
+        self.recovered = recovered
+        self._samples = len(recovered.written)
+
+    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+        """Append the sample of ``item``, to be written by the next ``flush``; return WRITTEN."""
+        digest = hashlib.sha256(body).hexdigest()
+        before, after = self.members(item, index, response, len(body), digest)
+        self.part.append(before, body, after)
+        return WRITTEN
+
+    def open(
+        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
+    ) -> SampleWriter:
+        """See ``BatchWriter``."""
+        return SampleWriter(self, item, index, response)
+
+    def members(
+        self, item: Item, index: int, response: ResponseInfo | None, size: int, digest: str
+    ) -> tuple[bytes, bytes]:
+        """Return what precedes and what follows the content of ``item`` in the part."""
+        info = response or _NOTHING
+        self._samples += 1
+        sample = Sample(
+            self._keys.key(index),
+            item.name,
+            redact_url(item.url) if item.url else info.url,
+            info.url,
+            info.status,
+            size,
+            digest,
+            info.content_type,
+            info.etag,
+            info.last_modified,
+            info.fetched_at,
+        )
+        modified = int(info.fetched_at) if self._modified else 0
+        extension = extension_of(item.name, info.content_type)
+        return encode_sample(sample, extension, item.columns, self._texts, modified)
+
+    def commit(self, content: BatchContent) -> None:
+        """Publish the shard; wait for that. Raises DestinationError.
+
+        Nothing is published for items that are fetched again and fail again: they have their rows.
+        """
+        self.part.flush()
+        self.part.close()
+        path = part_path(self._sink.home, self._shard)
+        if not self._samples:
+            path.unlink(missing_ok=True)
+        if self._samples or not self._lease.only:
+            try:
+                seal(self._sink.home, self._shard, SealedShard(content.marks, list(content.failures)))
+            except OSError as error:
+                raise destination_error(error, str(path)) from error
+            self._sink.publisher.publish(
+                ShardJob(
+                    self._shard,
+                    str(path),
+                    len(self._lease.only) or self._lease.count,
+                    self._failed(content),
+                    self._began,
+                    time(),
+                )
+            )
+            self._sink.published(self._shard)
+
+    def _failed(self, content: BatchContent) -> list[FailedItem]:
+        """Return the items of the shard that have no sample."""
+        key, items = self._keys.key, self._keys.items
+        failed = [
+            FailedItem(key(each.index), each.name, each.url, each.code, each.detail)
+            for each in content.failures
+        ]
+        for index in self._lease.only or range(self._lease.count):
+            if items[index].fault == DUPLICATE:
+                text = "an earlier item has its name (--on-duplicate skip)"
+                failed.append(FailedItem(key(index), items[index].name, "", DUPLICATE, text))
+        return failed
+
+    def abort(self) -> None:
+        """Keep the part, which the next run goes on with."""
+        self.part.flush()
+        self.part.close()

@@ -1,0 +1,74 @@
+"""Name the files of the tool's own that a shard has until it is published.
+
+They are under ``shards/`` in the home of the job. ``N.part``: the part of shard N. ``N.sealed``: that all
+items of the shard are finished, and how (``SealedShard``); written before the shard is published.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from downloader.messages import Failure
+
+__all__ = [
+    "SHARDS",
+    "SealedShard",
+    "part_path",
+    "read_sealed",
+    "seal",
+    "sealed_path",
+    "sealed_shards",
+    "unseal",
+]
+
+SHARDS = "shards"
+
+
+class SealedShard(msgspec.Struct, frozen=True):
+    """The outcome of a shard: the item states that its ledger has, packed, and its failures."""
+
+    marks: bytes
+    failures: list[Failure]
+
+
+def part_path(home: Path, shard: int) -> Path:
+    """Return the path of the part of ``shard``."""
+    return home / SHARDS / f"{shard:05d}.part"
+
+
+def sealed_path(home: Path, shard: int) -> Path:
+    """Return the path of the outcome of ``shard``."""
+    return home / SHARDS / f"{shard:05d}.sealed"
+
+
+def seal(home: Path, shard: int, sealed: SealedShard) -> None:
+    """Write the outcome of ``shard``. Raises OSError."""
+    path = sealed_path(home, shard)
+    other = path.with_suffix(".writing")
+    other.write_bytes(msgspec.msgpack.encode(sealed))
+    other.replace(path)
+
+
+def unseal(home: Path, shard: int) -> None:
+    """Remove the outcome of ``shard``, if there is one."""
+    sealed_path(home, shard).unlink(missing_ok=True)
+
+
+def read_sealed(home: Path, shard: int) -> SealedShard | None:
+    """Return the outcome of ``shard``, None if it has none or a damaged one. Raises OSError."""
+    try:
+        return msgspec.msgpack.decode(sealed_path(home, shard).read_bytes(), type=SealedShard)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def sealed_shards(home: Path) -> list[int]:
+    """Return the shards that have an outcome."""
+    try:
+        names = os.listdir(home / SHARDS)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[:-7]) for name in names if name.endswith(".sealed"))

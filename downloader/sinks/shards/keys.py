@@ -1,0 +1,49 @@
+"""Give the samples of one shard their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from downloader.core.shard_keys import index_width, name_keys
+from downloader.messages import Item, Lease
+from downloader.sinks.shards.options import ShardOptions
+
+__all__ = ["ShardKeys"]
+
+_decode_items = msgspec.msgpack.Decoder(list[Item]).decode
+
+
+class ShardKeys:
+    """The keys of the items of ``lease``; the first of its shards is the one that counts.
+
+    ``items``: the items, decoded when they are first needed.
+    """
+
+    def __init__(self, lease: Lease, options: ShardOptions) -> None:
+        self._lease = lease
+        self._items: list[Item] | None = None
+        self._home = f"{lease.shards[0]:05d}"
+        self._width = index_width(options.files)
+        self._names = name_keys(item.name for item in self.items) if options.by_name else None
+
+    @property
+    def items(self) -> list[Item]:
+        if self._items is None:
+            self._items = _decode_items(self._lease.items)
+        return self._items
+
+    def forget_items(self) -> None:
+        """Discard the decoded items, which are needed at the start and at the end only."""
+        self._items = None
+
+    def key(self, index: int) -> str:
+        """Return the key of item ``index`` of the batch."""
+        if self._names is not None:
+            return self._names[index]
+        return f"{self._home}{index:0{self._width}d}"
+
+    def indices(self, wanted: Iterable[int]) -> dict[str, int]:
+        """Return the index of each of ``wanted``, by key."""
+        return {self.key(index): index for index in wanted}

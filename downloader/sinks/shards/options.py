@@ -1,0 +1,128 @@
+"""Define the options of shards."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from downloader.config.extensions import Option
+from downloader.core.units import parse_size
+
+if TYPE_CHECKING:
+    from downloader.config.config import Config
+
+__all__ = ["MOST_SHARD_FILES", "SHARD_OPTIONS", "ShardOptions", "parse_members", "shard_options"]
+
+MOST_SHARD_FILES: Final = 100_000
+_COMPRESSIONS: Final = ("none", "gz", "zst")
+_KEYS: Final = ("index", "name")
+_MEMBER = re.compile(r"([A-Za-z0-9_-]{1,12})=(.+)").fullmatch
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SHARD_FILES:
+        raise ValueError(f"{text[:40]!r} is not a number from 1 to {MOST_SHARD_FILES:,}")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    size = parse_size(text)
+    if size < 1:
+        raise ValueError("must be at least 1")
+    return size
+
+
+def _compression(text: str) -> str:
+    if text not in _COMPRESSIONS:
+        raise ValueError(f"{text[:40]!r} is not one of {', '.join(_COMPRESSIONS)}")
+    return text
+
+
+def _key(text: str) -> str:
+    if text not in _KEYS:
+        raise ValueError(f"{text[:40]!r} is not one of {', '.join(_KEYS)}")
+    return text
+
+
+def _members(text: str) -> str:
+    parse_members(text)
+    return text
+
+
+def parse_members(text: str) -> dict[str, str]:
+    """Return the extensions of --member, each with its column. Raises ValueError."""
+    found: dict[str, str] = {}
+    for each in filter(None, text.split(",")):
+        match = _MEMBER(each)
+        if match is None or match[1] == "json":
+            raise ValueError(f"{each[:40]!r} is not EXT=COLUMN, as in txt=caption")
+        found[match[1].lower()] = match[2]
+    return found
+
+
+SHARD_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        name="shard_files",
+        metavar="N",
+        default=10_000,
+        type=_count,
+        help="tar, parquet: items of a shard.",
+    ),
+    Option(
+        name="shard_size",
+        metavar="SIZE",
+        default=1 << 30,
+        type=_size,
+        help="tar, parquet: a shard that is larger is cut into several files.",
+    ),
+    Option(
+        name="shard_compression",
+        metavar="|".join(_COMPRESSIONS),
+        default="none",
+        type=_compression,
+        help="tar: compress whole shards.",
+    ),
+    Option(
+        name="sample_key",
+        metavar="|".join(_KEYS),
+        type=_key,
+        help="tar, parquet: keys of samples.  [index for a list, else name]",
+    ),
+    Option(
+        name="member",
+        metavar="EXT=COLUMN,…",
+        type=_members,
+        help="tar: members of a sample that have a column of the list.",
+    ),
+    Option(
+        name="reproducible",
+        default=False,
+        help="tar, parquet: samples in the order of the list, times of 0: the same bytes each time.",
+    ),
+)
+
+
+class ShardOptions(msgspec.Struct, frozen=True):
+    """The options of a job's shards. ``members``: see ``parse_members``."""
+
+    files: int
+    size: int
+    compression: str
+    by_name: bool
+    members: dict[str, str]
+    reproducible: bool
+
+
+def shard_options(config: Config) -> ShardOptions:
+    """Return the options of ``config``."""
+    option = config.store_option
+    return ShardOptions(
+        files=option("shard_files"),
+        size=option("shard_size"),
+        compression=option("shard_compression"),
+        by_name=(option("sample_key") or ("index" if config.source_kind.editable else "name")) == "name",
+        members=parse_members(option("member")),
+        reproducible=option("reproducible"),
+    )

@@ -1,0 +1,135 @@
+"""Append samples to a part, the tar file that becomes a shard when it is whole."""
+
+from __future__ import annotations
+
+import os
+import posix
+from pathlib import Path
+
+from downloader.sinks.failing import destination_error
+from downloader.sinks.shards.samples import WholeSample, samples
+
+__all__ = ["Part", "recover"]
+
+# Unpatched, as in `sinks.directory`.
+_pwrite = posix.pwrite
+_COPY = 8 << 20
+
+
+def recover(path: Path, expected: dict[str, tuple[int, int]]) -> list[WholeSample]:
+    """Return the whole samples of the part at ``path``, and remove everything else from it.
+
+    ``expected``: size and CRC-32 that are known of some keys; a sample that differs is removed, too. So is
+    a second sample of one key. Raises DestinationError.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            whole: dict[str, WholeSample] = {}
+            for sample in samples(fd):
+                if expected.get(sample.key, (sample.size, sample.crc)) == (sample.size, sample.crc):
+                    whole.setdefault(sample.key, sample)
+            kept = list(whole.values())
+            end = 0
+            for sample in kept:
+                if sample.start != end:
+                    return _rewritten(fd, path, kept)
+                end = sample.end
+            os.ftruncate(fd, end)
+            return kept
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise destination_error(error, str(path)) from error
+
+
+def _rewritten(fd: int, path: Path, kept: list[WholeSample]) -> list[WholeSample]:
+    """Write a part that has only the samples ``kept``, and return them as they are in it."""
+    other = path.with_suffix(".new")
+    moved: list[WholeSample] = []
+    target = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        end = 0
+        for sample in kept:
+            length = sample.end - sample.start
+            _copy(fd, sample.start, target, end, length)
+            moved.append(sample._replace(start=end, end=end + length))
+            end += length
+    finally:
+        os.close(target)
+    other.replace(path)
+    return moved
+
+
+def _copy(source: int, at: int, target: int, to: int, length: int) -> None:
+    while length:
+        chunk = os.pread(source, min(_COPY, length), at)
+        if not chunk:
+            raise OSError("the file became shorter while it was read")
+        _write(target, chunk, to)
+        at, to, length = at + len(chunk), to + len(chunk), length - len(chunk)
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    written = _pwrite(fd, data, at)
+    while written < len(data):
+        written += _pwrite(fd, memoryview(data)[written:], at + written)
+
+
+class Part:
+    """A part, open for appending; created if it does not exist. Raises DestinationError.
+
+    What is appended is written at the next ``flush``, or earlier when it is much.
+    """
+
+    __slots__ = ("_end", "_fd", "_path", "_pending", "_size")
+
+    _MANY = 1 << 20
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: list[bytes | bytearray] = []
+        self._size = 0
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._end = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise destination_error(error, str(path)) from error
+
+    def append(self, before: bytes, content: bytes | bytearray, after: bytes) -> None:
+        """Append a sample."""
+        self._pending += (before, content, after)
+        self._size += len(before) + len(content) + len(after)
+        if self._size >= self._MANY:
+            self.flush()
+
+    def append_file(self, before: bytes, fd: int, size: int, after: bytes) -> None:
+        """Append a sample whose content are the first ``size`` bytes of the file ``fd``."""
+        self.flush()
+        try:
+            at = self._end
+            _write(self._fd, before, at)
+            _copy(fd, 0, self._fd, at + len(before), size)
+            _write(self._fd, after, at + len(before) + size)
+            self._end = at + len(before) + size + len(after)
+        except OSError as error:
+            raise destination_error(error, str(self._path)) from error
+
+    def flush(self) -> None:
+        """Write what was appended. Raises DestinationError; a sample is then written whole or torn."""
+        if not self._size:
+            return
+        data = b"".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        try:
+            _write(self._fd, data, self._end)
+        except OSError as error:
+            raise destination_error(error, str(self._path)) from error
+        self._end += len(data)
+
+    def close(self) -> None:
+        """Close the file; what was not flushed is lost."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

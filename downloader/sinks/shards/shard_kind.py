@@ -1,0 +1,136 @@
+"""Define what the kinds of sinks with shards have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from downloader.core.extras import install_command, is_installed
+from downloader.errors import ConfigError
+from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions, shard_options
+
+if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from downloader.config.config import Config
+    from downloader.core.ownership import Rules
+    from downloader.sinks.sink import Inspect, Sink
+
+__all__ = ["ShardKind"]
+
+
+class ShardKind:
+    """The kind of ``ShardSink``; see ``SinkKind``. ``name`` is the format of the shards, tar or parquet."""
+
+    options = SHARD_OPTIONS
+    keeps = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def check(self, config: Config) -> None:
+        """Check the options. Raises ConfigError."""
+        for option in self.options:
+            value = config.store_option(option.name)
+            if value == option.default:
+                continue
+            try:
+                option.type(str(value))
+            except ValueError as error:
+                raise ConfigError(f"{option.flag}: {error}") from None
+        self._check_options(config)
+        self._check_packages(config)
+
+    def _check_options(self, config: Config) -> None:
+        if config.layout != "flat":
+            raise ConfigError(f"--layout {config.layout} is for --store files; a shard has no layout")
+        if config.existing != "replace":
+            raise ConfigError(f"--existing {config.existing} is for --store files")
+        if config.relist:
+            raise ConfigError(
+                "--relist is for --store files: items that are in published shards cannot move; "
+                "store the new list in another -o"
+            )
+        options = shard_options(config)
+        if self.name != "tar" and options.members:
+            raise ConfigError("--member is for --store tar; parquet shards have columns (--keep-columns)")
+        if self.name != "tar" and options.compression != "none":
+            raise ConfigError("--shard-compression is for --store tar; parquet is compressed by itself")
+        kept = set()
+        if any(option.name == "keep_columns" for option in config.source_kind.options):
+            kept = set(config.source_option("keep_columns").split(","))
+        for column in options.members.values():
+            if column not in kept and "all" not in kept:
+                raise ConfigError(f"--member …={column} needs --keep-columns {column}")
+
+    def _check_packages(self, config: Config) -> None:
+        if self.name == "parquet" and not is_installed("pyarrow"):
+            raise ConfigError(
+                "--store parquet needs the package pyarrow, which is not installed: "
+                + install_command("parquet")
+            )
+        if shard_options(config).compression == "zst" and not (
+            is_installed("compression.zstd") or is_installed("backports.zstd")
+        ):
+            raise ConfigError(
+                "--shard-compression zst needs the package backports.zstd, which is not installed: "
+                + install_command("zstd")
+            )
+
+    def shard_items(self, config: Config) -> int:
+        """Return how many items a shard has."""
+        return shard_options(config).files
+
+    def identity(self, config: Config) -> str:
+        """Return the options that all shards of a job must have in common, as JSON."""
+        return msgspec.json.encode(shard_options(config)).decode()
+
+    def describe(self, identity: str) -> str:
+        """Return the options in ``identity``."""
+        options = msgspec.json.decode(identity, type=ShardOptions)
+        words = [
+            f"--shard-files {options.files} --shard-size {options.size}",
+            f"--shard-compression {options.compression}",
+            f"--sample-key {'name' if options.by_name else 'index'}",
+        ]
+        if options.members:
+            words.append("--member " + ",".join(f"{ext}={name}" for ext, name in options.members.items()))
+        return " ".join([*words, "--reproducible"] if options.reproducible else words)
+
+    def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
+        """Remove the outcomes of published shards that the journal has."""
+        from downloader.sinks.shards.files import sealed_shards, unseal
+
+        for shard in sealed_shards(home):
+            if is_finished(shard):
+                unseal(home, shard)
+
+    def complete(self, config: Config, home: Path) -> None:
+        """Write ``shards.json`` and ``sizes.json``."""
+
+    def open(self, config: Config, rules: Rules) -> Sink:
+        """Return a ShardSink."""
+        from pathlib import Path
+
+        from downloader.sinks.shards.jobs import PublisherSettings
+        from downloader.sinks.shards.sink import ShardSink
+
+        options = shard_options(config)
+        home = Path(config.output) / ".downloader"
+        settings = PublisherSettings(
+            root=config.output,
+            home=str(home),
+            store=self.name,
+            compression=options.compression,
+            max_size=options.size,
+            reproducible=options.reproducible,
+        )
+        return ShardSink(home, settings, options)
+
+    def inspector(self, root: Path, identity: str) -> Inspect:
+        """Return a function that reads the shard of an item below ``root``."""
+        from downloader.sinks.shards.inspecting import ShardInspector
+
+        return ShardInspector(root, self.name, msgspec.json.decode(identity, type=ShardOptions))

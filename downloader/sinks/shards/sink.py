@@ -1,0 +1,109 @@
+"""Store the items of each batch in one shard.
+
+::
+
+    lease ──► Part (append samples, in the worker) ──seal──► Publisher (a process) ──► {shard:05d}.tar, …
+
+A kill leaves the part, whose whole samples are found again by the next worker that has the batch. Once all
+items are finished their outcome is written down (``files.SealedShard``), so that a kill from then on only
+repeats the publishing, and fetches nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from downloader.core.item_states import written
+from downloader.messages import Lease
+from downloader.sinks.failing import destination_error
+from downloader.sinks.shards.batch import ShardBatch
+from downloader.sinks.shards.files import SHARDS, part_path, read_sealed, unseal
+from downloader.sinks.shards.jobs import PublisherSettings
+from downloader.sinks.shards.keys import ShardKeys
+from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.part import Part, recover
+from downloader.sinks.shards.publisher import Publisher
+from downloader.sinks.sink import Recovered, Written
+
+__all__ = ["ShardSink"]
+
+
+class ShardSink:
+    """A sink whose batches are shards; see ``Sink``. Raises DestinationError.
+
+    ``home``: the directory of the tool's own files.
+    """
+
+    wants_records = False
+    shards = True
+
+    def __init__(self, home: Path, settings: PublisherSettings, options: ShardOptions) -> None:
+        self.home = home
+        self.options = options
+        self.publisher = Publisher(settings)
+        # Published shards whose outcomes were reported since the last lease, and before that.
+        self._reported: list[int] = []
+        self._recorded: list[int] = []
+        try:
+            (home / SHARDS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise destination_error(error, str(home / SHARDS)) from error
+
+    def begin(self, lease: Lease) -> ShardBatch:
+        """See ``Sink``. Reads the part that a killed worker has left, in a thread."""
+        import gevent
+
+        self._unseal_recorded()
+        shard = lease.shards[-1]
+        keys = ShardKeys(lease, self.options)
+        try:
+            recovered: Recovered = gevent.get_hub().threadpool.apply(self._recover, (lease, shard, keys))
+        except OSError as error:
+            raise destination_error(error, str(part_path(self.home, shard))) from error
+        keys.forget_items()
+        return ShardBatch(self, lease, keys, Part(part_path(self.home, shard)), recovered)
+
+    def published(self, shard: int) -> None:
+        """Record that ``shard`` is published, and that its batch will be reported at once."""
+        self._reported.append(shard)
+
+    def _unseal_recorded(self) -> None:
+        """Remove the outcomes of the shards that the journal has.
+
+        A lease answers a credit. One credit may have been on its way when a batch was reported, so the
+        second lease after the report proves that the supervisor has read it.
+        """
+        for shard in self._recorded:
+            unseal(self.home, shard)
+        self._recorded, self._reported = self._reported, []
+
+    def _recover(self, lease: Lease, shard: int, keys: ShardKeys) -> Recovered:
+        """Return what is known of the items of ``lease``, and prepare its part."""
+        wanted = lease.only or range(lease.count)
+        sealed = read_sealed(self.home, shard)
+        path = part_path(self.home, shard)
+        if path.exists():
+            indices = keys.indices(wanted)
+            expected = {keys.key(mark.index): (mark.size, mark.crc) for mark in written(lease.done)}
+            found = {
+                indices[sample.key]: (sample.size, sample.crc)
+                for sample in recover(path, expected)
+                if sample.key in indices
+            }
+        elif sealed is not None:
+            found = {mark.index: (mark.size, mark.crc) for mark in written(sealed.marks)}
+        else:
+            found = {}
+        return Recovered(found, sealed.failures if sealed else [])
+
+    def standing(self, name: str) -> tuple[int, int] | None:
+        """Return None: --existing is for files."""
+        return None
+
+    def verify(self, written: Written) -> bool:
+        """Return False: what a batch has is found by ``begin``."""
+        return False
+
+    def close(self) -> None:
+        """See ``Sink``."""
+        self.publisher.close()

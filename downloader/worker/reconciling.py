@@ -1,0 +1,126 @@
+"""Find the items of a leased batch that need no request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from time import monotonic
+
+import gevent
+import msgspec
+
+from downloader.core.item_states import OWNED, written
+from downloader.errors import FetchError, failure_kind
+from downloader.messages import Item
+from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
+from downloader.worker.active_batch import ActiveBatch
+
+__all__ = ["Exempt", "reconcile", "settled"]
+
+_LARGE = 16 << 20
+_MAX_BUSY = 0.1
+
+
+class Exempt(msgspec.Struct, frozen=True):
+    """The rules for items that need no request.
+
+    ``reserved``: names that no item may have, since a file of the run itself has them, and what that file
+    is. ``standing``: files that were there before the job are kept.
+    """
+
+    reserved: dict[str, str] = {}
+    standing: bool = False
+
+
+def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
+    """Return the indices of the items that are stored already, and count them in ``batch``.
+
+    They are those that the lease has as written and that agree with the disk. Reads the files; lets other
+    greenlets run in between.
+    """
+    lease = batch.lease
+    earlier = {mark.index for mark in written(lease.earlier)}
+    wanted = set(lease.only)
+    if batch.recovered is not None:
+        return _recover(batch, items, batch.recovered, wanted, earlier)
+    found = set()
+    pause = _Pause()
+    for mark in written(lease.done):
+        if wanted and mark.index not in wanted:
+            continue
+        pause()
+        if _on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)):
+            batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
+            found.add(mark.index)
+        elif mark.published:
+            # The file of that name was once this item's own: the name is not taken by another item.
+            batch.claim(mark.index, OWNED)
+    return found
+
+
+def _recover(
+    batch: ActiveBatch, items: list[Item], recovered: Recovered, wanted: set[int], earlier: set[int]
+) -> set[int]:
+    found = set()
+    for index, (size, crc) in recovered.written.items():
+        if not wanted or index in wanted:
+            batch.recover(index, size, crc, old=index in earlier)
+            found.add(index)
+    for each in recovered.failures:
+        if each.index not in found:
+            batch.failed_before(each)
+            found.add(each.index)
+    return found
+
+
+def settled(
+    batch: ActiveBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
+) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
+    """Yield the items that need no request, except those in ``done``.
+
+    Each is the index, and either size and CRC-32 of the file that is kept, or the failure. With --existing
+    keep or fail this reads files, and lets other greenlets run in between.
+    """
+    poison = set(batch.lease.poison)
+    if not (poison or rules.reserved or rules.standing):
+        return
+    pause = _Pause()
+    for index in batch.wanted():
+        item = items[index]
+        if index in done or item.fault:
+            continue
+        if index in poison:
+            yield index, FetchError("poison", failure_kind("poison").meaning)
+        elif option := rules.reserved.get(item.name):
+            yield index, FetchError("reserved", f"{option} is this file; give that another place")
+        elif rules.standing:
+            pause()
+            kept = gevent.get_hub().threadpool.apply(_standing, (sink, item.name))
+            if kept is not None:
+                yield index, kept
+
+
+def _standing(sink: Sink, name: str) -> FetchError | tuple[int, int] | None:
+    """Return what ``Sink.standing`` returns or raises: gevent prints what is raised in its threads."""
+    try:
+        return sink.standing(name)
+    except FetchError as error:
+        return error
+
+
+class _Pause:
+    """A function to call between files: lets heartbeats continue when reading them takes long."""
+
+    def __init__(self) -> None:
+        self._pause_at = monotonic() + _MAX_BUSY
+
+    def __call__(self) -> None:
+        if monotonic() > self._pause_at:
+            gevent.sleep(0.001)  # sleep(0) may return before any timer runs
+            self._pause_at = monotonic() + _MAX_BUSY
+
+
+def _on_disk(sink: Sink, written: Written) -> bool:
+    if written.size < _LARGE:
+        return sink.verify(written)
+    # In a thread: reading it may take longer than a worker may be silent.
+    return bool(gevent.get_hub().threadpool.apply(sink.verify, (written,)))
