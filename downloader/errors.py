@@ -131,7 +131,9 @@ FAILURES: Final[dict[str, Kind]] = {
     "proxy": Kind(True, True, "the proxy failed or refused"),
     "unexpected-status": Kind(False, False, "a status that is no valid response to a plain GET"),
     "size-mismatch": Kind(True, False, "the body has another size than the source says"),
-    "checksum-mismatch": Kind(True, False, "the body has another checksum than the source says"),
+    "checksum-mismatch": Kind(
+        True, False, "the body has another checksum than the source or the response says"
+    ),
     "bad-checksum": Kind(False, False, "the source gives a checksum that cannot be verified"),
     "too-large": Kind(False, False, "larger than --max-size"),
     "redirect-loop": Kind(False, False, "more than --redirects hops"),

@@ -52,7 +52,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
     ``name`` is a safe relative path (``core.naming``): segments escaped, joined by ``/``. ``url`` is empty
     where the source derives it from the name. ``size`` is the size that the source promises, or -1.
-    ``checksum`` is the checksum that it promises, ``ALGORITHM:HEX`` (``core.content_check``), or "".
+    ``checksum`` is the checksum that it promises, ``ALGORITHM:HEX`` (``core.digests``), or "".
     ``columns`` is MessagePack of what else the source says about the item. ``fault`` is a failure code
     found while reading the source (a bad line, a name that cannot be stored): such an item is counted as
     failed without a request, except DUPLICATE, which is counted as skipped. ``detail`` is for a person,
@@ -70,16 +70,12 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     headers: tuple[tuple[str, str], ...] = ()
     mirrors: tuple[str, ...] = ()
 
-    @property
-    def promised(self) -> bool:
-        """Return whether the source says something about the content that must hold."""
-        return self.size >= 0 or self.checksum != ""
-
 
 class ResponseInfo(msgspec.Struct, frozen=True):
     """The metadata of a file in a response, as the server spells it; "" where there is none.
 
-    ``url`` is where the file came from after redirects, redacted; ``fetched_at`` is in seconds since 1970.
+    ``url`` is where the file came from after redirects, redacted; ``redirected``: there was one.
+    ``fetched_at`` is in seconds since 1970.
     """
 
     status: int
@@ -88,13 +84,15 @@ class ResponseInfo(msgspec.Struct, frozen=True):
     last_modified: str
     content_type: str
     fetched_at: float
+    redirected: bool = False
 
 
 class FileRecord(msgspec.Struct, frozen=True, array_like=True):
     """A written file, with what the item and the response say about it.
 
     ``index`` is that of the item in its batch, ``url`` is redacted, ``crc`` is the CRC-32 of its bytes,
-    ``checksum`` and ``columns`` are those of the item.
+    ``checksum`` and ``columns`` are those of the item. ``hash`` is the digest that --hash asks for,
+    ``ALGORITHM:HEX``, or "".
     """
 
     index: int
@@ -105,6 +103,7 @@ class FileRecord(msgspec.Struct, frozen=True, array_like=True):
     checksum: str
     columns: bytes
     response: ResponseInfo | None
+    hash: str = ""
 
 
 class Page(msgspec.Struct, frozen=True):

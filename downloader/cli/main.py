@@ -37,6 +37,7 @@ from downloader.cli.params import (
 from downloader.config.extensions import Extension
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
+from downloader.core.digests import HASHES
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
@@ -203,6 +204,21 @@ def cli() -> None:
     show_default=True,
     help="What to do with other files in DEST that have a name of SOURCE.",
 )
+@click.option(
+    "--checksums",
+    type=Word(["off", "list", "all"]),
+    metavar="off|list|all",
+    default="list",
+    show_default=True,
+    help="Verify those of the list; all: also those that responses state.",
+)
+@click.option(
+    "--hash",
+    type=Word(HASHES),
+    metavar="ALG",
+    callback=lambda ctx, param, value: value or "",
+    help="Compute one for every file, for a manifest: sha256, blake3, …",
+)
 @click.option("--fsync", is_flag=True, help="Files counted as stored survive a power failure.")
 @click.option("--dry-run", is_flag=True, help="List and count, store nothing.")
 @click.option(
@@ -220,6 +236,13 @@ def cli() -> None:
     "--failures", type=click.Path(), default="", metavar="FILE.jsonl", help="A line for each failed file."
 )
 @click.option(
+    "--manifest",
+    type=click.Path(),
+    default="",
+    metavar="FILE",
+    help="A row for each stored file: .jsonl, .csv, .parquet, or SHA256SUMS.",
+)
+@click.option(
     "--preflight",
     type=Word(["auto", "probe", "off"]),
     metavar="auto|probe|off",
@@ -231,7 +254,6 @@ def cli() -> None:
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--manifest")
 @later("--engine", "--ray-address", "--endpoint-url")
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
@@ -283,8 +305,8 @@ def _config(given: dict[str, Any]) -> Any:
     plain = (
         "source output store layout connections resolver dns_server pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
-        "compressed redirects allow_private_redirects robots respect retry_failed relist existing fsync "
-        "dry_run progress report failures preflight quiet log_json verbose"
+        "compressed redirects allow_private_redirects robots respect retry_failed relist existing "
+        "checksums hash fsync dry_run progress report failures manifest preflight quiet log_json verbose"
     )
     numbers: dict[str, Any] = {
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")

@@ -14,11 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from downloader.config.contradictions import check_contradictions, manifest_format
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
+from downloader.core.content_check import Checking
 from downloader.core.headers import given_twice, header_problem
 from downloader.core.limits import (
     DEEPEST_PIPELINE,
@@ -90,11 +92,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     relist: bool = False
     existing: Existing = "replace"
+    checksums: Literal["off", "list", "all"] = "list"
+    hash: str = ""
     fsync: bool = False
     dry_run: bool = False
     progress: Literal["auto", "bar", "plain", "none"] = "auto"
     report: str = ""
     failures: str = ""
+    manifest: str = ""
     preflight: Literal["auto", "probe", "off"] = "auto"
     verbose: int = 0
     quiet: bool = False
@@ -170,12 +175,33 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             *self.source_kind.own_files(self),
             ("--report", self.report),
             ("--failures", self.failures),
+            ("--manifest", self.manifest),
             ("--cacert", self.cacert),
             ("--cert", self.cert),
             ("--key", self.key),
             ("--netrc", self.netrc),
         )
         return tuple((what, path) for what, path in named if path)
+
+    @property
+    def manifest_format(self) -> str:
+        """Return the format of --manifest: jsonl, csv, parquet or SHA256SUMS; "" for another name."""
+        return manifest_format(self.manifest)
+
+    @property
+    def hash_algorithm(self) -> str:
+        """Return the algorithm of the digest that is computed of every file, "" for none."""
+        return "sha256" if self.manifest_format == "SHA256SUMS" else self.hash
+
+    @property
+    def recording(self) -> bool:
+        """Return whether what a manifest needs is recorded of each file."""
+        return bool(self.manifest or self.hash)
+
+    @property
+    def checking(self) -> Checking:
+        """Return what is checked and computed of every body."""
+        return Checking(self.max_size, self.checksums, self.hash_algorithm)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -239,7 +265,7 @@ _RANGES = {
     "max_retry_after": (0, LONGEST_TIME),
     "drain_grace": (0, LONGEST_TIME),
 }
-_PATHS = ("output", "cacert", "cert", "key", "netrc", "report", "failures")
+_PATHS = ("output", "cacert", "cert", "key", "netrc", "report", "failures", "manifest")
 _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 
@@ -260,7 +286,7 @@ def _validate(config: Config) -> None:
     for name in _TIMES:
         if not 0 < getattr(config, name) <= LONGEST_TIME:
             raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
-    _check_contradictions(config)
+    check_contradictions(config)
     check_extras(config)
     for name, value in config.headers:
         if problem := header_problem(name, value):
@@ -280,9 +306,9 @@ def _validate(config: Config) -> None:
 def _check_paths(config: Config) -> None:
     """Check the paths that are looked up in the file system but not read."""
     config.source_kind.check_files(config)
-    for option, path in (("--report", config.report), ("--failures", config.failures)):
-        if path:
-            _check_writable(option, path, config.output)
+    for name in ("report", "failures", "manifest"):
+        if path := getattr(config, name):
+            _check_writable(_option(name), path, config.output)
 
 
 def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
@@ -323,29 +349,6 @@ def _check_types(config: Config) -> None:
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _check_contradictions(config: Config) -> None:
-    if config.restart and config.retry_failed:
-        raise ConfigError("--restart forgets what failed; it cannot go with --retry-failed")
-    if config.relist and (config.restart or config.retry_failed or config.dry_run):
-        raise ConfigError(
-            "--relist reads the source again; it cannot go with --restart, --retry-failed, --dry-run"
-        )
-    if config.dns_server and config.resolver == "system":
-        raise ConfigError("--dns-server needs --resolver cares: the system has servers of its own")
-    if config.insecure and config.cacert:
-        raise ConfigError("--insecure ignores --cacert; give one of the two")
-    if config.key and not config.cert:
-        raise ConfigError("--key needs --cert")
-    if config.log_json and config.progress == "bar":
-        raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
-    if config.report and config.report == config.failures:
-        raise ConfigError("--report and --failures are one file; give two")
-    if config.fsync and not config.sink_kind.keeps:
-        raise ConfigError(f"--fsync is for what is stored; --store {config.store} stores nothing")
-    if config.dry_run and (config.report or config.failures or config.retry_failed):
-        raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
 
 
 def _check_source(config: Config) -> None:

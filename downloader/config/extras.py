@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from downloader.core.digests import HASHES, PACKAGES
 from downloader.core.extras import install_command, is_installed
 from downloader.errors import ConfigError
 
@@ -23,8 +24,15 @@ _EXTRAS = {"robots": Extra("--robots", "protego", "robots")}
 
 def check_extras(config: Any) -> None:
     """Raise ConfigError if ``config``, a Config, has an option whose package is not installed."""
-    for field, extra in _EXTRAS.items():
-        if getattr(config, field) and not is_installed(extra.module):
+    needed = [extra for field, extra in _EXTRAS.items() if getattr(config, field)]
+    if config.hash and config.hash not in HASHES:
+        raise ConfigError(f"--hash {config.hash[:40]!r} is not one of {', '.join(HASHES)}")
+    if config.hash in PACKAGES:
+        needed.append(Extra(f"--hash {config.hash}", PACKAGES[config.hash], config.hash))
+    if config.manifest_format == "parquet":
+        needed.append(Extra("a --manifest in Parquet", "pyarrow", "parquet"))
+    for extra in needed:
+        if not is_installed(extra.module):
             raise ConfigError(
                 f"{extra.option} needs the package {extra.module}, which is not installed: "
                 + install_command(extra.name)

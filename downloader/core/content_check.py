@@ -1,28 +1,33 @@
-"""Check a message body against the size and checksum that the source states, and against --max-size.
+"""Check a message body against what the source and the response state, and against --max-size.
 
 The parser checks the length that delimits the body on the connection. This module checks the file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Literal
 
-from downloader.core.checksum import crc32, crc32c, has_crc32c
+import msgspec
+
+from downloader.core.checksum import has_crc32c
+from downloader.core.digests import ALGORITHMS, Digest, new_digest
 from downloader.core.extras import install_command
+from downloader.core.stated_checksum import Stated
 from downloader.core.units import show_size
 from downloader.errors import FetchError
 from downloader.messages import Item
 
-__all__ = ["ALGORITHMS", "CRC32C_MISSING", "ContentCheck", "check_item", "check_length", "is_checksum"]
-
-ALGORITHMS: Final = {
-    **{"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128},
-    **{"crc32": 8, "crc32c": 8},
-}
-"""The algorithms of ``Item.checksum``, each with its number of hexadecimal digits."""
+__all__ = [
+    "ALGORITHMS",
+    "CRC32C_MISSING",
+    "Checking",
+    "ContentCheck",
+    "check_item",
+    "check_length",
+    "is_checksum",
+    "mismatch",
+]
 
 CRC32C_MISSING: Final = (
     f"verifying crc32c needs the package crc32c; install it with: {install_command('crc32c')}"
@@ -30,63 +35,77 @@ CRC32C_MISSING: Final = (
 _HEX = re.compile(r"[0-9a-f]+")
 
 
-class _Digest(Protocol):
-    def update(self, chunk: bytes | bytearray | memoryview, /) -> None: ...
+class Checking(msgspec.Struct, frozen=True):
+    """What is checked and computed of every body.
 
-    def hexdigest(self) -> str: ...
+    ``max_size`` is in bytes; 0 means no limit. ``checksums`` and ``hash`` are the options; ``hash`` is the
+    algorithm of a digest to compute, "" for none.
+    """
 
+    max_size: int = 0
+    checksums: Literal["off", "list", "all"] = "list"
+    hash: str = ""
 
-class _Crc:
-    def __init__(self, function: Callable[[bytes | bytearray | memoryview, int], int]) -> None:
-        self._function = function
-        self._value = 0
-
-    def update(self, chunk: bytes | bytearray | memoryview, /) -> None:
-        self._value = self._function(chunk, self._value)
-
-    def hexdigest(self) -> str:
-        return f"{self._value:08x}"
-
-
-_CRCS: Final = {"crc32": crc32, "crc32c": crc32c}
+    def promised(self, item: Item) -> bool:
+        """Return whether the source says something about the content that is to be checked."""
+        return item.size >= 0 or (item.checksum != "" and self.checksums != "off")
 
 
 class ContentCheck:
     """The check of one body: call ``feed`` for each stored chunk, in order, and ``finish`` once at the end.
 
-    ``max_size`` is in bytes; 0 means no limit.
+    ``stated``: the checksum that the response states of the stored bytes.
     """
 
-    __slots__ = ("_checksum", "_digest", "_max_size", "_size", "size")
+    __slots__ = ("_digests", "_expected", "_hash", "_max_size", "_size", "size")
 
-    def __init__(self, item: Item, max_size: int) -> None:
+    def __init__(self, item: Item, checking: Checking, stated: Stated | None = None) -> None:
         self.size = 0
         self._size = item.size
-        self._max_size = max_size
-        self._checksum = item.checksum
-        self._digest: _Digest | None = None
-        if item.checksum:
-            algorithm = item.checksum.partition(":")[0]
-            crc = _CRCS.get(algorithm)
-            self._digest = _Crc(crc) if crc else hashlib.new(algorithm, usedforsecurity=False)
+        self._max_size = checking.max_size
+        self._hash = checking.hash
+        self._expected: list[Stated] = []
+        self._digests: dict[str, Digest] = {}
+        if item.checksum and checking.checksums != "off":
+            algorithm, _, digits = item.checksum.partition(":")
+            self._expected.append(Stated("the source", algorithm, bytes.fromhex(digits)))
+        if stated is not None:
+            self._expected.append(stated)
+        for each in self._expected:
+            if each.algorithm not in self._digests:
+                self._digests[each.algorithm] = new_digest(each.algorithm)
+        if self._hash and self._hash not in self._digests:
+            self._digests[self._hash] = new_digest(self._hash)
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add the next chunk of the body. Raises FetchError ``too-large``."""
         self.size += len(chunk)
         if self._max_size and self.size > self._max_size:
             raise FetchError("too-large", f"more than --max-size {show_size(self._max_size)}")
-        if self._digest is not None:
-            self._digest.update(chunk)
+        for digest in self._digests.values():
+            digest.update(chunk)
 
     def finish(self) -> None:
         """Raise FetchError (``size-mismatch``, ``checksum-mismatch``) unless size and checksum match."""
         if self._size >= 0 and self.size != self._size:
             raise FetchError("size-mismatch", f"{self.size} bytes arrived, the source says {self._size}")
-        if (
-            self._digest is not None
-            and (found := self._digest.hexdigest()) != self._checksum.partition(":")[2]
-        ):
-            raise FetchError("checksum-mismatch", f"the body has {found}, the source says {self._checksum}")
+        for expected in self._expected:
+            found = self._digests[expected.algorithm].digest()
+            if found != expected.digest:
+                raise mismatch(expected, found)
+
+    @property
+    def hash(self) -> bytes:
+        """The digest that --hash asks for, of what was fed so far; b"" without the option."""
+        return self._digests[self._hash].digest() if self._hash else b""
+
+
+def mismatch(expected: Stated, found: bytes) -> FetchError:
+    """Return the error of a body that has the digest ``found``."""
+    return FetchError(
+        "checksum-mismatch",
+        f"the body has {found.hex()}, {expected.field} says {expected.algorithm}:{expected.digest.hex()}",
+    )
 
 
 def check_item(item: Item) -> None:

@@ -27,8 +27,13 @@ def worker_main(config: Config, destination: Destination, number: int) -> ChildM
     def main(link: object, ready: object) -> None:
         from downloader.worker import main as worker
 
-        ledger = destination.ledger(number)
-        setup = worker.Setup(number, ledger, destination.rules, destination.reserved)
+        setup = worker.Setup(
+            number,
+            destination.ledger(number),
+            destination.rules,
+            destination.reserved,
+            destination.spool(number),
+        )
         worker.run(config, setup, link, ready)  # type: ignore[arg-type]
 
     return main

@@ -18,6 +18,7 @@ from downloader.http.client_tls import check_client_certificate
 from downloader.messages import Failure
 from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
+from downloader.reporting.manifest import write_manifest
 from downloader.reporting.progress import Progress
 from downloader.reporting.record import Report
 from downloader.storage.destination import Destination
@@ -48,10 +49,10 @@ class Finished(NamedTuple):
 def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finished:
     """Run ``config`` to its end; the report has the outcome, including ``exit_code``.
 
-    Writes --report and --failures. Raises ConfigError, InUse, DestinationError, JournalError where the run
-    could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where --preflight
-    probe finds HTTPS serialized or broken. ``ended`` is polled: it returns whether the process that wants
-    the result has exited.
+    Writes --manifest, --failures and --report. Raises ConfigError, InUse, DestinationError, JournalError
+    where the run could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where
+    --preflight probe finds HTTPS serialized or broken. ``ended`` is polled: it returns whether the process
+    that wants the result has exited.
     """
     _check_process()
     isolation.guard(config.output)
@@ -81,7 +82,8 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
         # From the open journal: the destination may have been moved or removed by now.
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
-        return Finished(_write(config, destination, report), failures, faulty)
+        report = _write(config, destination, report, lambda text: progress.log("warning", text))
+        return Finished(report, failures, faulty)
     finally:
         destination.close()
 
@@ -99,7 +101,12 @@ def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
             yield failure.name
 
 
-def _write(config: Config, destination: Destination, report: Report) -> Report:
+def _write(config: Config, destination: Destination, report: Report, log: Callable[[str], None]) -> Report:
+    if config.manifest:
+        try:
+            write_manifest(config, destination, log)
+        except (DestinationError, JournalError) as error:
+            report = _with_error(report, error)
     if config.failures:
         try:
             reports.write_failures(destination.journal.failures(), config.failures)

@@ -23,7 +23,7 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
-from downloader.core.content_check import ContentCheck  # noqa: E402
+from downloader.core.content_check import Checking, ContentCheck  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.exceptions import deadline_exceeded, translate  # noqa: E402
@@ -136,7 +136,7 @@ class ListingClient:
     def large(self, task: FetchTask, length: int) -> CheckedWriter:
         """See ``ParserOwner``."""
         self._large = _Large()
-        return CheckedWriter(self._large, ContentCheck(Item(""), _LARGEST))
+        return CheckedWriter(self._large, ContentCheck(Item(""), Checking(_LARGEST)))
 
     def proxied(self) -> None:
         """Do nothing: a proxy matters only for pipelining, and this client sends one request at a time."""

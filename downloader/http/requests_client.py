@@ -19,11 +19,12 @@ import gevent  # noqa: E402
 import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
-from downloader.core.content_check import ContentCheck, check_length  # noqa: E402
+from downloader.core.content_check import check_length  # noqa: E402
 from downloader.core.opt_out import FIELDS, opt_out  # noqa: E402
 from downloader.core.redact import redact_url  # noqa: E402
 from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
+from downloader.core.stated_checksum import Body, Stated, stated_checksum  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -37,7 +38,7 @@ from downloader.http.exceptions import (  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
+from downloader.http.task import FetchTask, open_writer  # noqa: E402
 from downloader.messages import ResponseInfo  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 from downloader.sources.source import Request  # noqa: E402
@@ -106,6 +107,7 @@ class RequestsClient:
         self._gate = gate
         self._turn = turn
         self._config = config
+        self._checking = config.checking
         self._session = session
         self._secrets = config.secrets
         # Under --min-speed, by greenlet: the response that it reads, since when, and its measurement.
@@ -135,13 +137,15 @@ class RequestsClient:
                 length = _length(response)
                 check_length(length or 0, self._config.max_size)
                 if self._recording:
-                    task.response = _info(response, at)
-                check = ContentCheck(task.item, self._config.max_size)
-                writer = CheckedWriter(task.batch.open(task), check)
+                    task.response = _info(response, at, hops)
+                task.stated = self._stated(response, task) if self._checking.checksums == "all" else None
+                writer = open_writer(task, self._checking)
                 self._stream(response, writer, length)
                 self._reading.pop(gevent.getcurrent(), None)
                 # There is no switch to another greenlet while publishing, so no deadline can fire.
-                verified = length is not None or response.chunked or task.promised
+                verified = (
+                    length is not None or response.chunked or task.promised or task.stated is not None
+                )
                 how = task.batch.publish(task, writer)
                 encoded = "Content-Encoding" in response.headers and self._is_unrequested(response)
                 done = Fetched(writer.size, writer.crc, how, verified, hops + 1, encoded)
@@ -283,6 +287,14 @@ class RequestsClient:
         names = {each.partition(";")[0].strip() for each in requested}
         return coding_of(response) not in names | {""} and "*" not in names
 
+    def _stated(self, response: Any, task: FetchTask) -> Stated | None:
+        """Return the checksum that ``response`` states of the bytes that are stored."""
+        own = task.request.headers if task.request is not None else ()
+        requested = str(self._session.headers["Accept-Encoding"]).lower() not in ("", "identity")
+        requested = requested or any(name.lower() == "accept-encoding" for name, _ in own)
+        body = Body(response.status, coding_of(response), self._config.compressed, requested)
+        return stated_checksum(body, response.headers.getlist)
+
     def _check_opt_out(self, response: Any) -> None:
         """Raise FetchError ``opted-out`` if ``response`` says that its content is not to be used."""
         tags, reservations = (response.headers.getlist(name) for name in FIELDS)
@@ -291,7 +303,7 @@ class RequestsClient:
             raise FetchError("opted-out", why)
 
 
-def _info(response: Any, url: str) -> ResponseInfo:
+def _info(response: Any, url: str, hops: int) -> ResponseInfo:
     headers = response.headers
     return ResponseInfo(
         status=response.status,
@@ -300,6 +312,7 @@ def _info(response: Any, url: str) -> ResponseInfo:
         last_modified=headers.get("Last-Modified", ""),
         content_type=headers.get("Content-Type", ""),
         fetched_at=time(),
+        redirected=hops > 0,
     )
 
 

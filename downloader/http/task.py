@@ -7,14 +7,16 @@ from typing import Any, Protocol
 
 import msgspec
 
+from downloader.core.content_check import Checking, ContentCheck
 from downloader.core.host import Host
 from downloader.core.latency import Histogram
+from downloader.core.stated_checksum import Stated
 from downloader.messages import Item, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import FileWriter
 from downloader.sources.source import Request
 
-__all__ = ["FetchTask", "TaskBatch"]
+__all__ = ["FetchTask", "TaskBatch", "open_writer"]
 
 
 class TaskBatch(Protocol):
@@ -53,7 +55,9 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
 
     ``target`` is the request target; ``url`` is "" if it is derived from the name; ``request`` is None for
     a plain GET, which most sources use. ``promised``: the source states a size or checksum to check.
-    ``response``: what the last response says about the file, if the sink wants it.
+    ``response``: what the last response says about the file, if that is recorded; ``stated``: the checksum
+    that it states of the bytes that are stored, if that is verified. ``mismatches``: attempts that ended in
+    ``checksum-mismatch``.
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
     had served others ended before its response; this does not count as an attempt. ``path``: its origin,
     None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
@@ -78,3 +82,10 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     cut_off: int = 0
     robots_txt: bool = False
     extra: int = 0
+    stated: Stated | None = None
+    mismatches: int = 0
+
+
+def open_writer(task: FetchTask, checking: Checking) -> CheckedWriter:
+    """Return a writer for the body of ``task``, which is checked. Raises FetchError, DestinationError."""
+    return CheckedWriter(task.batch.open(task), ContentCheck(task.item, checking, task.stated))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from downloader.config.config import Config
 from downloader.core.naming import shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
-from downloader.errors import DestinationError, DownloaderError, failure_kind
+from downloader.errors import DownloaderError, failure_kind
 from downloader.messages import Failure
+from downloader.reporting.published_file import publish
 from downloader.reporting.record import Report
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
@@ -181,7 +181,8 @@ def write_json(report: Report, path: str) -> None:
 
     Raises DestinationError.
     """
-    _publish(path, iter([msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"]))
+    text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    publish(path, lambda file: file.write(text))
 
 
 def write_failures(failures: Iterator[Failure], path: str) -> None:
@@ -202,33 +203,4 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
                 + b"\n"
             )
 
-    _publish(path, lines())
-
-
-def _publish(path: str, chunks: Iterator[bytes]) -> None:
-    try:
-        if _is_stream(path):
-            # /dev/stderr, /dev/null, a named pipe: write to it, never replace it.
-            with open(path, "wb") as file:
-                file.writelines(chunks)
-            return
-        target = Path(os.path.realpath(path))
-        temporary = target.with_name(f".downloader-{os.getpid()}.tmp")
-        temporary.unlink(missing_ok=True)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(fd, "wb") as file:
-                file.writelines(chunks)
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise DestinationError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _is_stream(path: str) -> bool:
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except FileNotFoundError:
-        return False
+    publish(path, lambda file: file.writelines(lines()))

@@ -27,6 +27,11 @@ class CheckedWriter:
         """CRC-32 of these bytes."""
         return self._writer.crc
 
+    @property
+    def hash(self) -> bytes:
+        """The digest that --hash asks for, of these bytes; b"" without the option."""
+        return self._check.hash
+
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append ``chunk``. Raises FetchError ``too-large``, DestinationError."""
         self._check.feed(chunk)

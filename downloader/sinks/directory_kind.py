@@ -9,6 +9,7 @@ from downloader.config.extensions import Option
 from downloader.config.sink_kinds import Unsharded
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
+    from collections.abc import Callable
     from pathlib import Path
 
     from downloader.config.config import Config
@@ -47,6 +48,18 @@ class DirectoryKind(Unsharded):
             return "changed since it was stored" if os.path.lexists(path) else "missing"
 
         return inspect
+
+    def opener(self, root: Path, layout: str) -> Callable[[str], int]:
+        """See ``sinks.sink.Opens``."""
+        from downloader.sinks.stored import READ, place
+
+        def open_file(name: str) -> int:
+            try:
+                return os.open(root / place(name, layout), READ)
+            except OSError:
+                return -1
+
+        return open_file
 
 
 KIND = DirectoryKind()

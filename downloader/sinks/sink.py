@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -31,6 +31,8 @@ __all__ = [
     "FileWriter",
     "Inspect",
     "Recovered",
+    "Locates",
+    "Opens",
     "Sink",
     "SinkKind",
     "Verify",
@@ -196,4 +198,27 @@ class SinkKind(SinkForm, Protocol):
         """Return a function that inspects the files under ``root``; see ``SinkForm`` for ``identity``.
 
         It must agree with ``Sink.verify``, and must keep no file descriptor open.
+        """
+
+
+@runtime_checkable
+class Locates(Protocol):
+    """What a ``SinkKind`` may have as well, if it stores several items in a file: where each of them is."""
+
+    def locator(self, root: Path, layout: str) -> Callable[[int, int, str], tuple[str, str]]:
+        """Return a function of batch, index and name of a published item: its shard and its key there.
+
+        A manifest has them. It is called in the supervisor, after all workers have exited.
+        """
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """What a ``SinkKind`` may have as well, if each item is a file."""
+
+    def opener(self, root: Path, layout: str) -> Callable[[str], int]:
+        """Return a function that opens the file of an item for reading, by name.
+
+        It returns the descriptor, -1 if there is no such file. A manifest computes digests with it that no
+        worker has computed.
         """

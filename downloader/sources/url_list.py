@@ -182,6 +182,7 @@ class UrlList:
             options=crc32(repr((form, wanted._replace(header="", keep=""))).encode("utf-8", "replace")),
             mirror=config.layout == "mirror",
             full=config.sink_kind.shard_items(config) > 0,
+            checksums=config.checksums != "off",
         )
 
     def request_builder(self, config: Config) -> RequestBuilder:
@@ -202,7 +203,7 @@ def _files(config: Config) -> list[ListFile]:
     form = config.source_option("list_format")
     if config.source == "-":
         return [ListFile("-", form or "txt")]
-    return find_files(config.source, form, (config.report, config.failures))
+    return find_files(config.source, form, (config.report, config.failures, config.manifest))
 
 
 def _wanted(config: Config) -> Wanted:

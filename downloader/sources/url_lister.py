@@ -52,6 +52,7 @@ class UrlLister:
 
     ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is.
     ``full``: a page has as many items as were asked for, as long as its file has them.
+    ``checksums``: they are verified.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class UrlLister:
         options: int,
         mirror: bool,
         full: bool = False,
+        checksums: bool = True,
     ) -> None:
         self._full = full
         self._files = files
@@ -72,6 +74,7 @@ class UrlLister:
         self._name_key = name_key
         self._options = options
         self._mirror = mirror
+        self._checksums = checksums
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -85,7 +88,9 @@ class UrlLister:
             self._rows.close()
         file = self._files[number]
         self._rows = open_rows(file, self._name_of(file), self._wanted)
-        self._maker = ItemMaker(self._rows.columns, self._name_key, mirror=self._mirror)
+        self._maker = ItemMaker(
+            self._rows.columns, self._name_key, mirror=self._mirror, checksums=self._checksums
+        )
         self._number = number
 
     def _name_of(self, file: ListFile) -> str:

@@ -27,6 +27,7 @@ from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.sink import Verify
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
+from downloader.storage import known_records, record_spool
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.journal import exists as journal_exists
@@ -69,6 +70,7 @@ class Destination:
             self.name_key = name_key(self.home)
             if config.restart:
                 _forget(self.home)
+            self._records_run = record_spool.next_run(self.home)
             if config.retry_failed and not journal_exists(self.home):
                 raise ConfigError(
                     f"{config.output} has no journal, so nothing to retry; leave out --retry-failed"
@@ -125,6 +127,12 @@ class Destination:
         """Return the path of the ledger of worker ``number``."""
         return self.home / f"ledger-{number}"
 
+    def spool(self, number: int) -> Path | None:
+        """Return the path of the spool of worker ``number``, None if nothing is recorded."""
+        if not self._config.recording:
+            return None
+        return record_spool.spool_path(self.home, self._records_run, number)
+
     def inherit(self, number: int, held: Mapping[int, Lease]) -> dict[int, tuple[bytes, list[int]]]:
         """Move the ledger of worker ``number``, which is dead, into the journal.
 
@@ -161,7 +169,10 @@ class Destination:
         """Let the source be read from its beginning, unless an interrupted run has begun that already."""
         going_on = known.exists(self.home) and not self.journal.read
         if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
+            # Whatever is killed in between: a record is found by its name, or by its place in this journal.
+            begun_anew = known.exists(self.home)
             known.write(self.home, self.journal)
+            known_records.write(self.home, self.journal, keep=begun_anew)
             self.journal.begin_anew()
 
     def finish(self, complete: bool) -> None:
@@ -180,6 +191,11 @@ class Destination:
     @property
     def _has_shards(self) -> bool:
         return self._config.sink_kind.shard_items(self._config) > 0
+
+    @property
+    def root(self) -> Path:
+        """Return the directory that items are stored in."""
+        return Path(self._config.output)
 
     @property
     def rules(self) -> Rules:
@@ -213,6 +229,7 @@ class Destination:
         )
         job = self.journal.job()
         if job is None:
+            known_records.forget(self.home)
             self.journal.begin(mine)
             return mine, False
         same = job.kind == mine.kind and identity.owns(job.source)
@@ -222,6 +239,8 @@ class Destination:
             if self.cut_off:
                 before = job.foreign_before_ns
                 mine = msgspec.structs.replace(mine, foreign_before_ns=before, lost_before_ns=self._now)
+            if not same:
+                known_records.forget(self.home)
             self.journal.begin(mine, anew=True)
             return mine, same
         if not same:
@@ -281,7 +300,7 @@ def _make(output: Path, home: Path) -> None:
 def _forget(home: Path) -> None:
     """Remove the state of an earlier job, synced so that a power cut does not bring it back."""
     for path in home.iterdir():
-        if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite")):
+        if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite", "records-")):
             path.unlink()
     shutil.rmtree(home / "shards", ignore_errors=True)
     fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """Reserve the names of the run's own files in the destination, so that no download uses them.
 
-The list of URLs, --report, --failures, certificates, keys and netrc may be in the destination. A download
-never replaces one of them, and they never replace a download.
+The list of URLs, --report, --failures, --manifest, certificates, keys and netrc may be in the destination.
+A download never replaces one of them, and they never replace a download.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def reserved_names(config: Config) -> dict[str, str]:
 
 
 def check_reserved(config: Config, reserved: dict[str, str], journal: Journal) -> None:
-    """Raise ConfigError if --report or --failures names a file that the job has stored."""
+    """Raise ConfigError if --report, --failures or --manifest names a file that the job has stored."""
     written = {
         name: option
         for name, option in reserved.items()
-        if option in ("--report", "--failures")
+        if option in ("--report", "--failures", "--manifest")
         and (Path(config.output) / place(name, config.layout)).exists()
     }
     if not written:

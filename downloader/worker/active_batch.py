@@ -99,7 +99,7 @@ class ActiveBatch:
         writer.finish()
         return self._publish(task, writer)
 
-    def _publish(self, task: FetchTask, writer: FileWriter | CheckedWriter) -> int:
+    def _publish(self, task: FetchTask, writer: FileWriter | CheckedWriter, hash: str = "") -> int:
         # The ledger has size and checksum before the name appears.
         self.marks.intend(task.index, writer.size, writer.crc)
         how = writer.publish()
@@ -114,6 +114,7 @@ class ActiveBatch:
                 checksum=item.checksum,
                 columns=item.columns,
                 response=response,
+                hash=hash,
             )
         return how
 
@@ -205,12 +206,12 @@ class ActiveBatch:
         self._count(count, old, size, replaced)
         return count, problem
 
-    def _put(self, task: FetchTask, body: bytes) -> int:
+    def _put(self, task: FetchTask, body: bytes, hash: str = "") -> int:
         """Store ``body`` through a writer; return what ``FileWriter.publish`` returns."""
         writer = self.open(task)
         try:
             writer.write(body)
-            how = self._publish(task, writer)
+            how = self._publish(task, writer, hash)
         finally:
             writer.abort()
         if how != WRITTEN:

@@ -42,3 +42,4 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
         # It has the peak of a run that was shorter than the interval of heartbeats.
         link.send(worker.make_heartbeat())
     worker.sink.close()
+    worker.close_records()

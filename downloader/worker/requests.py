@@ -36,6 +36,7 @@ class TaskBuilder:
         self._session = session
         self._schedule = schedule
         self._secrets = config.secrets
+        self._checking = config.checking
         self._builder = source_kind(config).request_builder(config)
         self._base = ""
         if self._builder.base_url:
@@ -47,12 +48,14 @@ class TaskBuilder:
         """Return the task for ``item``. Raises FetchError: its fault, ``bad-url`` or ``bad-checksum``."""
         if item.fault:
             raise FetchError(item.fault, item.detail)
-        check_item(item)
+        if self._checking.checksums != "off":
+            check_item(item)
+        promised = self._checking.promised(item)
         if self._base and not item.url:
             url, origin = "", self._origin
             target = self._target + quote_name(SafeName(item.name)).encode()
             host = self._schedule.host(origin.key)
-            return FetchTask(batch, index, item, item.promised, url, target, origin, host, solo, origin)
+            return FetchTask(batch, index, item, promised, url, target, origin, host, solo, origin)
         request = self._builder.request(item)
         try:
             url = self._session.normal(request.url)
@@ -62,7 +65,7 @@ class TaskBuilder:
                 return self.task(batch, index, _moved(item, item.mirrors[1:]), solo)
             raise FetchError("bad-url", redact(str(error), self._secrets)) from None
         host = self._schedule.host(origin.key)
-        task = FetchTask(batch, index, item, item.promised, url, target, origin, host, solo, origin)
+        task = FetchTask(batch, index, item, promised, url, target, origin, host, solo, origin)
         task.extra = len(item.mirrors)
         if request.headers or request.expected_status != 200:
             self._add_request(task, request)
@@ -79,7 +82,7 @@ class TaskBuilder:
             other = self.task(task.batch, task.index, _moved(item, rest), task.solo)
         except FetchError:
             return None
-        other.attempts, other.extra = task.attempts, task.extra
+        other.attempts, other.extra, other.mismatches = task.attempts, task.extra, task.mismatches
         return other
 
     def _add_request(self, task: FetchTask, request: Request) -> None:
@@ -97,6 +100,11 @@ class TaskBuilder:
             task.origin.has_extra_headers = True
         else:
             task.path = None  # the requests client replaces the run's own fields by them
+
+    @property
+    def has_base(self) -> bool:
+        """Return whether the URL of an item that has none of its own is given by its name."""
+        return self._base != ""
 
     def tasks(self, batch: ActiveBatch, items: list[Item]) -> list[FetchTask] | None:
         """Return the tasks for all ``items`` if each is a plain name below one URL, otherwise None.

@@ -40,6 +40,10 @@ class Retries:
         ``retry``: the same URL may succeed. Each mirror is tried once before a pause is made; one that
         failed for good is not tried again.
         """
+        if error.code == "checksum-mismatch":
+            # Bytes that were damaged on the way are right the next time, others are not.
+            task.mismatches += 1
+            retry = retry and task.mismatches == 1
         spent = task.attempts - task.extra
         other = None
         if task.item.mirrors and error.code not in _OF_THE_ITEM:

@@ -68,7 +68,7 @@ class RobotsGate:
         own = msgspec.structs.replace(
             config,
             **{"max_size": 0, "min_speed": 0, "redirects": robots.MAX_REDIRECTS},
-            **{"compressed": True, "respect": ()},
+            **{"compressed": True, "respect": (), "checksums": "off", "hash": ""},
         )
         self.client = RequestsClient(
             own, session, hosts.gate, hosts.reserve_redirect, stored=range(200, 300)

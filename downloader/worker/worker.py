@@ -55,6 +55,7 @@ from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
 from downloader.worker.reconciling import Exempt, reconcile, settled
+from downloader.worker.recorded_batch import batch_maker
 from downloader.worker.requests import TaskBuilder
 from downloader.worker.retries import Retries
 from downloader.worker.robots import RobotsGate
@@ -74,8 +75,7 @@ class Worker:
         if afford.warning:
             link.send(Log("warning", afford.warning))
         limit = first_limit(config.connections, afford)
-        self.config = config
-        self.link = link
+        self.config, self.link = config, link
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
@@ -86,7 +86,7 @@ class Worker:
         )
         self.admit = gate.admit if config.robots else self.schedule.add
         self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
-        recording = self.sink.wants_records or self.sink.shards
+        recording = self.sink.wants_records or self.sink.shards or config.recording
         self.requests_client = RequestsClient(
             *(config, self.session, self.hosts.gate, self.hosts.reserve_redirect),
             gate.permit if config.robots else None,
@@ -108,17 +108,17 @@ class Worker:
         self.credit_out = self._finished_before = 0
         self.draining = self.drained = False
         self.defect: Exception | None = None
-        self.finished = Event()
         self.builder = builder = TaskBuilder(config, self.session, self.schedule)
+        self.new_batch, self.close_records = batch_maker(config, setup, builder)
         self.retries = Retries(config.retry_policy, self.schedule, builder, self.admit)
-        self._due, self._idle = Event(), Event()
+        self.finished, self._due, self._idle = Event(), Event(), Event()
 
     # leases in
 
     def take_lease(self, lease: Lease) -> None:
         """Open a batch: finish the items that need no request, schedule the rest."""
         self.credit_out -= 1
-        batch = ActiveBatch(lease, self.ledger.open(lease.seq, lease.count), self.sink)
+        batch = self.new_batch(lease, self.ledger.open(lease.seq, lease.count), self.sink)
         self.batches[lease.seq] = batch
         items = _decode_items(lease.items)
         done = reconcile(batch, items, self.sink)

@@ -247,7 +247,7 @@ MAY_ASK = {
     "downloader/http/requests_client.py": {"time"},
     "downloader/http/pipelined/parser.py": {"time"},
     # When a file was fetched: a record, nothing depends on it.
-    "downloader/http/pipelined/recording_parser.py": {"time"},
+    "downloader/http/pipelined/observing_parser.py": {"time"},
 }
 
 

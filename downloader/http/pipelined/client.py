@@ -26,7 +26,6 @@ from gevent.pool import Group  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core import pipeline_depth as depths  # noqa: E402
-from downloader.core.content_check import ContentCheck  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -35,6 +34,7 @@ from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
 from downloader.http.pipelined.interfaces import Owner  # noqa: E402
+from downloader.http.pipelined.observing_parser import Observed, ObservingParser  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
 from downloader.http.pipelined.parser import (  # noqa: E402
     Body,
@@ -42,14 +42,9 @@ from downloader.http.pipelined.parser import (  # noqa: E402
     ResponseParser,
     discard_body,
 )
-from downloader.http.pipelined.recording_parser import RecordingParser  # noqa: E402
-from downloader.http.pipelined.respecting_parser import (  # noqa: E402
-    RespectingParser,
-    RespectingRecordingParser,
-)
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
+from downloader.http.task import FetchTask, open_writer  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedClient"]
@@ -86,10 +81,12 @@ class PipelinedClient:
     ) -> None:
         self._config = config
         self._session = session
-        self.new_parser: Callable[..., ResponseParser] = RecordingParser if recording else ResponseParser
-        if config.respect:
-            kind = RespectingRecordingParser if recording else RespectingParser
-            self.new_parser = partial(kind, product_token=session.product_token)
+        self._checking = config.checking
+        token = session.product_token if config.respect else None
+        observed = Observed(recording, config.checksums == "all", token)
+        self.new_parser: Callable[..., ResponseParser] = ResponseParser
+        if observed != Observed():
+            self.new_parser = partial(ObservingParser, observed=observed)
         self._owner = owner
         self.census = session.census
         self.secrets = config.secrets
@@ -325,7 +322,7 @@ class PipelinedClient:
 
     def open_writer(self, task: FetchTask) -> CheckedWriter:
         """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
-        return CheckedWriter(task.batch.open(task), ContentCheck(task.item, self.max_size))
+        return open_writer(task, self._checking)
 
     # connections
 

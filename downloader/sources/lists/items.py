@@ -53,12 +53,14 @@ class ItemMaker:
     """Makes the items of a list that has ``columns``.
 
     ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``.
+    ``checksums``: use those of the list; else its rows have none, not even a bad one.
     """
 
-    def __init__(self, columns: Columns, name_key: bytes, *, mirror: bool) -> None:
+    def __init__(self, columns: Columns, name_key: bytes, *, mirror: bool, checksums: bool = True) -> None:
         self._columns = columns
         self._key = name_key
         self._mirror = mirror
+        self._verifies = checksums
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         self._of_url = url_path if mirror else url_name
         self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
@@ -80,7 +82,7 @@ class ItemMaker:
         sizes = checksums = headers = kept = None
         if columns.size:
             sizes = _sizes(values[columns.size]) or _each(_size, values[columns.size], -1, faults)
-        if columns.checksums:
+        if columns.checksums and self._verifies:
             checksums = self._checksums(values, len(urls), faults)
         if columns.header:
             headers = _each(_headers, values[columns.header], (), faults)

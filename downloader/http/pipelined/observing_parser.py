@@ -1,0 +1,130 @@
+"""Look at what a response says about its file: what is recorded, the checksum it states, and --respect."""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+from functools import lru_cache, partial  # noqa: E402
+from time import time  # noqa: E402
+from typing import NamedTuple  # noqa: E402
+
+import httptools  # noqa: E402
+
+from downloader.core import opt_out, stated_checksum  # noqa: E402
+from downloader.core.redact import redact_url  # noqa: E402
+from downloader.errors import FetchError  # noqa: E402
+from downloader.http.pipelined.header_shape import HeaderShape  # noqa: E402
+from downloader.http.pipelined.parser import ParserOwner, ResponseParser  # noqa: E402
+from downloader.http.response import STORED  # noqa: E402
+from downloader.messages import ResponseInfo  # noqa: E402
+
+__all__ = ["Observed", "ObservingParser"]
+
+_OPT_OUT = tuple(name.encode() for name in opt_out.FIELDS)
+_STATED = tuple(name.encode() for name in stated_checksum.FIELDS)
+# The fields of which each line counts; of others the first.
+_ALL_LINES = frozenset(_OPT_OUT + _STATED)
+
+
+class Observed(NamedTuple):
+    """What an ``ObservingParser`` looks at.
+
+    ``recording``: set ``FetchTask.response``. ``stated``: set ``FetchTask.stated``, for --checksums all.
+    ``product_token``: of the user agent, for --respect; None without it.
+    """
+
+    recording: bool = False
+    stated: bool = False
+    product_token: str | None = None
+
+
+class ObservingParser(ResponseParser):
+    """A ``ResponseParser`` that looks at the header fields of responses that have a file.
+
+    The body of a refused response is FetchError ``opted-out``.
+    """
+
+    __slots__ = ("_observed",)
+
+    def __init__(
+        self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], HeaderShape], *, observed: Observed
+    ) -> None:
+        super().__init__(owner, shapes)
+        self._observed = observed
+        if observed.stated or observed.product_token is not None:
+            self.on_header = partial(_add, self._fields)
+            self.parser = httptools.HttpResponseParser(self)  # which looks for `on_header` once
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self._status not in STORED or isinstance(self.body, Exception):
+            return
+        task = self.outstanding[0] if self.outstanding else None
+        if task is None or task.robots_txt:
+            return
+        fields, observed = self._fields, self._observed
+        names = _names(tuple(fields))
+        if observed.product_token is not None and names.opt_out:
+            tags, reservations = (_lines(fields, name) for name in opt_out.FIELDS)
+            if why := opt_out.opt_out(tags, reservations, observed.product_token):
+                self.body = FetchError("opted-out", why)
+                return
+        if observed.stated:
+            task.stated = None
+            if names.stated:
+                # A response with a content coding does not come this far.
+                body = stated_checksum.Body(self._status)
+                task.stated = stated_checksum.stated_checksum(body, partial(_lines, fields))
+        if observed.recording:
+            etag, modified, kind = names.etag, names.modified, names.kind
+            task.response = ResponseInfo(
+                self._status,
+                redact_url(task.origin.key + task.target.decode("ascii")),
+                fields[etag].decode("latin-1") if etag else "",
+                fields[modified].decode("latin-1") if modified else "",
+                fields[kind].decode("latin-1") if kind else "",
+                time(),
+            )
+
+
+class _Names(NamedTuple):
+    """Header field names as the server spells them, b"" for one that a response does not have.
+
+    ``stated``, ``opt_out``: it has at least one of these fields.
+    """
+
+    etag: bytes
+    modified: bytes
+    kind: bytes
+    stated: bool
+    opt_out: bool
+
+
+@lru_cache(256)
+def _names(names: tuple[bytes, ...]) -> _Names:
+    # A server sends the same names with nearly every response.
+    spelt = {name.lower(): name for name in reversed(names)}
+    return _Names(
+        spelt.get(b"etag", b""),
+        spelt.get(b"last-modified", b""),
+        spelt.get(b"content-type", b""),
+        not spelt.keys().isdisjoint(_STATED),
+        not spelt.keys().isdisjoint(_OPT_OUT),
+    )
+
+
+def _lines(fields: dict[bytes, bytes], name: str) -> list[str]:
+    """Return the values of the header fields ``name``, in whatever spelling, one for each line."""
+    wanted = name.encode()
+    values = [value for spelt, value in fields.items() if spelt.lower() == wanted]
+    return [line.decode("latin-1") for value in values for line in value.split(b"\n")]
+
+
+def _add(fields: dict[bytes, bytes], name: bytes, value: bytes) -> bytes:
+    """Add a header field; keep all lines of those that are looked at, and the first one of the others."""
+    first = fields.setdefault(name, value)
+    if first is not value and name.lower() in _ALL_LINES:
+        fields[name] = first + b"\n" + value
+    return first

@@ -1,0 +1,152 @@
+"""Write rows of a manifest as JSON lines, CSV, Parquet, or the sums that ``sha256sum -c`` reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from downloader.config.contradictions import manifest_format
+from downloader.errors import DestinationError
+from downloader.sinks.stored import place
+
+__all__ = ["Row", "writer_of"]
+
+_BATCH: Final = 1000
+_ROW_GROUP: Final = 50_000
+_MOST_COLUMNS: Final = 1000
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored file; None is what is not known, or not there. ``columns``: what a list says of it."""
+
+    name: str
+    url: str | None
+    final_url: str | None
+    status: int | None
+    size: int
+    hash: str | None
+    etag: str | None
+    last_modified: str | None
+    content_type: str | None
+    fetched_at: datetime | None
+    shard: str | None
+    key: str | None
+    columns: dict[str, Any]
+
+
+_OWN: Final = tuple(name for name in Row.__struct_fields__ if name != "columns")
+
+
+def writer_of(path: str, layout: str, rows: Iterable[Row]) -> Callable[[BinaryIO], None]:
+    """Return a function that writes ``rows`` to a file, in the format of the manifest ``path``.
+
+    ``rows`` may be iterated twice. The function raises DestinationError.
+    """
+    form = manifest_format(path)
+    if form == "csv":
+        return lambda file: _write_csv(file, rows, _kept(path, rows))
+    if form == "parquet":
+        return lambda file: _write_parquet(file, rows, _kept(path, rows))
+    lines = _json_lines(rows) if form == "jsonl" else _sums(rows, layout)
+    return lambda file: file.writelines(lines)
+
+
+def _json_lines(rows: Iterable[Row]) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode
+    for row in rows:
+        yield encode(row) + b"\n"
+
+
+def _sums(rows: Iterable[Row], layout: str) -> Iterator[bytes]:
+    """Yield the lines of coreutils, which escape names that would break a line."""
+    for row in rows:
+        if row.hash is None:
+            continue
+        name = place(row.name, layout).encode("utf-8", "surrogateescape")
+        escaped = name.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
+        mark = b"\\" if escaped != name else b""
+        yield mark + row.hash.partition(":")[2].encode() + b"  " + escaped + b"\n"
+
+
+def _kept(path: str, rows: Iterable[Row]) -> dict[str, set[type]]:
+    """Return the kept columns of all ``rows``, each with the types of its values."""
+    found: dict[str, set[type]] = {}
+    for row in rows:
+        for name, value in row.columns.items():
+            types = found.setdefault(name, set())
+            if value is not None:
+                types.add(type(value))
+        if len(found) > _MOST_COLUMNS:
+            raise DestinationError(
+                f"{path}: the list has more than {_MOST_COLUMNS:,} columns; name a manifest in .jsonl"
+            )
+    return found
+
+
+def _named(kept: Iterable[str]) -> dict[str, str]:
+    """Return the names of ``kept`` columns in a table, where ours come first."""
+    return {name: f"columns.{name}" if name in (*_OWN, "columns") else name for name in kept}
+
+
+def _write_csv(file: BinaryIO, rows: Iterable[Row], kept: dict[str, set[type]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*_OWN, *_named(kept).values()))
+    source = iter(rows)
+    while True:
+        batch = list(islice(source, _BATCH))
+        for row in batch:
+            own = [_as_text(getattr(row, name)) for name in _OWN]
+            writer.writerow(own + [_as_text(row.columns.get(name)) for name in kept])
+        file.write(text.getvalue().encode("utf-8", "replace"))
+        text.seek(0)
+        text.truncate()
+        if not batch:
+            return
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode().strip('"')
+
+
+def _write_parquet(file: BinaryIO, rows: Iterable[Row], kept: dict[str, set[type]]) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    own: dict[str, Any] = dict.fromkeys(_OWN, pyarrow.string())
+    own |= {
+        "status": pyarrow.int32(),
+        "size": pyarrow.int64(),
+        "fetched_at": pyarrow.timestamp("ms", "UTC"),
+    }
+    types = {
+        **{frozenset({bool}): pyarrow.bool_(), frozenset({int}): pyarrow.int64()},
+        **{frozenset({float}): pyarrow.float64(), frozenset({int, float}): pyarrow.float64()},
+    }
+    kinds = {name: types.get(frozenset(seen), pyarrow.string()) for name, seen in kept.items()}
+    texts = {name for name, kind in kinds.items() if kind == pyarrow.string()}
+    fields = [*own.items(), *((_named(kept)[name], kind) for name, kind in kinds.items())]
+    schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in fields])
+    source = iter(rows)
+    try:
+        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            while batch := list(islice(source, _ROW_GROUP)):
+                arrays = [
+                    pyarrow.array([getattr(row, name) for row in batch], kind) for name, kind in own.items()
+                ]
+                for name, kind in kinds.items():
+                    values = [row.columns.get(name) for row in batch]
+                    if name in texts:
+                        values = [value if value is None else _as_text(value) for value in values]
+                    arrays.append(pyarrow.array(values, kind))
+                writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise DestinationError(f"the manifest cannot be written as Parquet: {error}") from error

@@ -1,0 +1,185 @@
+"""Find the record of a stored file: in the spools by its batch and index, or by name.
+
+A source that is read again (--relist) has other batches. So the records of what is stored are first copied
+into a table of names, ``DEST/.downloader/records-known.sqlite``, and the spools are removed.
+
+Whatever a record says about where it belongs, it is used only for a file with its size and CRC-32, and for
+the name of which it has the CRC-32. Of several the newest is used: an item may have been fetched again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from downloader.core.checksum import crc32
+from downloader.core.file_records import Record, records, unpack
+from downloader.core.item_states import ItemState, published
+from downloader.core.name_list import decode_names
+from downloader.errors import JournalError
+from downloader.storage.journal import Journal
+from downloader.storage.record_spool import frames, read_frame, remove, spools
+
+__all__ = ["KnownRecords", "forget", "write"]
+
+_TABLE, _INDEX = "records-known.sqlite", "records-index.sqlite"
+_KNOWN = """
+CREATE TABLE known (
+    name TEXT PRIMARY KEY, size INTEGER NOT NULL, crc INTEGER NOT NULL, record BLOB NOT NULL
+) WITHOUT ROWID
+"""
+_FRAMES = """
+CREATE TABLE frame (
+    seq INTEGER NOT NULL, spool INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL,
+    PRIMARY KEY (seq, spool, at)
+) WITHOUT ROWID
+"""
+_MOST_OPEN = 64
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(Record).decode
+
+
+class KnownRecords:
+    """All records under ``home``; close it at the end. Raises JournalError.
+
+    The places of the frames are in a table on disk, so memory does not grow with their number.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._spools = spools(home)
+        self._open: dict[int, int] = {}
+        self._path = home / _INDEX
+        with _translated(self._path):
+            _remove(self._path)
+            self._index = _connect(self._path)
+            self._index.execute("PRAGMA journal_mode = OFF")
+            self._index.execute("PRAGMA synchronous = OFF")
+            self._index.execute(_FRAMES)
+            self._index.execute("BEGIN")
+            for number, path in enumerate(self._spools):
+                rows = ((seq, number, at, length) for seq, at, length in frames(path))
+                self._index.executemany("INSERT INTO frame VALUES (?, ?, ?, ?)", rows)
+            self._index.execute("COMMIT")
+            self._known = _connect(home / _TABLE) if (home / _TABLE).exists() else None
+
+    def find(self, seq: int, marks: Sequence[ItemState], names: Sequence[str]) -> Mapping[int, Record]:
+        """Return the records of the stored items ``marks`` of batch ``seq`` that are known, by index."""
+        wanted = {mark.index: (crc32(names[mark.index].encode()), mark.size, mark.crc) for mark in marks}
+        found: dict[int, Record] = {}
+        with _translated(self._path):
+            places = self._index.execute(
+                "SELECT spool, at, length FROM frame WHERE seq = ? ORDER BY spool, at", (seq,)
+            )
+            for spool, at, length in places:
+                payload = read_frame(self._fd(spool), seq, at, length)
+                if payload is None:
+                    continue
+                with contextlib.suppress(ValueError):  # of an unknown version: as if it were not there
+                    for index, key, record in records(unpack(payload)):
+                        if wanted.get(index) == key:
+                            found[index] = record
+        if self._known is not None:
+            for mark in marks:
+                if mark.index not in found:
+                    by_name = self._by_name(names[mark.index], mark)
+                    if by_name is not None:
+                        found[mark.index] = by_name
+        return found
+
+    def _by_name(self, name: str, mark: ItemState) -> Record | None:
+        assert self._known is not None
+        with _translated(self._path):
+            row = self._known.execute(
+                "SELECT record FROM known WHERE name = ? AND size = ? AND crc = ?",
+                (name, mark.size, mark.crc),
+            ).fetchone()
+        return None if row is None else _decode(row[0])
+
+    def _fd(self, number: int) -> int:
+        fd = self._open.get(number)
+        if fd is None:
+            if len(self._open) >= _MOST_OPEN:
+                os.close(self._open.pop(next(iter(self._open))))
+            fd = self._open[number] = os.open(self._spools[number], os.O_RDONLY | os.O_CLOEXEC)
+        return fd
+
+    def close(self) -> None:
+        """Close all files, and remove the table of places."""
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+        self._index.close()
+        if self._known is not None:
+            self._known.close()
+        _remove(self._path)
+
+
+def write(home: Path, journal: Journal, *, keep: bool) -> None:
+    """Write the table of names from all records of what ``journal`` has as stored; remove the spools.
+
+    ``keep``: keep the records of the table as well that the journal does not have, since it has begun anew
+    already. Raises JournalError.
+    """
+    table = home / _TABLE
+    if not (spools(home) or table.exists()):
+        return
+    temporary = home / f"{_TABLE}.new"
+    _remove(temporary)
+    known = KnownRecords(home)
+    try:
+        with _translated(temporary), contextlib.closing(_connect(temporary)) as database:
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute(_KNOWN)
+            if keep and table.exists():
+                database.execute("ATTACH ? AS older", (str(table),))
+            database.execute("BEGIN")
+            if keep and table.exists():
+                database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
+            database.executemany(
+                "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?)", _stored(known, journal)
+            )
+            database.execute("COMMIT")
+    finally:
+        known.close()
+    temporary.replace(table)
+    remove(home)
+
+
+def forget(home: Path) -> None:
+    """Remove all records: they belong to another job."""
+    remove(home)
+    _remove(home / _TABLE)
+
+
+def _stored(known: KnownRecords, journal: Journal) -> Iterator[tuple[str, int, int, bytes]]:
+    for row in journal.batches():
+        marks = list(published(row.marks))
+        names = decode_names(row.names)
+        found = known.find(row.seq, marks, names)
+        for mark in marks:
+            if record := found.get(mark.index):
+                yield names[mark.index], mark.size, mark.crc, _encode(record)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=10)
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise JournalError(f"{path}: {error}; free space or mend the disk, or --restart") from error
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}") from error
