@@ -6,37 +6,41 @@ there are files. Frames of more than a few files are compressed.
 
 from __future__ import annotations
 
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from array import array
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
-__all__ = ["Frame", "Record", "pack", "records", "same", "unpack"]
+from downloader.core.checksum import crc32
+
+__all__ = ["Frame", "Record", "pack", "packed", "records", "same", "sum_of", "unpack"]
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
-_WORTH_IT = 1024  # bytes: setting up the compression takes longer than packing a few files
+_WORTH_IT = 8  # texts: setting up the compression takes longer than packing a few
 T = TypeVar("T")
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
     """The records of files of one batch, by ``indices`` in the batch.
 
-    ``names`` has the CRC-32 of each name, by which a record of another listing is recognized. ``fetched``
-    is in milliseconds after ``since``, in seconds since 1970. ``hashes`` are of ``algorithm``. A URL is ""
-    where the name gives it. ``finals``: URLs after redirects, by position in the lists.
+    ``indices``, ``sizes`` and ``crcs`` are arrays of u16, u64 and u32, little-endian. ``names`` is the
+    CRC-32 of all names, which tells a frame of another listing. ``fetched`` is in seconds since 1970.
+    ``hashes`` are of ``algorithm``. A URL is "" where the name gives it. ``finals``: URLs after redirects,
+    by position in the lists.
     """
 
-    indices: list[int]
-    names: list[int]
-    sizes: list[int]
-    crcs: list[int]
+    indices: bytes
+    names: int
+    sizes: bytes
+    crcs: bytes
+    fetched: list[int]
     statuses: list[int]
     etags: list[str]
     modified: list[str]
     kinds: list[str]
-    since: float
-    fetched: list[int]
     algorithm: str = ""
     hashes: list[bytes] = []
     urls: list[str] = []
@@ -44,7 +48,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     finals: dict[int, str] = {}
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is recorded of a file; ``hash`` is ``ALGORITHM:HEX``, or ""."""
 
     url: str
@@ -53,7 +57,7 @@ class Record(NamedTuple):
     etag: str
     last_modified: str
     content_type: str
-    fetched_at: float
+    fetched_at: int
     hash: str
     columns: bytes
 
@@ -67,70 +71,79 @@ def same(values: list[T]) -> list[T]:
     return values[:1] if len(set(values)) == 1 else values
 
 
+def packed(kind: str, values: Sequence[int]) -> bytes:
+    """Return ``values`` as an array of ``kind``: H, I or Q, as ``struct`` has them; little-endian."""
+    found = array(kind, values)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()
+
+
+def _unpacked(kind: str, data: bytes) -> list[int]:
+    found = array(kind)
+    found.frombytes(data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tolist()
+
+
+def sum_of(names: Sequence[str]) -> int:
+    """Return ``Frame.names``."""
+    return crc32("\0".join(names).encode())
+
+
 def pack(frame: Frame) -> bytes:
-    """Return ``frame`` as bytes."""
+    """Return ``frame`` as bytes. Texts that differ from file to file are worth compressing."""
     raw = _encode(frame)
-    return _DEFLATED + zlib.compress(raw, 1) if len(raw) > _WORTH_IT else _PLAIN + raw
+    texts = max(
+        len(frame.etags), len(frame.modified), len(frame.kinds), len(frame.urls), len(frame.columns)
+    )
+    return _DEFLATED + zlib.compress(raw, 1) if texts > _WORTH_IT else _PLAIN + raw
 
 
 def unpack(data: bytes) -> Frame:
-    """Return the frame in ``data``. Raises ValueError if it is damaged."""
+    """Return the frame in ``data``. Raises ValueError if it is damaged, or of another version."""
     try:
         return _decode(zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:])
     except zlib.error as error:
         raise ValueError(f"damaged records: {error}") from None
 
 
-def records(frame: Frame) -> Iterator[tuple[int, tuple[int, int, int], Record]]:
-    """Yield index, ``(CRC-32 of the name, size, CRC-32)`` and record of each file of ``frame``."""
-    count = len(frame.indices)
+def records(
+    frame: Frame, names: Sequence[str], states: Sequence[int], crcs: Sequence[int]
+) -> dict[int, Record]:
+    """Return the records of ``frame`` that are those of stored files of its batch, by index.
+
+    They agree with the ``names`` of the batch and its item states (``core.item_states``).
+    """
+    indices = _unpacked("H", frame.indices)
+    if not indices or max(indices) >= len(names) or sum_of([names[at] for at in indices]) != frame.names:
+        return {}
+    count = len(indices)
 
     def each(values: Sequence[T], default: T) -> Sequence[T]:
         return values if len(values) == count else [*values, default][:1] * count
 
-    hashes, algorithm = each(frame.hashes, b""), frame.algorithm
-    for at, (
-        index,
-        name,
-        size,
-        crc,
-        url,
-        status,
-        etag,
-        modified,
-        kind,
-        after,
-        digest,
-        columns,
-    ) in enumerate(
-        zip(
-            frame.indices,
-            each(frame.names, 0),
-            each(frame.sizes, 0),
-            each(frame.crcs, 0),
-            each(frame.urls, ""),
-            each(frame.statuses, 0),
-            each(frame.etags, ""),
-            each(frame.modified, ""),
-            each(frame.kinds, ""),
-            each(frame.fetched, 0),
-            hashes,
-            each(frame.columns, b""),
-            strict=True,
-        )
-    ):
-        yield (
-            index,
-            (name, size, crc),
-            Record(
-                url,
-                frame.finals.get(at, ""),
-                status,
-                etag,
-                modified,
-                kind,
-                frame.since + after / 1000,
-                f"{algorithm}:{digest.hex()}" if digest else "",
-                columns,
-            ),
-        )
+    finals: Sequence[str] = [""] * count
+    if frame.finals:
+        finals = [frame.finals.get(at, "") for at in range(count)]
+    mark = f"{frame.algorithm}:"
+    made = map(
+        Record,
+        each(frame.urls, ""),
+        finals,
+        each(frame.statuses, 0),
+        each(frame.etags, ""),
+        each(frame.modified, ""),
+        each(frame.kinds, ""),
+        each(frame.fetched, 0),
+        [mark + digest.hex() for digest in frame.hashes] or [""] * count,
+        each(frame.columns, b""),
+    )
+    sizes, sums = _unpacked("Q", frame.sizes), _unpacked("I", frame.crcs)
+    found = dict(zip(indices, made, strict=True))
+    if [states[at] - 2 for at in indices] != sizes or [crcs[at] for at in indices] != sums:
+        for at, size, crc in zip(indices, sizes, sums, strict=True):
+            if (states[at] - 2, crcs[at]) != (size, crc):
+                del found[at]
+    return found

@@ -86,8 +86,8 @@ class RequestsClient:
     before any redirect is followed, and returns when the --rate of its host allows a request. ``permit`` is
     called with URL and origin before any redirect is followed, with --robots: it returns False if the
     robots.txt of the origin is not known yet, and raises FetchError if it refuses the URL.
-    ``recording``: store what the response says about the file in each task. ``stored``: the statuses of a
-    response whose body is stored.
+    ``recording``: the sink wants to know what the response says about each file. ``stored``: the statuses
+    of a response whose body is stored.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RequestsClient:
         recording: bool = False,
         stored: Container[int] = STORED,
     ) -> None:
-        self._recording = recording
+        self._recording = recording or config.recording
         self._permit = permit
         self._stored = stored
         self._gate = gate

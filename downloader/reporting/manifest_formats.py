@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -15,14 +15,13 @@ from downloader.config.contradictions import manifest_format
 from downloader.errors import DestinationError
 from downloader.sinks.stored import place
 
-__all__ = ["Row", "writer_of"]
+__all__ = ["Row", "Rows", "writer_of"]
 
-_BATCH: Final = 1000
 _ROW_GROUP: Final = 50_000
 _MOST_COLUMNS: Final = 1000
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A stored file; None is what is not known, or not there. ``columns``: what a list says of it."""
 
     name: str
@@ -40,13 +39,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, Any]
 
 
+Rows = Iterable[list[Row]]
+"""The rows of a manifest, in lists of a few. They may be iterated several times."""
+
 _OWN: Final = tuple(name for name in Row.__struct_fields__ if name != "columns")
 
 
-def writer_of(path: str, layout: str, rows: Iterable[Row]) -> Callable[[BinaryIO], None]:
+def writer_of(path: str, layout: str, rows: Rows) -> Callable[[BinaryIO], None]:
     """Return a function that writes ``rows`` to a file, in the format of the manifest ``path``.
 
-    ``rows`` may be iterated twice. The function raises DestinationError.
+    The function raises DestinationError.
     """
     form = manifest_format(path)
     if form == "csv":
@@ -57,15 +59,14 @@ def writer_of(path: str, layout: str, rows: Iterable[Row]) -> Callable[[BinaryIO
     return lambda file: file.writelines(lines)
 
 
-def _json_lines(rows: Iterable[Row]) -> Iterator[bytes]:
-    encode = msgspec.json.Encoder().encode
-    for row in rows:
-        yield encode(row) + b"\n"
+def _json_lines(rows: Rows) -> Iterator[bytes]:
+    encoder = msgspec.json.Encoder()
+    return map(encoder.encode_lines, rows)
 
 
-def _sums(rows: Iterable[Row], layout: str) -> Iterator[bytes]:
+def _sums(rows: Rows, layout: str) -> Iterator[bytes]:
     """Yield the lines of coreutils, which escape names that would break a line."""
-    for row in rows:
+    for row in chain.from_iterable(rows):
         if row.hash is None:
             continue
         name = place(row.name, layout).encode("utf-8", "surrogateescape")
@@ -74,10 +75,10 @@ def _sums(rows: Iterable[Row], layout: str) -> Iterator[bytes]:
         yield mark + row.hash.partition(":")[2].encode() + b"  " + escaped + b"\n"
 
 
-def _kept(path: str, rows: Iterable[Row]) -> dict[str, set[type]]:
+def _kept(path: str, rows: Rows) -> dict[str, set[type]]:
     """Return the kept columns of all ``rows``, each with the types of its values."""
     found: dict[str, set[type]] = {}
-    for row in rows:
+    for row in chain.from_iterable(rows):
         for name, value in row.columns.items():
             types = found.setdefault(name, set())
             if value is not None:
@@ -94,21 +95,17 @@ def _named(kept: Iterable[str]) -> dict[str, str]:
     return {name: f"columns.{name}" if name in (*_OWN, "columns") else name for name in kept}
 
 
-def _write_csv(file: BinaryIO, rows: Iterable[Row], kept: dict[str, set[type]]) -> None:
+def _write_csv(file: BinaryIO, rows: Rows, kept: dict[str, set[type]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*_OWN, *_named(kept).values()))
-    source = iter(rows)
-    while True:
-        batch = list(islice(source, _BATCH))
+    for batch in chain([[]], rows):
         for row in batch:
             own = [_as_text(getattr(row, name)) for name in _OWN]
             writer.writerow(own + [_as_text(row.columns.get(name)) for name in kept])
         file.write(text.getvalue().encode("utf-8", "replace"))
         text.seek(0)
         text.truncate()
-        if not batch:
-            return
 
 
 def _as_text(value: Any) -> str:
@@ -117,7 +114,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode().strip('"')
 
 
-def _write_parquet(file: BinaryIO, rows: Iterable[Row], kept: dict[str, set[type]]) -> None:
+def _write_parquet(file: BinaryIO, rows: Rows, kept: dict[str, set[type]]) -> None:
     import pyarrow
     from pyarrow import parquet
 
@@ -135,7 +132,7 @@ def _write_parquet(file: BinaryIO, rows: Iterable[Row], kept: dict[str, set[type
     texts = {name for name, kind in kinds.items() if kind == pyarrow.string()}
     fields = [*own.items(), *((_named(kept)[name], kind) for name, kind in kinds.items())]
     schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in fields])
-    source = iter(rows)
+    source = chain.from_iterable(rows)
     try:
         with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
             while batch := list(islice(source, _ROW_GROUP)):

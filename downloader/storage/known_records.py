@@ -12,17 +12,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from downloader.core.checksum import crc32
+from downloader.core import item_states
 from downloader.core.file_records import Record, records, unpack
-from downloader.core.item_states import ItemState, published
+from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
 from downloader.errors import JournalError
-from downloader.storage.journal import Journal
+from downloader.storage.journal import BatchRow, Journal
 from downloader.storage.record_spool import frames, read_frame, remove, spools
 
 __all__ = ["KnownRecords", "forget", "write"]
@@ -67,28 +67,26 @@ class KnownRecords:
             self._index.execute("COMMIT")
             self._known = _connect(home / _TABLE) if (home / _TABLE).exists() else None
 
-    def find(self, seq: int, marks: Sequence[ItemState], names: Sequence[str]) -> Mapping[int, Record]:
-        """Return the records of the stored items ``marks`` of batch ``seq`` that are known, by index."""
-        wanted = {mark.index: (crc32(names[mark.index].encode()), mark.size, mark.crc) for mark in marks}
+    def find(self, batch: BatchRow, names: Sequence[str]) -> dict[int, Record]:
+        """Return the records of stored items of ``batch`` that are known, by index."""
+        states, crcs = (array.tolist() for array in item_states.unpack(batch.marks))
         found: dict[int, Record] = {}
+        if len(states) != len(names):
+            return found
         with _translated(self._path):
             places = self._index.execute(
-                "SELECT spool, at, length FROM frame WHERE seq = ? ORDER BY spool, at", (seq,)
+                "SELECT spool, at, length FROM frame WHERE seq = ? ORDER BY spool, at", (batch.seq,)
             )
             for spool, at, length in places:
-                payload = read_frame(self._fd(spool), seq, at, length)
+                payload = read_frame(self._fd(spool), batch.seq, at, length)
                 if payload is None:
                     continue
-                with contextlib.suppress(ValueError):  # of an unknown version: as if it were not there
-                    for index, key, record in records(unpack(payload)):
-                        if wanted.get(index) == key:
-                            found[index] = record
+                with contextlib.suppress(ValueError):  # of another version: as if it were not there
+                    found |= records(unpack(payload), names, states, crcs)
         if self._known is not None:
-            for mark in marks:
-                if mark.index not in found:
-                    by_name = self._by_name(names[mark.index], mark)
-                    if by_name is not None:
-                        found[mark.index] = by_name
+            for mark in item_states.published(batch.marks):
+                if mark.index not in found and (record := self._by_name(names[mark.index], mark)):
+                    found[mark.index] = record
         return found
 
     def _by_name(self, name: str, mark: ItemState) -> Record | None:
@@ -158,10 +156,9 @@ def forget(home: Path) -> None:
 
 def _stored(known: KnownRecords, journal: Journal) -> Iterator[tuple[str, int, int, bytes]]:
     for row in journal.batches():
-        marks = list(published(row.marks))
         names = decode_names(row.names)
-        found = known.find(row.seq, marks, names)
-        for mark in marks:
+        found = known.find(row, names)
+        for mark in item_states.published(row.marks):
             if record := found.get(mark.index):
                 yield names[mark.index], mark.size, mark.crc, _encode(record)
 

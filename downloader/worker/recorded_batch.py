@@ -9,7 +9,7 @@ from downloader.config.config import Config
 from downloader.core.checksum import crc32
 from downloader.core.content_check import mismatch
 from downloader.core.digests import digest_of
-from downloader.core.file_records import Frame, pack, same
+from downloader.core.file_records import Frame, pack, packed, same, sum_of
 from downloader.core.host import Host
 from downloader.core.redact import redact_url
 from downloader.errors import DestinationError, FetchError
@@ -67,21 +67,21 @@ class Recorder:
             return
         items = [task.item for task in tasks]
         infos = [task.response or _UNKNOWN for task in tasks]
-        since = infos[0].fetched_at
-        urls = [""] if self._builder.has_base else list(map(self._builder.shown, items))
-        if self._builder.has_base and any([item.url for item in items]):
+        urls: list[str] = []
+        if not self._builder.has_base:
+            urls = list(map(self._builder.shown, items))
+        elif any([item.url for item in items]):
             urls = [item.url and redact_url(item.url) for item in items]
         frame = Frame(
-            [task.index for task in tasks],
-            [crc32(item.name.encode()) for item in items],
-            same(sizes),
-            crcs,
+            packed("H", [task.index for task in tasks]),
+            sum_of([item.name for item in items]),
+            packed("Q", sizes),
+            packed("I", crcs),
+            same([int(info.fetched_at) for info in infos]),
             same([info.status for info in infos]),
             same([info.etag for info in infos]),
             same([info.last_modified for info in infos]),
             same([info.content_type for info in infos]),
-            since,
-            [int((info.fetched_at - since) * 1000) for info in infos],
             self._algorithm,
             hashes,
             urls,

@@ -86,7 +86,7 @@ class Worker:
         )
         self.admit = gate.admit if config.robots else self.schedule.add
         self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
-        recording = self.sink.wants_records or self.sink.shards or config.recording
+        recording = self.sink.wants_records or self.sink.shards
         self.requests_client = RequestsClient(
             *(config, self.session, self.hosts.gate, self.hosts.reserve_redirect),
             gate.permit if config.robots else None,

@@ -61,7 +61,7 @@ def test_help_is_readable(run_downloader: Run) -> None:
         "--connections N|auto",
     ):
         assert word in text
-    assert "--manifest" not in text  # not built yet
+    assert "--engine" not in text  # not built yet
     documented = (Path(__file__).parents[2] / "downloader" / "cli" / "main.py").read_text()
     for option in re.findall(r'option\(\s*"(?:-o", ")?(--?[a-zA-Z-]+)', documented.split("def status")[0]):
         assert option in text
@@ -177,7 +177,7 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
 @pytest.mark.parametrize(
     "args",
     [
-        *(["http://h", f"--{name}", "1"] for name in ("manifest", "engine")),
+        *(["http://h", f"--{name}", "1"] for name in ("engine",)),
         *(["http://h", f"--{name}", "1"] for name in ("ray-address", "shard-size", "shard-files")),
         ["l.txt", "--endpoint-url", "x"],
         *(["http://h", "--store", store] for store in ("tar", "parquet")),

@@ -69,8 +69,8 @@ _MAX_ORIGINS = 1000
 class PipelinedClient:
     """A client that fetches tasks over connections of ``session`` and stores the files in their batches.
 
-    ``owner``: see ``interfaces``. ``connections``: see ``resize``. ``recording``: store what the response
-    says about the file in each task.
+    ``owner``: see ``interfaces``. ``connections``: see ``resize``. ``recording``: the sink wants
+    to know what the response says about each file.
 
     ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
     connection has to wait for one. ``climbs``: the number of connections is being adapted.
@@ -83,7 +83,7 @@ class PipelinedClient:
         self._session = session
         self._checking = config.checking
         token = session.product_token if config.respect else None
-        observed = Observed(recording, config.checksums == "all", token)
+        observed = Observed(recording or config.recording, recording, config.checksums == "all", token)
         self.new_parser: Callable[..., ResponseParser] = ResponseParser
         if observed != Observed():
             self.new_parser = partial(ObservingParser, observed=observed)

@@ -31,11 +31,13 @@ _ALL_LINES = frozenset(_OPT_OUT + _STATED)
 class Observed(NamedTuple):
     """What an ``ObservingParser`` looks at.
 
-    ``recording``: set ``FetchTask.response``. ``stated``: set ``FetchTask.stated``, for --checksums all.
-    ``product_token``: of the user agent, for --respect; None without it.
+    ``recording``: set ``FetchTask.response``; ``urls``: with its URL, which is redacted. ``stated``: set
+    ``FetchTask.stated``, for --checksums all. ``product_token``: of the user agent, for --respect; None
+    without it.
     """
 
     recording: bool = False
+    urls: bool = False
     stated: bool = False
     product_token: str | None = None
 
@@ -46,42 +48,53 @@ class ObservingParser(ResponseParser):
     The body of a refused response is FetchError ``opted-out``.
     """
 
-    __slots__ = ("_observed",)
+    __slots__ = ("_names", "_observed", "_spelt")
 
     def __init__(
         self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], HeaderShape], *, observed: Observed
     ) -> None:
         super().__init__(owner, shapes)
         self._observed = observed
+        self._spelt: tuple[bytes, ...] = ()  # the names of the last response
+        self._names = _names(())
         if observed.stated or observed.product_token is not None:
             self.on_header = partial(_add, self._fields)
             self.parser = httptools.HttpResponseParser(self)  # which looks for `on_header` once
 
     def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        if self._status not in STORED or isinstance(self.body, Exception):
-            return
-        task = self.outstanding[0] if self.outstanding else None
+        fields, observed = self._fields, self._observed
+        spelt = tuple(fields)
+        if spelt == self._plain and not self._big and self.parser.get_status_code() == 200:
+            # As the base class does it, for the same names as before.
+            status = self._status = 200
+            self.headers_complete = True
+        else:
+            super().on_headers_complete()
+            status = self._status
+            if status not in STORED or isinstance(self.body, Exception):
+                return
+        outstanding = self.outstanding
+        task = outstanding[0] if outstanding else None
         if task is None or task.robots_txt:
             return
-        fields, observed = self._fields, self._observed
-        names = _names(tuple(fields))
-        if observed.product_token is not None and names.opt_out:
+        if spelt != self._spelt:
+            self._names, self._spelt = _names(spelt), spelt
+        etag, modified, kind, states, opts_out = self._names
+        if opts_out and observed.product_token is not None:
             tags, reservations = (_lines(fields, name) for name in opt_out.FIELDS)
             if why := opt_out.opt_out(tags, reservations, observed.product_token):
                 self.body = FetchError("opted-out", why)
                 return
         if observed.stated:
             task.stated = None
-            if names.stated:
+            if states:
                 # A response with a content coding does not come this far.
-                body = stated_checksum.Body(self._status)
+                body = stated_checksum.Body(status)
                 task.stated = stated_checksum.stated_checksum(body, partial(_lines, fields))
         if observed.recording:
-            etag, modified, kind = names.etag, names.modified, names.kind
             task.response = ResponseInfo(
-                self._status,
-                redact_url(task.origin.key + task.target.decode("ascii")),
+                status,
+                redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else "",
                 fields[etag].decode("latin-1") if etag else "",
                 fields[modified].decode("latin-1") if modified else "",
                 fields[kind].decode("latin-1") if kind else "",

@@ -28,8 +28,8 @@ KNOWN = (
         "no length check, requests client",
         "a body that ends early is stored as if it were whole (requests does that)",
         "RequestsClient.fetch",
-        "writer = CheckedWriter(task.batch.open(task), check)",
-        "response.enforce_content_length = False\nwriter = CheckedWriter(task.batch.open(task), check)",
+        "writer = open_writer(task, self._checking)",
+        "response.enforce_content_length = False\nwriter = open_writer(task, self._checking)",
         (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-short-large]",),
     ),
     Mutant(
