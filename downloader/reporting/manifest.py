@@ -24,7 +24,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core.content_check import Checking, ContentCheck
 from downloader.core.file_records import Record
-from downloader.core.item_states import ItemState, published
+from downloader.core.item_states import IN_FLIGHT, SKIPPED, unpack
 from downloader.core.name_list import decode_names
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact_url
@@ -92,17 +92,19 @@ class _Rows:
         recalled = _Recalled(self._config, self._name_key)
         count, logged_at = 0, monotonic()
         for batch in self._journal.batches():
-            marks = list(published(batch.marks))
-            if not marks:
+            states, crcs = (array.tolist() for array in unpack(batch.marks))
+            stored = [index for index, state in enumerate(states) if IN_FLIGHT < state < SKIPPED]
+            if not stored:
                 continue
             names = decode_names(batch.names)
             if len(names) != batch.count:
                 raise JournalError(f"the journal is damaged (batch {batch.seq}); --restart begins anew")
             found = self._known.find(batch, names)
-            if missing := [mark.index for mark in marks if mark.index not in found]:
+            if missing := [index for index in stored if index not in found]:
                 self._without_record += len(missing)
                 found |= self._without(missing, batch, names, recalled)
-            yield self._rows(batch.seq, names, marks, found)
+            marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at]) for at in stored]
+            yield self._rows(marks, found)
             count += len(marks)
             if monotonic() - logged_at > _LOG_INTERVAL:
                 logged_at = monotonic()
@@ -122,11 +124,9 @@ class _Rows:
             for index in missing
         }
 
-    def _rows(
-        self, seq: int, names: list[str], marks: list[ItemState], found: dict[int, Record]
-    ) -> list[Row]:
+    def _rows(self, marks: list[Written], found: dict[int, Record]) -> list[Row]:
         # By columns: most of the work is then done in C.
-        own = [names[mark.index] for mark in marks]
+        own = [mark.name for mark in marks]
         records = [found[mark.index] for mark in marks]
         urls = [record.url for record in records]
         if self._builder.base_url:
@@ -136,12 +136,11 @@ class _Rows:
             prefix = f"{self._algorithm}:"
             for at, mark in enumerate(marks):
                 if not hashes[at].startswith(prefix):
-                    written = Written(seq, mark.index, own[at], mark.size, mark.crc)
-                    hashes[at] = self._hash_of(written)
+                    hashes[at] = self._hash_of(mark)
                     self._without_hash += not hashes[at]
         places: Iterable[tuple[str, str]] = repeat(("", ""), len(marks))
         if self._locate is not None:
-            places = [self._locate(seq, mark.index, names[mark.index]) for mark in marks]
+            places = [self._locate(mark.seq, mark.index, mark.name) for mark in marks]
         return list(
             map(
                 Row,
