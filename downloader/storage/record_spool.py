@@ -5,8 +5,8 @@ without its record, whenever a process is killed. A spool is mapped into memory,
 costs no system call. Whatever kills the process, the kernel keeps the pages; a frame that was being written
 has a wrong checksum or the length 0, and nothing is behind it.
 
-Layout: frames of a header (u32 length of the payload, u32 CRC-32 of it that starts with the batch, u64
-batch) and the payload. The rest of the file is zeros.
+Layout: frames of a header (u32 length of the payload, u32 CRC-32 of it that starts with the halves of
+the batch, u64 batch) and the payload. The rest of the file is zeros.
 """
 
 from __future__ import annotations
@@ -130,4 +130,4 @@ def read_frame(fd: int, seq: int, at: int, length: int) -> bytes | None:
 
 
 def _sum(seq: int, payload: bytes) -> int:
-    return crc32(payload, seq & 0xFFFFFFFF)
+    return crc32(payload, (seq ^ seq >> 32) & 0xFFFFFFFF)

@@ -6,7 +6,7 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, hosts, lists, manners, running, storing
+from known import fetching, hosts, lists, manners, records, running, storing
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -17,5 +17,6 @@ KNOWN: tuple[Mutant, ...] = (
     *hosts.KNOWN,
     *lists.KNOWN,
     *manners.KNOWN,
+    *records.KNOWN,
     *running.KNOWN,
 )
