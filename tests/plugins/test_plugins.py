@@ -148,6 +148,26 @@ def test_the_sink_goes_with_each_source(
     assert crates(tmp_path / "dest")[0] == expected(50)
 
 
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_a_manifest_has_shard_and_key(
+    lane: str, installed: dict[str, str], server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    source = catalog(server, tmp_path / "x.catalog", 50)
+    dest, manifest = tmp_path / "dest", tmp_path / "m.jsonl"
+    argv = (source, "-o", dest, "--store", "crates", "--catalog-key", KEY, "--lane", lane)
+    done = run_downloader(*argv, "--manifest", manifest, "--hash", "md5", env=installed)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    assert {row["name"] for row in rows} == set(expected(50))
+    hashes = {each.name: each.hash for each in crates(dest)[1]}
+    for row in rows:
+        digest = hashlib.md5(expected(50)[row["name"]]).hexdigest()
+        assert row["hash"] == hashes[row["name"]] == f"md5:{digest}"
+        assert row["etag"] == f'"/f/{row["name"][1:]}"'
+        assert (row["key"], row["columns"]["note"]) == (row["name"], f"row {row['name'][1:]}")
+        assert (dest / f"{row['shard']}.zip").exists()
+
+
 def test_a_redirect_does_not_take_the_signature_along(
     installed: dict[str, str], server: Server, run_downloader: Run, tmp_path: Path
 ) -> None:

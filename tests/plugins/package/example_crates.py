@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -147,6 +148,9 @@ class Crates(Unsharded):
 
     def inspector(self, root: Path, identity: str) -> Inspect:
         return lambda written: problem_of(root, written)
+
+    def locator(self, root: Path, layout: str) -> Callable[[int, int, str], tuple[str, str]]:
+        return lambda seq, index, name: (f"crate-{seq}", name)
 
 
 KIND = Crates()
