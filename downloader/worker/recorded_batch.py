@@ -67,6 +67,9 @@ class Recorder:
             return
         items = [task.item for task in tasks]
         infos = [task.response or _UNKNOWN for task in tasks]
+        first = infos[0]
+        if all([info is first for info in infos]):
+            infos = [first]  # then a value of it stands for all; see `Frame`
         urls: list[str] = []
         if not self._builder.has_base:
             urls = list(map(self._builder.shown, items))

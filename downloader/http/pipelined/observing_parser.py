@@ -18,6 +18,7 @@ from downloader.errors import FetchError  # noqa: E402
 from downloader.http.pipelined.header_shape import HeaderShape  # noqa: E402
 from downloader.http.pipelined.parser import ParserOwner, ResponseParser  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
+from downloader.http.task import FetchTask  # noqa: E402
 from downloader.messages import ResponseInfo  # noqa: E402
 
 __all__ = ["Observed", "ObservingParser"]
@@ -26,6 +27,10 @@ _OPT_OUT = tuple(name.encode() for name in opt_out.FIELDS)
 _STATED = tuple(name.encode() for name in stated_checksum.FIELDS)
 # The fields of which each line counts; of others the first.
 _ALL_LINES = frozenset(_OPT_OUT + _STATED)
+
+
+# Status, ETag, Last-Modified, Content-Type, and what no other response shares.
+_Said = tuple[int, bytes, bytes, bytes, object]
 
 
 class Observed(NamedTuple):
@@ -48,7 +53,7 @@ class ObservingParser(ResponseParser):
     The body of a refused response is FetchError ``opted-out``.
     """
 
-    __slots__ = ("_names", "_observed", "_spelt")
+    __slots__ = ("_info", "_names", "_observed", "_said", "_spelt")
 
     def __init__(
         self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], HeaderShape], *, observed: Observed
@@ -57,6 +62,9 @@ class ObservingParser(ResponseParser):
         self._observed = observed
         self._spelt: tuple[bytes, ...] = ()  # the names of the last response
         self._names = _names(())
+        # Responses that say the same within a second share a ResponseInfo.
+        self._said: _Said = (0, b"", b"", b"", 0)
+        self._info: ResponseInfo | None = None
         if observed.stated or observed.product_token is not None:
             self.on_header = partial(_add, self._fields)
             self.parser = httptools.HttpResponseParser(self)  # which looks for `on_header` once
@@ -92,14 +100,28 @@ class ObservingParser(ResponseParser):
                 body = stated_checksum.Body(status)
                 task.stated = stated_checksum.stated_checksum(body, partial(_lines, fields))
         if observed.recording:
-            task.response = ResponseInfo(
+            said = (
                 status,
-                redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else "",
-                fields[etag].decode("latin-1") if etag else "",
-                fields[modified].decode("latin-1") if modified else "",
-                fields[kind].decode("latin-1") if kind else "",
-                time(),
+                etag and fields[etag],
+                modified and fields[modified],
+                kind and fields[kind],
+                task if observed.urls else int(time()),
             )
+            if said != self._said:
+                self._said, self._info = said, _info(said, task, urls=observed.urls)
+            task.response = self._info
+
+
+def _info(said: _Said, task: FetchTask, *, urls: bool) -> ResponseInfo:
+    status, etag, modified, kind, _ = said
+    return ResponseInfo(
+        status,
+        redact_url(task.origin.key + task.target.decode("ascii")) if urls else "",
+        etag.decode("latin-1"),
+        modified.decode("latin-1"),
+        kind.decode("latin-1"),
+        time(),
+    )
 
 
 class _Names(NamedTuple):
