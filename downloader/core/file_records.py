@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Frame(msgspec.Struct, frozen=True, array_like=True):
     """The records of files of one batch, by ``indices`` in the batch.
 
-    ``indices``, ``sizes`` and ``crcs`` are arrays of u16, u64 and u32, little-endian. ``names`` is the
+    ``indices``, ``sizes`` and ``crcs`` are arrays of u32, u64 and u32, little-endian. ``names`` is the
     CRC-32 of all names, which tells a frame of another listing. ``fetched`` is in seconds since 1970.
     ``hashes`` are of ``algorithm``. A URL is "" where the name gives it. ``finals``: URLs after redirects,
     by position in the lists.
@@ -72,7 +72,7 @@ def same(values: list[T]) -> list[T]:
 
 
 def packed(kind: str, values: Sequence[int]) -> bytes:
-    """Return ``values`` as an array of ``kind``: H, I or Q, as ``struct`` has them; little-endian."""
+    """Return ``values`` as an array of ``kind``: I or Q, as ``struct`` has them; little-endian."""
     found = array(kind, values)
     if sys.byteorder == "big":
         found.byteswap()
@@ -116,7 +116,7 @@ def records(
 
     They agree with the ``names`` of the batch and its item states (``core.item_states``).
     """
-    indices = _unpacked("H", frame.indices)
+    indices = _unpacked("I", frame.indices)
     if not indices or max(indices) >= len(names) or sum_of([names[at] for at in indices]) != frame.names:
         return {}
     count = len(indices)

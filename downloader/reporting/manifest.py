@@ -79,9 +79,9 @@ class _Rows:
         self._known = known
         self._log = log
         kind = sink_kind(config.store)
-        root = destination.root
-        self._locate = kind.locator(root, config.layout) if isinstance(kind, Locates) else None
-        self._open = kind.opener(root, config.layout) if isinstance(kind, Opens) else None
+        root, identity = destination.root, destination.job.layout
+        self._locate = kind.locator(root, identity) if isinstance(kind, Locates) else None
+        self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
         self._builder = source_kind(config).request_builder(config)
         self._without_record = self._without_hash = 0

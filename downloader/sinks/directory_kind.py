@@ -49,13 +49,13 @@ class DirectoryKind(Unsharded):
 
         return inspect
 
-    def opener(self, root: Path, layout: str) -> Callable[[str], int]:
+    def opener(self, root: Path, identity: str) -> Callable[[str], int]:
         """See ``sinks.sink.Opens``."""
         from downloader.sinks.stored import READ, place
 
         def open_file(name: str) -> int:
             try:
-                return os.open(root / place(name, layout), READ)
+                return os.open(root / place(name, identity), READ)
             except OSError:
                 return -1
 

@@ -30,9 +30,9 @@ __all__ = [
     "BatchWriter",
     "FileWriter",
     "Inspect",
-    "Recovered",
     "Locates",
     "Opens",
+    "Recovered",
     "Sink",
     "SinkKind",
     "Verify",
@@ -205,7 +205,7 @@ class SinkKind(SinkForm, Protocol):
 class Locates(Protocol):
     """What a ``SinkKind`` may have as well, if it stores several items in a file: where each of them is."""
 
-    def locator(self, root: Path, layout: str) -> Callable[[int, int, str], tuple[str, str]]:
+    def locator(self, root: Path, identity: str) -> Callable[[int, int, str], tuple[str, str]]:
         """Return a function of batch, index and name of a published item: its shard and its key there.
 
         A manifest has them. It is called in the supervisor, after all workers have exited.
@@ -216,7 +216,7 @@ class Locates(Protocol):
 class Opens(Protocol):
     """What a ``SinkKind`` may have as well, if each item is a file."""
 
-    def opener(self, root: Path, layout: str) -> Callable[[str], int]:
+    def opener(self, root: Path, identity: str) -> Callable[[str], int]:
         """Return a function that opens the file of an item for reading, by name.
 
         It returns the descriptor, -1 if there is no such file. A manifest computes digests with it that no

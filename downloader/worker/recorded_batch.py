@@ -16,7 +16,7 @@ from downloader.errors import DestinationError, FetchError
 from downloader.http.task import FetchTask
 from downloader.messages import Lease, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
-from downloader.sinks.sink import REPLACED, WRITTEN, Sink
+from downloader.sinks.sink import NEW, REPLACED, WRITTEN, Sink
 from downloader.storage.ledger import Slot
 from downloader.storage.record_spool import SpoolWriter
 from downloader.worker.active_batch import ActiveBatch
@@ -76,7 +76,7 @@ class Recorder:
         elif any([item.url for item in items]):
             urls = [item.url and redact_url(item.url) for item in items]
         frame = Frame(
-            packed("H", [task.index for task in tasks]),
+            packed("I", [task.index for task in tasks]),
             sum_of([item.name for item in items]),
             packed("Q", sizes),
             packed("I", crcs),
@@ -125,7 +125,8 @@ class RecordedBatch(ActiveBatch):
         crcs = list(map(crc32, bodies))
         hashes = self._recorder.hashes(bodies)
         count = old = size = replaced = written = 0
-        put, states, sums = self._writer.put, self.states, self._crcs
+        writer = self._writer
+        put, states, sums = writer.put, self.states, self._crcs
         try:
             if tasks:
                 self._recorder.record(self.seq, tasks, list(map(len, bodies)), crcs, hashes)
@@ -135,24 +136,30 @@ class RecordedBatch(ActiveBatch):
                 # As in `ActiveBatch.put_all`.
                 sums[index] = crc
                 states[index] = -3 - length
-                if not put(task.item, body, task.response):
+                how = put(task.item, index, body, task.response)
+                if how == NEW:
+                    states[index] = length + 2
+                elif how == WRITTEN:
+                    written += 1
+                else:
                     how = self._put(task, body, self._recorder.shown(hashes[count]) if hashes else "")
                     length = length if how else 0
                     old += not how
                     replaced += how == REPLACED
-                    if how == WRITTEN:
-                        written += 1
-                        length = 0
-                else:
-                    states[index] = length + 2
+                    written += how == WRITTEN
                 size += length
                 count += 1
         except (FetchError, DestinationError) as error:
             problem = error
+        if written and not isinstance(problem, DestinationError):
+            try:
+                writer.flush()
+            except DestinationError as error:
+                problem = error
         self.requests += count
         self.wire += count
-        self.left -= written
-        self._count(count - written, old, size, replaced)
+        self._written += written
+        self._count(count, old, size, replaced)
         return count, problem
 
     def _leading(

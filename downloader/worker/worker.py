@@ -87,10 +87,9 @@ class Worker:
         self.admit = gate.admit if config.robots else self.schedule.add
         self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
         recording = self.sink.wants_records or self.sink.shards
+        hosts, permit = self.hosts, gate.permit if config.robots else None
         self.requests_client = RequestsClient(
-            *(config, self.session, self.hosts.gate, self.hosts.reserve_redirect),
-            gate.permit if config.robots else None,
-            recording=recording,
+            *(config, self.session, hosts.gate, hosts.reserve_redirect, permit), recording=recording
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
         self.connections = ConnectionControl(
@@ -198,8 +197,7 @@ class Worker:
         """Wake the dispatcher when a pause or a backoff is over, until the worker drains."""
         while not self.draining:
             self._due.clear()
-            wake_at = self.schedule.wake_at
-            left = wake_at - monotonic()
+            left = self.schedule.wake_at - monotonic()
             if left <= 0:
                 self.dispatch()
                 gevent.sleep(0)

@@ -85,7 +85,7 @@ def test_later_runs_and_workers_come_later(tmp_path: Path) -> None:
 
 def frame(indices: list[int], **more: object) -> Frame:
     values: dict[str, object] = {
-        "indices": packed("H", indices),
+        "indices": packed("I", indices),
         "names": sum_of([NAMES[at] for at in indices]),
         "sizes": packed("Q", [100 + at for at in indices]),
         "crcs": packed("I", [at for at in indices]),

@@ -149,7 +149,7 @@ class Crates(Unsharded):
     def inspector(self, root: Path, identity: str) -> Inspect:
         return lambda written: problem_of(root, written)
 
-    def locator(self, root: Path, layout: str) -> Callable[[int, int, str], tuple[str, str]]:
+    def locator(self, root: Path, identity: str) -> Callable[[int, int, str], tuple[str, str]]:
         return lambda seq, index, name: (f"crate-{seq}", name)
 
 
