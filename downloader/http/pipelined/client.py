@@ -233,6 +233,7 @@ class PipelinedClient:
 
     def forget(self, connection: PipelinedConnection) -> None:
         """Remove ``connection``, which is being closed."""
+        self.commit_queue.remove(connection)
         self._busy.discard(connection)
         self._session.census.idle.pop(connection, None)
         idle = self._idle.get(connection.origin_state, [])
