@@ -41,6 +41,9 @@ _BUSY = 0.85  # share of the time with the CPU, or waiting for it, from which on
 _IDLE_AGAIN = 0.7  # the same once it was the limit, so that chance does not make the difference
 _IDLE = 0.2  # below this the limit is multiplied by 4, not by 2: the CPU is enough for that
 _SECONDS = 1.0  # minimum duration of a measurement
+# How often each connection finishes several files together in a measurement. Seconds in which many of them
+# do so by chance are twice as fast as others.
+_TIMES = 4
 _REFUSED_WITHIN = 5.0  # seconds in which refused requests are counted together
 _TRIES = 2  # measurements without a gain before the limit stops growing
 _PAUSE, _MAX_PAUSE = 20, 640  # measurements until the next try, doubled each time
@@ -180,8 +183,8 @@ class Counters(NamedTuple):
 class Climb:
     """The measurements of a worker, from which its limit follows.
 
-    A measurement lasts until each connection has, on average, finished a request. So does the pause after
-    a change of the limit, in which nothing is measured.
+    A measurement lasts until each connection has, on average, finished a request, or as many as it finishes
+    together. So does the pause after a change of the limit, in which nothing is measured.
     """
 
     def __init__(self, limit: ConnectionLimit, start: Counters) -> None:
@@ -191,10 +194,11 @@ class Climb:
         self._settling = False
         self._many_hosts = False
 
-    def observe(self, counted: Counters, *, full: bool, many_hosts: bool) -> bool:
+    def observe(self, counted: Counters, *, full: bool, many_hosts: bool, together: int = 1) -> bool:
         """Take ``counted`` into account; return whether the limit has changed.
 
-        ``full``: as many requests are in flight as the limit allows, and others wait.
+        ``full``: as many requests are in flight as the limit allows, and others wait. ``together``: files
+        that a connection finishes at a time.
         """
         limit = self.limit
         if many_hosts and not self._many_hosts:
@@ -204,7 +208,7 @@ class Climb:
             self._refused = counted
             self.limit = refused(limit)
         elif full:
-            self.limit = self._measured(counted)
+            self.limit = self._measured(counted, together)
         if counted.now - self._refused.now > _REFUSED_WITHIN:
             self._refused = counted
         changed = self.limit.now != limit.now
@@ -213,10 +217,11 @@ class Climb:
         self._settling = changed or (self._settling and full)
         return changed
 
-    def _measured(self, counted: Counters) -> ConnectionLimit:
+    def _measured(self, counted: Counters, together: int) -> ConnectionLimit:
         limit, start = self.limit, self._start
+        times = _TIMES if together > 1 and not self._settling else 1
         finished, elapsed = counted.finished - start.finished, counted.now - start.now
-        if finished < limit.now or (elapsed < _SECONDS and not self._settling):
+        if finished < limit.now * together * times or (elapsed < _SECONDS and not self._settling):
             return limit
         self._start = counted
         if self._settling:

@@ -93,6 +93,17 @@ def test_limit_grows_again_after_a_while() -> None:
     assert limits[-1] == MOST
 
 
+def test_files_that_finish_together_take_longer_to_measure() -> None:
+    servers = Servers(latency=0.01)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    ticks = 0
+    while climbing.limit.now == FIRST:
+        climbing.observe(servers.answer(FIRST), full=True, many_hosts=False, together=512)
+        ticks += 1
+    assert servers.counted.finished >= 4 * FIRST * 512
+    assert ticks * TICK > 2.0
+
+
 def test_one_slow_second_is_no_reason_for_more() -> None:
     limit = adaptive(MOST, "the most")
     for sample in (Sample(1000.0, 0.95), Sample(300.0, 0.3)):
