@@ -36,11 +36,14 @@ MANY_HOSTS = 9
 _PER_HOST_OF_MANY = 8
 _FEWEST = 8
 _GAIN = 1.05
+_GAIN_OF_MANY = 1.15  # what many servers do in a second varies more
 _BUSY = 0.85  # share of the time with the CPU, or waiting for it, from which on the CPU is the limit
+_IDLE_AGAIN = 0.7  # the same once it was the limit, so that chance does not make the difference
 _IDLE = 0.2  # below this the limit is multiplied by 4, not by 2: the CPU is enough for that
-# The minimum duration (seconds) of a measurement. Where few hosts have all connections, others cost them
-# work, and the gain is smaller.
-_OF_MANY_HOSTS, _OF_FEW_HOSTS = 0.25, 1.0
+_SECONDS = 1.0  # minimum duration of a measurement
+# How often each connection finishes several files together in a measurement. Seconds in which many of them
+# do so by chance are twice as fast as others.
+_TIMES = 4
 _REFUSED_WITHIN = 5.0  # seconds in which refused requests are counted together
 _TRIES = 2  # measurements without a gain before the limit stops growing
 _PAUSE, _MAX_PAUSE = 20, 640  # measurements until the next try, doubled each time
@@ -68,7 +71,8 @@ class ConnectionLimit:
 
     ``before``, ``came_from``: the measurement before the last step, and the limit then; ``tries``:
     measurements since without a gain; ``wait``: measurements to skip before the next step; ``pause``: the
-    next value of ``wait``.
+    next value of ``wait``. ``best``: the greatest rate while the CPU was the limit, since a bad second must
+    not make what follows the next step look like a gain. ``gain``: by what factor the rate must grow.
     """
 
     now: int
@@ -78,6 +82,8 @@ class ConnectionLimit:
     by_user: bool = False
     before: Sample | None = None
     came_from: int = 0
+    best: float = 0.0
+    gain: float = _GAIN
     tries: int = 0
     wait: int = 0
     pause: int = _PAUSE
@@ -115,7 +121,7 @@ def measured(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
         limit = replace(limit, wait=limit.wait - 1)
         return limit if limit.wait else _grow(limit, sample)
     before = limit.before
-    if before is None or sample.rate > before.rate * _GAIN:
+    if before is None or sample.rate > before.rate * limit.gain:
         return _grow(limit, sample)
     if limit.tries + 1 < _TRIES:
         return replace(limit, tries=limit.tries + 1)
@@ -126,7 +132,8 @@ def spread(limit: ConnectionLimit) -> ConnectionLimit:
     """Return the limit from where the source turns out to be a list over many hosts."""
     if limit.by_user:
         return limit
-    return replace(limit, now=min(max(limit.now, _FIRST_OF_MANY), limit.most), before=None, tries=0)
+    now = min(max(limit.now, _FIRST_OF_MANY), limit.most)
+    return replace(limit, now=now, before=None, tries=0, gain=_GAIN_OF_MANY)
 
 
 def refused(limit: ConnectionLimit) -> ConnectionLimit:
@@ -139,10 +146,12 @@ def refused(limit: ConnectionLimit) -> ConnectionLimit:
 def _grow(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
     if limit.now >= limit.most:
         return replace(limit, stopped=limit.ceiling, before=None, tries=0)
-    if sample.busy > _BUSY:
-        return replace(limit, stopped=_CPU, before=None, tries=0)
+    best = max(limit.best, sample.rate)
+    if sample.busy > (_IDLE_AGAIN if limit.stopped == _CPU else _BUSY):
+        return replace(limit, stopped=_CPU, before=None, best=best, tries=0)
     now = min(limit.now * (4 if sample.busy < _IDLE else 2), limit.most)
-    return replace(limit, now=now, stopped="", before=sample, came_from=limit.now, tries=0)
+    before = sample._replace(rate=best)
+    return replace(limit, now=now, stopped="", before=before, came_from=limit.now, best=0.0, tries=0)
 
 
 def _stop_growing(limit: ConnectionLimit, now: int, why: str) -> ConnectionLimit:
@@ -151,6 +160,7 @@ def _stop_growing(limit: ConnectionLimit, now: int, why: str) -> ConnectionLimit
         now=now,
         stopped=why,
         before=None,
+        best=0.0,
         tries=0,
         wait=limit.pause,
         pause=min(limit.pause * 2, _MAX_PAUSE),
@@ -173,8 +183,8 @@ class Counters(NamedTuple):
 class Climb:
     """The measurements of a worker, from which its limit follows.
 
-    A measurement lasts until each connection has, on average, finished a request. So does the pause after
-    a change of the limit, in which nothing is measured.
+    A measurement lasts until each connection has, on average, finished a request, or as many as it finishes
+    together. So does the pause after a change of the limit, in which nothing is measured.
     """
 
     def __init__(self, limit: ConnectionLimit, start: Counters) -> None:
@@ -184,10 +194,11 @@ class Climb:
         self._settling = False
         self._many_hosts = False
 
-    def observe(self, counted: Counters, *, full: bool, many_hosts: bool) -> bool:
+    def observe(self, counted: Counters, *, full: bool, many_hosts: bool, together: int = 1) -> bool:
         """Take ``counted`` into account; return whether the limit has changed.
 
-        ``full``: as many requests are in flight as the limit allows, and others wait.
+        ``full``: as many requests are in flight as the limit allows, and others wait. ``together``: files
+        that a connection finishes at a time.
         """
         limit = self.limit
         if many_hosts and not self._many_hosts:
@@ -197,7 +208,7 @@ class Climb:
             self._refused = counted
             self.limit = refused(limit)
         elif full:
-            self.limit = self._measured(counted, _OF_MANY_HOSTS if many_hosts else _OF_FEW_HOSTS)
+            self.limit = self._measured(counted, together)
         if counted.now - self._refused.now > _REFUSED_WITHIN:
             self._refused = counted
         changed = self.limit.now != limit.now
@@ -206,10 +217,11 @@ class Climb:
         self._settling = changed or (self._settling and full)
         return changed
 
-    def _measured(self, counted: Counters, least_seconds: float) -> ConnectionLimit:
+    def _measured(self, counted: Counters, together: int) -> ConnectionLimit:
         limit, start = self.limit, self._start
+        times = _TIMES if together > 1 and not self._settling else 1
         finished, elapsed = counted.finished - start.finished, counted.now - start.now
-        if finished < limit.now or (elapsed < least_seconds and not self._settling):
+        if finished < limit.now * together * times or (elapsed < _SECONDS and not self._settling):
             return limit
         self._start = counted
         if self._settling:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 __all__ = ["Host", "Schedulable"]
+
+_FEW = 8
 
 
 @dataclass(slots=True)
@@ -23,7 +27,8 @@ class Host:
     key: str
     limit: int
     allowed: int
-    queue: deque[Schedulable] = field(default_factory=deque)
+    # A list while it is short: an empty deque takes 620 bytes, and a list of URLs may name many hosts.
+    queue: list[Schedulable] | deque[Schedulable] = field(default_factory=list)
     active: int = 0
     not_before: float = 0.0
     paced: float = 0.0
@@ -37,6 +42,24 @@ class Host:
     resting: bool = False
     counted: bool = False
     held: int = 0
+
+    def append(self, job: Schedulable) -> None:
+        """Queue ``job``."""
+        if len(self.queue) >= _FEW and isinstance(self.queue, list):
+            self.queue = deque(self.queue)
+        self.queue.append(job)
+
+    def extend(self, jobs: Sequence[Schedulable]) -> None:
+        """Queue ``jobs``."""
+        if len(self.queue) + len(jobs) > _FEW and isinstance(self.queue, list):
+            self.queue = deque(self.queue)
+        self.queue.extend(jobs)
+
+    @property
+    def popleft(self) -> Callable[[], Schedulable]:
+        """Return the function that removes and returns the first job, until one is queued."""
+        queue = self.queue
+        return queue.popleft if isinstance(queue, deque) else partial(queue.pop, 0)
 
 
 class Schedulable(Protocol):

@@ -9,7 +9,8 @@ from downloader.core.host import Host
 
 __all__ = ["HostTable"]
 
-_MAX_IDLE_HOSTS = 10_000  # hosts without work whose state is kept
+_FIRST_FULL = 8_000  # hosts
+_MAX_IDLE = 2_000  # of them without work since the last were dropped
 _SINGLE_START = 64  # from so many hosts on, a new one begins with one request
 
 
@@ -24,7 +25,7 @@ class HostTable:
         self._chosen = chosen
         self._worked = 0
         self.per_host = per_host(chosen, most, 0)
-        self._forget_at = _MAX_IDLE_HOSTS
+        self._forget_at = _FIRST_FULL
         self._hosts: dict[str, Host] = {}
 
     def __len__(self) -> int:
@@ -55,7 +56,7 @@ class HostTable:
         for key, host in list(self._hosts.items()):
             if not (host.queue or host.active or host.held) and key not in kept:
                 del self._hosts[key]
-        self._forget_at = max(_MAX_IDLE_HOSTS, 2 * len(self._hosts))
+        self._forget_at = max(_FIRST_FULL, len(self._hosts) + _MAX_IDLE)
 
     def count(self, host: Host) -> list[Host]:
         """Count ``host`` as one that had work; return the hosts whose limit changed by that."""

@@ -89,6 +89,11 @@ class Scheduler(Generic[J]):
         return self._hosts.per_host
 
     @property
+    def ready_hosts(self) -> int:
+        """Return the number of hosts that have jobs and could start more."""
+        return len(self._ready)
+
+    @property
     def many_hosts(self) -> bool:
         """Return whether the jobs have been for many hosts."""
         return self._hosts.many
@@ -100,7 +105,7 @@ class Scheduler(Generic[J]):
             self._solo.append(job)
             return
         host = job.host
-        host.queue.append(job)
+        host.append(job)
         self.resting += host.resting
         self._list(host)
 
@@ -108,7 +113,7 @@ class Scheduler(Generic[J]):
         """Queue ``jobs``, all of one host and none of them ``solo``."""
         host = jobs[0].host
         self.unstarted += len(jobs)
-        host.queue.extend(jobs)
+        host.extend(jobs)
         if host.resting:
             self.resting += len(jobs)
         self._list(host)
@@ -141,7 +146,7 @@ class Scheduler(Generic[J]):
         host = self._next_host(now)
         if host is None:
             return None
-        job: J = host.queue.popleft()  # type: ignore[assignment]
+        job: J = host.popleft()  # type: ignore[assignment]
         self.resting -= host.resting
         self._start(host, now)
         if not host.queue or host.active >= host.allowed:
@@ -177,12 +182,9 @@ class Scheduler(Generic[J]):
             most = min(most, 1)  # as many in flight as before
         most = min(most, 1 + len(queue) // (host.active or 1))
         jobs: list[J] = []
-        for _ in range(min(most, len(queue))):
-            job: J = queue.popleft()  # type: ignore[assignment]
-            if job.path is not path:
-                queue.appendleft(job)
-                break
-            jobs.append(job)
+        popleft = host.popleft
+        while queue and len(jobs) < most and queue[0].path is path:
+            jobs.append(popleft())  # type: ignore[arg-type]
         self.unstarted -= len(jobs)
         return jobs
 
@@ -199,16 +201,13 @@ class Scheduler(Generic[J]):
         if job.solo:
             self._solo.appendleft(job)
             return
-        job.host.queue.appendleft(job)
+        job.host.queue.insert(0, job)
         self.resting += job.host.resting
         self._list(job.host)
 
     def _next_solo(self, now: float) -> J | None:
         """Return the first suspect whose host is not paused."""
-        for job in self._solo:
-            if not self._is_paused(job.host, now):
-                return job
-        return None
+        return next((job for job in self._solo if not self._is_paused(job.host, now)), None)
 
     def _next_host(self, now: float) -> Host | None:
         """Return the host that starts the next job, moved to the front of the ready hosts."""

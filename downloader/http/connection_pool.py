@@ -49,7 +49,11 @@ __all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
 _POLL = get_original("select", "poll")
 
 SLOW_TO_OPEN = 0.25
-"""Seconds after which a request that waits for its connection gives its slot away."""
+"""Seconds after which a request that waits for its connection gives its slot away, at least."""
+
+# It is as many times what connections took to open. Where the CPU is the limit, handshakes are slow, and
+# those that are begun in the place of others make all slower.
+_TIMES_USUAL, _LONGEST_SLOT = 4, 2.0
 
 
 class Slots(Protocol):
@@ -100,6 +104,7 @@ class Census:
         self.waiting_for: dict[Any, Host] = {}
         self._slots: Slots | None = None
         self._opening: dict[Any, _Opening] = {}
+        self._usual = 0.0  # seconds that connections took to open, where no slot was given away
 
     def use_slots(self, slots: Slots) -> None:
         """Open as many connections as there are ``slots`` from now on, and park requests in them."""
@@ -120,13 +125,18 @@ class Census:
     def end_opening(self, connection: Any) -> None:
         """Record that ``connection`` is open, or could not be opened."""
         opening = self._opening.pop(connection, None)
-        if opening is not None and opening.parked and self._slots is not None:
+        if opening is None or self._slots is None:
+            return
+        if opening.parked:
             self.parked -= 1
             self._slots.unpark(opening.host)
+        else:
+            self._usual += (monotonic() - opening.since - self._usual) / 16
 
     def park_slow(self) -> int:
         """Park the requests that wait long for a connection; return how many were parked."""
-        count, before = 0, monotonic() - SLOW_TO_OPEN
+        slow = min(max(SLOW_TO_OPEN, self._usual * _TIMES_USUAL), _LONGEST_SLOT)
+        count, before = 0, monotonic() - slow
         for opening in self._opening.values():
             if opening.since > before:
                 break  # they are in the order in which they began

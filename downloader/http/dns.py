@@ -12,13 +12,13 @@ from downloader.process import patching
 patching.require()
 
 import socket  # noqa: E402
-from collections import deque  # noqa: E402
+from collections import OrderedDict  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from functools import cached_property  # noqa: E402
+from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 
 import gevent  # noqa: E402
-from cachetools import TTLCache  # noqa: E402
 from gevent.lock import BoundedSemaphore  # noqa: E402
 
 from downloader.http.name_lookup import Lookup, NoAnswer, numeric  # noqa: E402
@@ -26,7 +26,11 @@ from downloader.http.name_lookup import Lookup, NoAnswer, numeric  # noqa: E402
 __all__ = ["Resolver"]
 
 _TTL = 60.0  # seconds
-_MAX_NAMES = 10_000
+_MAX_NAMES = 8_000
+_DROPPED = _MAX_NAMES // 10  # at a time
+# Names that are looked up and not needed yet. With more, addresses would have expired when they are needed,
+# if the servers are slow.
+_MAX_UNUSED = 2_048
 _SPARE = 4  # one in so many look-ups is kept free for names that are needed at once
 
 
@@ -39,19 +43,26 @@ class Resolver:
     def __init__(self, open_lookup: Callable[[], Lookup], timeout: float) -> None:
         self._open_lookup = open_lookup
         self._timeout = timeout
-        self._known: TTLCache[str, list[str]] = TTLCache(_MAX_NAMES, _TTL, monotonic)
+        # Addresses (none if there is no such name), and the time from which on they are not valid, in this
+        # order. Not by last use: names that were looked up ahead would be dropped before they are used.
+        self._known: dict[str, tuple[float, list[str]]] = {}
+        self._unused: set[str] = set()
         self._pending: dict[str, gevent.Greenlet] = {}
-        self._ahead: deque[str] = deque()
+        self._ahead: OrderedDict[str, None] = OrderedDict()
 
     def addresses(self, host: str) -> list[str]:
         """Return the numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
         host = host.strip("[]")
-        if (known := self._known.get(host)) is not None:
+        if (known := self._find(host)) is not None:
+            self._use(host)
+            if not known:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
             return known
         if (address := numeric(host)) is not None:
             return address
         pending = self._pending.get(host) or self._begin(host)
         pending.join(self._timeout)
+        self._use(host)
         if not pending.ready():
             raise NoAnswer(socket.EAI_AGAIN, "the name server does not answer")
         found: list[str] | Exception = pending.value
@@ -62,12 +73,11 @@ class Resolver:
     def look_up_ahead(self, host: str) -> None:
         """Look up ``host`` in the background, since a request to it is queued."""
         host = host.strip("[]")
-        if host in self._known or host in self._pending or numeric(host) is not None:
+        if host in self._ahead or host in self._pending or len(self._ahead) >= _MAX_NAMES:
             return
-        if len(self._pending) < self._most_ahead:
-            self._begin(host)
-        elif len(self._ahead) < _MAX_NAMES:
-            self._ahead.append(host)
+        if self._find(host) is None and numeric(host) is None:
+            self._ahead[host] = None
+            self._begin_next()
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -85,7 +95,18 @@ class Resolver:
         """Drop ``host`` from the cache: no address works, so the next call looks it up again."""
         self._known.pop(host.strip("[]"), None)
 
+    def _find(self, host: str) -> list[str] | None:
+        """Return the addresses of ``host`` if they are known, or that there are none."""
+        known = self._known.get(host)
+        return known[1] if known is not None and monotonic() < known[0] else None
+
+    def _use(self, host: str) -> None:
+        if host in self._unused:
+            self._unused.remove(host)
+            self._begin_next()
+
     def _begin(self, host: str) -> gevent.Greenlet:
+        self._ahead.pop(host, None)
         pending = self._pending[host] = gevent.spawn(self._look_up, host)
         return pending
 
@@ -94,16 +115,28 @@ class Resolver:
             with self._slots:
                 found = self._lookup.addresses(host)
         except Exception as error:
+            self._unused.discard(host)
+            if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
+                self._keep(host, [])
             return error
         finally:
             del self._pending[host]
             self._begin_next()
-        self._known[host] = found
+        self._keep(host, found)
         return found
 
+    def _keep(self, host: str, found: list[str]) -> None:
+        self._known.pop(host, None)
+        self._known[host] = monotonic() + _TTL, found
+        if len(self._known) > _MAX_NAMES:
+            kept = dict(islice(self._known.items(), _DROPPED, None))
+            self._unused &= kept.keys()
+            self._known = kept
+
     def _begin_next(self) -> None:
-        """Begin look-ups ahead of use for which there was no room."""
-        while self._ahead and len(self._pending) < self._most_ahead:
-            host = self._ahead.popleft()
-            if host not in self._pending and host not in self._known:
-                self._begin(host)
+        """Begin look-ups ahead of use, as many as there is room for."""
+        room = min(self._most_ahead - len(self._pending), _MAX_UNUSED - len(self._unused))
+        for _ in range(min(room, len(self._ahead))):
+            host, _ = self._ahead.popitem(last=False)
+            self._unused.add(host)
+            self._begin(host)

@@ -24,7 +24,8 @@ __all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
 
 _NSSWITCH = Path("/etc/nsswitch.conf")
 _TRIES = 3
-_MAX_CACHED = 2000  # answers that c-ares keeps, at 2.4 kB each
+_CHANNELS = 2
+_MAX_CACHED = 250  # answers that a channel of c-ares keeps, at 2.4 kB each
 # ares.h: codes that say for certain that there is no such name, or no address for it.
 _ARES_NO_NAME: Final = {1, 4, 8}
 _ARES_TIMEOUT = 12
@@ -102,8 +103,11 @@ class _CaresLookup:
     """c-ares, which comes with gevent.
 
     ``server``: ADDRESS or ADDRESS:PORT, "" for those of the system. A query is repeated twice, each time
-    after twice the time, within ``timeout`` seconds in all. A name server's socket has room for some
-    hundred packets.
+    after twice the time, within ``timeout`` seconds in all.
+
+    A channel has one socket for a name server, which has room for 277 packets (Linux by default), and a
+    look-up gets two. An answer for which there is no room costs a second and more. So there are several
+    channels.
 
     c-ares keeps every answer for as long as it is valid, up to an hour, and gevent has no option for that
     (``ares_options.qcache_max_ttl``). So another channel takes the place of one that has kept many.
@@ -116,14 +120,16 @@ class _CaresLookup:
         if server:
             address, port = split_address(server)
             self._options.update(servers=address, udp_port=str(port), tcp_port=str(port))
-        self._channel = _Channel(self._options)
+        self._channels = [_Channel(self._options) for _ in range(_CHANNELS)]
 
     def addresses(self, host: str) -> list[str]:
         """See ``Lookup``."""
-        channel = self._channel
+        channels = self._channels
+        which = hash(host) % len(channels)  # the same one again, which may know it
+        channel = channels[which]
         if channel.asked >= _MAX_CACHED:
             full, channel = channel, _Channel(self._options)
-            self._channel = channel
+            channels[which] = channel
             self._close_unused(full)
         channel.asked += 1
         channel.busy += 1
@@ -137,7 +143,7 @@ class _CaresLookup:
         return [str(address[0]) for *_, address in found]
 
     def _close_unused(self, channel: _Channel) -> None:
-        if channel is not self._channel and not channel.busy:
+        if not channel.busy and channel not in self._channels:
             channel.resolver.close()
 
 

@@ -77,7 +77,9 @@ class ConnectionControl:
             limit, recently = self.limit, counted.now - self._full_at < _FILLING
             self._pipelined.climbs = recently and not limit.stopped and limit.now < limit.most
             full = full and not self._pipelined.deepens
-        if not self._climb.observe(counted, full=full, many_hosts=schedule.many_hosts):
+        many = schedule.many_hosts
+        together = 1 if many else self._pipelined.stored_together
+        if not self._climb.observe(counted, full=full, many_hosts=many, together=together):
             return False
         connections = self.limit.now
         self.peak = max(self.peak, connections)

@@ -23,6 +23,7 @@ from gevent.pool import Group
 from downloader.config.config import Config
 from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
+from downloader.core.read_ahead import wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
 from downloader.http.origin import Origin
@@ -64,7 +65,6 @@ from downloader.worker.setup import Setup
 __all__ = ["Worker"]
 
 _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
-_MAX_RESTING = 10_000  # files of failing or paused hosts that are held in memory
 
 
 class Worker:
@@ -178,17 +178,15 @@ class Worker:
         gevent.get_hub().loop.run_callback(self.dispatch)
 
     def grant_credit(self) -> None:
-        """Send credit while fewer tasks could start than the connections can take at once.
-
-        Files of hosts that are failing or paused do not count, up to a limit: while they wait, others are
-        fetched.
-        """
+        """Send credit while fewer tasks could start than the connections can take at once."""
         schedule = self.schedule
         if (
             not self.draining
             and not self.credit_out
-            and schedule.unstarted - min(schedule.resting, _MAX_RESTING) < self.pipelined.appetite
             and self.ledger.vacant
+            and wants_more(
+                self.pipelined.appetite, schedule.unstarted, schedule.resting, schedule.ready_hosts
+            )
         ):
             self.credit_out = 1
             self.link.send(Credit(1))

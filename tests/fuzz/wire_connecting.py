@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import gevent
 import pytest
 
 from benchmarks.openweb.void import void
+from downloader.core.scheduler import Scheduler
+from downloader.http import connection_pool
 from downloader.http.connecting import alternate, connect
+from downloader.http.dns import Resolver
 
 VOID, REFUSED, OPEN = "127.0.0.9", "127.0.0.10", "127.0.0.11"
 
@@ -56,3 +60,22 @@ def test_name_without_an_address() -> None:
 def test_families_take_turns() -> None:
     assert list(alternate(["::1", "::2", "::3", "1.1.1.1"])) == ["::1", "1.1.1.1", "::2", "::3"]
     assert list(alternate(["1.1.1.1", "1.1.1.2", "::1"])) == ["1.1.1.1", "::1", "1.1.1.2"]
+
+
+def test_requests_keep_their_slots_while_all_connections_are_slow_to_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the CPU is the limit, others in their place would make all slower."""
+    monkeypatch.setattr(connection_pool, "SLOW_TO_OPEN", 0.0)
+    schedule: Scheduler[Any] = Scheduler(2, 2, most_parked=2)
+    census = connection_pool.Census(2, Resolver(lambda: NotImplemented, 1.0))
+    census.use_slots(schedule)
+    census.waiting_for[gevent.getcurrent()] = schedule.host("a")
+    census.begin_opening("first")
+    assert census.park_slow() == 1
+    census.end_opening("first")
+    census._usual = 60.0
+    census.begin_opening("second")
+    assert census.park_slow() == 0
+    census.end_opening("second")
+    assert census._usual < 60.0

@@ -3,6 +3,7 @@ stored under another's name, each ends exactly once, nothing hangs, and only typ
 
 from __future__ import annotations
 
+import gc
 import struct
 import tempfile
 from collections import Counter, deque
@@ -29,6 +30,7 @@ from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
 from downloader.errors import FetchError
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
+from downloader.http.pipelined.connection import PipelinedConnection
 from downloader.http.pipelined.origin_state import OriginState, StorageCost
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
@@ -385,6 +387,21 @@ def test_further_connections_begin_with_many_requests() -> None:
     assert files == {name(n): body(n) for n in range(COUNT)}
     assert script.begun == [1, 1, 1, 2, 2]
     assert script.opened == 5
+
+
+def test_closed_connections_do_not_wait_for_the_garbage_collector() -> None:
+    script = Script([([*["right"] * 9, "last-lingers"], 0)] * 4, patience=LONGEST)
+    gc.collect()
+    before = {id(each) for each in gc.get_objects()}
+    gc.disable()
+    try:
+        with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
+            run(script, 4, 1, Path(place))
+        found = [each for each in gc.get_objects() if isinstance(each, PipelinedConnection)]
+    finally:
+        gc.enable()
+    assert script.opened == 5
+    assert sum(id(each) not in before for each in found) <= 1  # the last one may still be referred to
 
 
 def test_item_that_reveals_the_connection_limit_has_not_failed() -> None:

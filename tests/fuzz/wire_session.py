@@ -78,6 +78,14 @@ def test_origin_is_the_same_for_all_spellings_of_one() -> None:
     first = session.origin("http://a.test/x")
     assert session.origin("http://a.test:80/y") is first
     assert session.origin("http://a.test?q=/") is first
+    assert session.origin("HTTP://A.test/z") is first
+    bare = session.origin("http://a.test/x", bare=True)
+    assert bare is not first
+    assert session.origin("http://a.test:80/y", bare=True) is bare
+    other = session.origin("http://one:1@a.test/x")
+    assert other is not first
+    assert session.origin("http://one:1@a.test:80/x") is other
+    assert session.origin("http://one:1@a.test/x", bare=True) is bare
     assert session.origin("http://u:p@a.test/") is not first
     assert session.origin("http://a.test/", bare=True) is not first
     assert session.origin("http://a.test") is first

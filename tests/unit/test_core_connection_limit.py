@@ -93,6 +93,27 @@ def test_limit_grows_again_after_a_while() -> None:
     assert limits[-1] == MOST
 
 
+def test_files_that_finish_together_take_longer_to_measure() -> None:
+    servers = Servers(latency=0.01)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    ticks = 0
+    while climbing.limit.now == FIRST:
+        climbing.observe(servers.answer(FIRST), full=True, many_hosts=False, together=512)
+        ticks += 1
+    assert servers.counted.finished >= 4 * FIRST * 512
+    assert ticks * TICK > 2.0
+
+
+def test_one_slow_second_is_no_reason_for_more() -> None:
+    limit = adaptive(MOST, "the most")
+    for sample in (Sample(1000.0, 0.95), Sample(300.0, 0.3)):
+        limit = measured(limit, sample)
+    assert limit.now == 2 * FIRST
+    for _ in range(2):
+        limit = measured(limit, Sample(1000.0, 0.8))
+    assert (limit.now, limit.why) == (FIRST, "more were not faster")
+
+
 def test_limit_stays_while_there_is_no_work_for_more() -> None:
     servers = Servers(latency=1.0)
     climbing = Climb(adaptive(MOST, "the most"), servers.counted)

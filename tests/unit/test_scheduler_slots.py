@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from scheduling import Schedulable, fill, keys, take_all
 
 from downloader.core.scheduler import Scheduler
@@ -152,3 +154,20 @@ def test_connection_may_stay_with_its_host_while_others_wait() -> None:
     (job,) = take_all(schedule)
     schedule.host("b")
     assert schedule.next_jobs(job.host, 1, None, stay=True) != []
+
+
+def test_queue_of_a_host_with_few_jobs_is_small_and_keeps_the_order() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    first = fill(schedule, "a", 1)
+    assert sys.getsizeof(first[0].host.queue) < 200  # an empty deque: 624
+    for count in (3, 10, 3):
+        jobs = fill(schedule, "a", count)
+        schedule.add_all(more := [Schedulable(schedule.host("a")) for _ in range(2)])
+        expected = [*first, *jobs, *more]
+        for job in expected:
+            assert take_all(schedule) == [job]
+            schedule.release(job.host)
+            schedule.requeue(job)
+            assert take_all(schedule) == [job]
+            schedule.release(job.host)
+        first = []

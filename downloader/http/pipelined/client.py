@@ -26,6 +26,7 @@ from gevent.pool import Group  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core import pipeline_depth as depths  # noqa: E402
+from downloader.core.pipeline_window import room_in_window  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -127,6 +128,12 @@ class PipelinedClient:
         """Return whether the depth of an origin is still growing."""
         now = monotonic()
         return any(state.deepens(now) for state in self._origins.values())
+
+    @property
+    def stored_together(self) -> int:
+        """Return how many files a connection stores at a time, at most."""
+        deepest = max((state.depth.now for state in self._origins.values()), default=1)
+        return room_in_window(deepest, self.window, 0) if deepest > 1 else 1
 
     def in_flight(self, state: OriginState) -> int:
         """Return the number of requests to the origin of ``state`` that have no response yet."""
@@ -230,6 +237,7 @@ class PipelinedClient:
 
     def forget(self, connection: PipelinedConnection) -> None:
         """Remove ``connection``, which is being closed."""
+        self.commit_queue.remove(connection)
         self._busy.discard(connection)
         self._session.census.idle.pop(connection, None)
         idle = self._idle.get(connection.origin_state, [])

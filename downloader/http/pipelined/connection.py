@@ -395,6 +395,6 @@ class PipelinedConnection:
     def close(self) -> None:
         """Close the socket. The census also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)
-        self._client.commit_queue.remove(self)
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))
+        self.parser.close()

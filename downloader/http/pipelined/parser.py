@@ -363,6 +363,13 @@ class ResponseParser:
         self.outstanding.clear()
         return taken
 
+    def close(self) -> None:
+        """Drop what refers to this object and to its owner: nothing is fed any more.
+
+        Otherwise both would live until the garbage collector finds them, thousands at a time.
+        """
+        self.parser = self.owner = None  # type: ignore[assignment]
+
     def discard(self) -> None:
         """Discard a body that will not be complete."""
         body, self.body = self.body, _NONE

@@ -113,4 +113,28 @@ KNOWN = (
         "False",
         ("tests/unit/test_core_session_budget.py::test_server_that_never_resumes_is_not_read_for_ever",),
     ),
+    Mutant(
+        "closed connections in cycles",
+        "a list over many hosts holds thousands of closed connections in memory",
+        "PipelinedConnection.close",
+        "self.parser.close()",
+        "pass",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+    ),
+    Mutant(
+        "one slow second counts",
+        "after a second in which servers were slow, more connections are opened that gain nothing",
+        "_grow",
+        "best = max(limit.best, sample.rate)",
+        "best = sample.rate",
+        ("tests/unit/test_core_connection_limit.py::test_one_slow_second_is_no_reason_for_more",),
+    ),
+    Mutant(
+        "names looked up again",
+        "a list over many hosts asks for each name twice",
+        "Resolver._begin",
+        "self._ahead.pop(host, None)",
+        "",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
+    ),
 )
