@@ -42,7 +42,7 @@ class Items:
         self._failed = failed
         self._keys = keys
         self._reader = Reader()
-        self._last: tuple[int, int, Columns] = (0, 0, {})
+        self._last: tuple[int, int, Columns] = (-1, -1, {})
         self._kinds: dict[str, str] | None = None
 
     def kinds(self) -> dict[str, str]:
@@ -57,8 +57,7 @@ class Items:
     def metadata(self, start: int, stop: int) -> Columns:
         """Return the metadata of these samples, in columns."""
         if self._last[:2] != (start, stop):
-            part = self._part
-            texts = [part.metadata(sample) for sample in self._samples[start:stop]] if part else []
+            texts = self._part.metadata(self._samples[start:stop]) if self._part and stop > start else []
             try:
                 found = self._reader.columns(texts)
             except ValueError as error:
@@ -69,27 +68,26 @@ class Items:
     def write(self, file: BinaryIO, form: str, files: Mapping[str, str], members: bool) -> None:
         """Write the table; ``files``: the file that each sample is in; ``members``: it is a tar."""
         kinds = self.kinds()
-        table = open_table(form, file, {**FIXED, **kinds})
-        stored = failed = 0
-        for start in range(0, len(self._keys), CHUNK):
-            keys = self._keys[start : start + CHUNK]
-            at = stored, failed
-            # Of two sorted sequences, together in order: those up to the last key.
-            chosen = set(keys)
-            while stored < len(self._samples) and self._samples[stored].key in chosen:
-                stored += 1
-            while failed < len(self._failed) and self._failed[failed].key in chosen:
-                failed += 1
-            columns = dict(self.metadata(at[0], stored))
-            samples = self._samples[at[0] : stored]
-            columns["file"] = [files[sample.key] for sample in samples]
-            columns["member"] = [sample.member.decode() if members else None for sample in samples]
-            for name in INFORMATION:
-                columns.setdefault(name, [None] * len(samples))
-            lost = self._failed[at[1] : failed]
-            if lost:
-                columns = with_failed(columns, keys, lost)
-            if form == "parquet":
-                columns = merge(columns, kinds, len(keys))
-            table.write(columns)
-        table.close()
+        with open_table(form, file, {**FIXED, **kinds}) as table:
+            stored = failed = 0
+            for start in range(0, len(self._keys), CHUNK):
+                keys = self._keys[start : start + CHUNK]
+                at = stored, failed
+                # Of two sorted sequences, together in order: those up to the last key.
+                chosen = set(keys)
+                while stored < len(self._samples) and self._samples[stored].key in chosen:
+                    stored += 1
+                while failed < len(self._failed) and self._failed[failed].key in chosen:
+                    failed += 1
+                columns = dict(self.metadata(at[0], stored))
+                samples = self._samples[at[0] : stored]
+                columns["file"] = [files[sample.key] for sample in samples]
+                columns["member"] = [sample.member.decode() if members else None for sample in samples]
+                for name in INFORMATION:
+                    columns.setdefault(name, [None] * len(samples))
+                lost = self._failed[at[1] : failed]
+                if lost:
+                    columns = with_failed(columns, keys, lost)
+                if form == "parquet":
+                    columns = merge(columns, kinds, len(keys))
+                table.write(columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -21,8 +21,10 @@ BLOCK: Final = 512
 STEP: Final = 1 << 20
 """Bytes that are hashed, copied or written at a time."""
 
-# Parts above this size are not kept in memory.
-_LARGE: Final = 64 << 20
+# So much of a part may be in memory.
+_IN_MEMORY: Final = 32 << 20
+# What the system maps with a page that is needed.
+_NEIGHBOURS: Final = 64 << 10
 _MOST_PADDING: Final = 20 * BLOCK  # a record of tar
 # Name, size, type, magic, first byte of the prefix.
 _header: Final = struct.Struct("100s24x11s21xc100x5s83xc").unpack_from
@@ -60,6 +62,7 @@ class Part:
     def __init__(self, path: str, seen: Callable[[memoryview], object] | None = None) -> None:
         self.samples: list[Sample] = []
         self.end = 0
+        self._used = 0
         with open(path, "rb") as file:
             self.size = os.fstat(file.fileno()).st_size
             if not self.size:
@@ -87,16 +90,27 @@ class Part:
         if self._map is not None:
             self._map.close()
 
-    def metadata(self, sample: Sample) -> bytes:
-        """Return the content of ``KEY.json``."""
-        assert self._map is not None
-        return self._map[sample.metadata : sample.metadata + sample.metadata_size]
+    def metadata(self, samples: Sequence[Sample]) -> list[bytes]:
+        """Return the content of ``KEY.json`` of each sample."""
+        data = self._map
+        assert data is not None
+        if self.size <= _IN_MEMORY:
+            return [data[sample.metadata : sample.metadata + sample.metadata_size] for sample in samples]
+        found = []
+        for sample in samples:
+            found.append(data[sample.metadata : sample.metadata + sample.metadata_size])
+            self.used(min(sample.stop - sample.start, _NEIGHBOURS))
+        return found
 
-    def forget(self, start: int, stop: int) -> None:
-        """Give the memory of a large part back to the system; its bytes are read again when needed."""
-        if self._map is not None and self.size > _LARGE and hasattr(mmap, "MADV_DONTNEED"):
-            first = start // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, first, stop - first)
+    def used(self, size: int) -> None:
+        """Note that ``size`` bytes were read; gives memory back to the system from time to time.
+
+        All of it: for a page that is needed, the system maps its neighbours too, also those given back.
+        """
+        self._used += size
+        if self._map is not None and self._used > _IN_MEMORY and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._used = 0
 
     def _scan(self, seen: Callable[[memoryview], object]) -> None:
         data, size = self._map, self.size
@@ -138,7 +152,7 @@ class Part:
         for at in range(start, stop, STEP):
             with self.bytes[at : min(at + STEP, stop)] as piece:
                 seen(piece)
-            self.forget(at, min(at + STEP, stop))
+            self.used(STEP)
         return stop
 
 

@@ -90,7 +90,7 @@ def write_tar(
                 if len(waiting) >= STEP:
                     file.write(waiting)
                     waiting = bytearray()
-            part.forget(sample.start, sample.stop)
+            part.used(sample.stop - sample.start)
         file.write(waiting + END)
 
 
@@ -138,17 +138,17 @@ def write_parquet(out: HashedFile, part: Part, items: Items, first: int, samples
     cannot have.
     """
     kinds = {**_PARQUET, **items.kinds()}
-    table = open_table("parquet", cast(BinaryIO, out), kinds)
-    start = 0
-    while start < len(samples):
-        stop, content, ends = _content(part, samples, start)
-        columns = merge(items.metadata(first + start, first + stop), items.kinds(), stop - start)
-        rows: dict[str, Any] = {name: columns[name] for name in kinds if name != "bytes"}
-        rows["bytes"] = binary_array(content, ends)
-        table.write(rows)
-        part.forget(samples[start].start, samples[stop - 1].stop)
-        start = stop
-    table.close()
+    size = sum(sample.content_size for sample in samples)
+    batch = max(1, min(1024, STEP * len(samples) // max(1, size)))  # about a page
+    with open_table("parquet", cast(BinaryIO, out), kinds, batch) as table:
+        start = 0
+        while start < len(samples):
+            stop, content, ends = _content(part, samples, start)
+            columns = merge(items.metadata(first + start, first + stop), items.kinds(), stop - start)
+            rows: dict[str, Any] = {name: columns[name] for name in kinds if name != "bytes"}
+            rows["bytes"] = binary_array(content, ends)
+            table.write(rows)
+            start = stop
 
 
 _PARQUET: Final = {
@@ -176,5 +176,6 @@ def _content(part: Part, samples: Sequence[Sample], start: int) -> tuple[int, by
         if ends and len(content) + sample.content_size > _ROW_GROUP:
             return stop, content, ends
         content += part.bytes[sample.content : sample.content + sample.content_size]
+        part.used(sample.content_size)
         ends.append(len(content))
     return start + len(ends), content, ends

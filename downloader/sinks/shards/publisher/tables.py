@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
@@ -30,9 +31,6 @@ class Table(Protocol):
     def write(self, columns: Columns | Mapping[str, Any]) -> None:
         """Append rows; a row group in Parquet."""
 
-    def close(self) -> None:
-        """Finish the table; the file stays open."""
-
 
 def form_of_items() -> str:
     """Return in which form the rows of all items are written here: parquet or jsonl."""
@@ -49,9 +47,21 @@ def load_pyarrow() -> Any:
     return pyarrow
 
 
-def open_table(form: str, file: BinaryIO, kinds: Mapping[str, str]) -> Table:
-    """Begin a table of ``kinds``: text, json, int, float, bool or bytes for each column."""
-    return _Parquet(file, kinds) if form == "parquet" else _JsonLines(file)
+@contextlib.contextmanager
+def open_table(form: str, file: BinaryIO, kinds: Mapping[str, str], batch: int = 1024) -> Iterator[Table]:
+    """Write a table of ``kinds``: text, json, int, float, bool or bytes for each column.
+
+    ``batch``: pyarrow appends so many values to a page, in memory, before it looks at the page's size.
+    """
+    table = _Parquet(file, kinds, batch) if form == "parquet" else _JsonLines(file)
+    try:
+        yield table
+    except BaseException:
+        # pyarrow would try it when the file is closed, and print that it failed.
+        with contextlib.suppress(Exception):
+            table.close()
+        raise
+    table.close()
 
 
 class _JsonLines:
@@ -68,7 +78,7 @@ class _JsonLines:
 
 
 class _Parquet:
-    def __init__(self, file: BinaryIO, kinds: Mapping[str, str]) -> None:
+    def __init__(self, file: BinaryIO, kinds: Mapping[str, str], batch: int) -> None:
         self._arrow = load_pyarrow()
         from pyarrow import parquet
 
@@ -80,6 +90,7 @@ class _Parquet:
             self._schema,
             compression="zstd",
             use_dictionary=False,
+            write_batch_size=batch,
             write_statistics=[name for name, kind in kinds.items() if kind != "bytes"],
         )
 
