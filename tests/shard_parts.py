@@ -91,12 +91,12 @@ def write_part(path: Path, samples: Sequence[Example], times: int = 1795470000) 
 class Shards:
     """A destination, and what publishes there."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
-        self.root = root
-        self.home = root / ".downloader"
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.root = directory
+        self.home = directory / ".downloader"
         self.home.mkdir(parents=True, exist_ok=True)
         settings = {
-            "root": str(root),
+            "root": str(directory),
             "home": str(self.home),
             "store": "tar",
             "compression": "none",

@@ -6,6 +6,7 @@ its datasets reads these.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +15,16 @@ import msgspec
 
 from downloader.sinks.shards.jobs import ShardFile, ShardJob
 
-__all__ = ["STATS_NAME", "FileStats", "ShardStats", "file_name", "items_name", "make_stats", "stats_name"]
+__all__ = [
+    "STATS_NAME",
+    "FileStats",
+    "ShardStats",
+    "file_name",
+    "items_name",
+    "make_stats",
+    "stats_directory",
+    "stats_name",
+]
 
 STATS_NAME: Final = re.compile(r"([0-9]{5,})_stats\.json")
 _SUFFIXES: Final = {"none": "", "gz": ".gz", "zst": ".zst"}
@@ -85,3 +95,8 @@ def items_name(shard: int, store: str, form: str) -> str:
 def stats_name(shard: int) -> str:
     """Return the name of a shard's stats."""
     return f"{shard:05d}_stats.json"
+
+
+def stats_directory(home: str) -> str:
+    """Return the directory with copies of the stats of shards that are in a bucket."""
+    return os.path.join(home, "stats")

@@ -6,6 +6,7 @@ Plain Python: pyarrow and JSON Lines get the same columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -63,7 +64,7 @@ class Reader:
         except msgspec.ValidationError:
             return _columns_of_dicts([_decode_dict(text) for text in texts])
         fields = zip(self._names, self._fields, strict=True)
-        return {name: [getattr(row, field) for row in rows] for name, field in fields}
+        return {name: list(map(attrgetter(field), rows)) for name, field in fields}
 
     def _prepare(self, found: list[str]) -> None:
         kept = [name for name in found if name not in METADATA]

@@ -14,10 +14,11 @@ from downloader.core.frames import Unpacker, pack
 from downloader.process.lifetime import die_with
 from downloader.sinks.failing import advice
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
+from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
 from downloader.sinks.shards.publisher.part import PartError
 from downloader.sinks.shards.publisher.publishing import Directory, Place, publish
 
-__all__ = ["serve"]
+__all__ = ["serve", "serve_put"]
 
 _CHUNK = 1 << 20
 
@@ -38,12 +39,46 @@ def serve() -> int:
     settings = msgspec.msgpack.decode(next(frames), type=PublisherSettings)
     decode = msgspec.msgpack.Decoder(ShardJob).decode
     encode = msgspec.msgpack.Encoder().encode
-    place = Directory(settings.root)
+    place: Place | None = None
     for frame in frames:
-        answer = _answer(decode(frame), settings, place)
+        job = decode(frame)
+        try:
+            place = place or _open(settings)
+            answer = _answer(job, settings, place)
+        except BucketError as error:
+            answer = NotPublished(
+                job.number, f"cannot publish shard {job.number:05d} in {settings.root}: {error}"
+            )
         _send(answers, pack(encode(answer)))
         gc.collect()
     return 0
+
+
+def serve_put() -> int:
+    """Put files of the home into the bucket: their names are the arguments.
+
+    Reads PublisherSettings. Writes a sentence that says why it failed, nothing if it did not.
+    """
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    settings = msgspec.msgpack.decode(next(_frames(0)), type=PublisherSettings)
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        bucket = Bucket(settings)
+        for name in sys.argv[1:]:
+            bucket.publish(os.path.join(settings.home, name), name, "")
+    except OSError as error:
+        _send(answers, advice(error).encode())
+    except BucketError as error:
+        _send(answers, str(error).encode())
+    return 0
+
+
+def _open(settings: PublisherSettings) -> Place:
+    if not settings.root.startswith("s3://"):
+        return Directory(settings.root)
+    return Bucket(settings)
 
 
 def _frames(descriptor: int) -> Iterator[bytes]:

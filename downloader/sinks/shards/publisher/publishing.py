@@ -44,8 +44,11 @@ class Place(Protocol):
     def can_take(self, path: str) -> bool:
         """Return whether ``publish`` accepts ``path``, which is not one of ``temporary``."""
 
-    def publish(self, path: str, name: str) -> None:
-        """Give the complete file ``path`` its name, in place of a file of that name."""
+    def publish(self, path: str, name: str, md5: str) -> None:
+        """Give the complete file ``path`` its name, in place of a file of that name.
+
+        ``md5``: that of the file, in hexadecimal, or "". Afterwards a path of ``temporary`` is gone.
+        """
 
     def record(self, stats: bytes, name: str) -> None:
         """Note that all files of the shard are published whose stats have this name."""
@@ -157,20 +160,20 @@ class _Files:
                 file.seek(self._end)
                 file.write(END)
                 file.truncate()
-        samples = [file.name for file in self.with_samples]
+        samples = {file.name: file.md5 for file in self.with_samples}
         for name in [name for name in self._temporary if name not in samples]:
             self._publish(name)
-        for name in reversed(samples):
+        for name, md5 in reversed(samples.items()):
             if name == self._rename_part:
-                place.publish(job.part, name)
+                place.publish(job.part, name, md5)
             else:
-                self._publish(name)
+                self._publish(name, md5)
         place.record(self._stats, stats_name(job.number))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(job.part)
 
-    def _publish(self, name: str) -> None:
-        self._place.publish(self._temporary[name], name)
+    def _publish(self, name: str, md5: str = "") -> None:
+        self._place.publish(self._temporary[name], name, md5)
         del self._temporary[name]
 
     def discard(self) -> None:
@@ -213,7 +216,7 @@ class Directory:
     def can_take(self, path: str) -> bool:
         return os.stat(path).st_dev == os.stat(self._root).st_dev
 
-    def publish(self, path: str, name: str) -> None:
+    def publish(self, path: str, name: str, md5: str) -> None:
         os.replace(path, os.path.join(self._root, name))
 
     def record(self, stats: bytes, name: str) -> None:
