@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 from importlib.util import find_spec
+from typing import Final
 
-__all__ = ["install_command", "is_installed"]
+__all__ = ["ZSTD", "install_command", "is_installed"]
+
+ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+"""The module that compresses with zstd; before Python 3.14 a package."""
 
 
 @functools.cache

@@ -13,7 +13,6 @@ last process of a run has exited) and standard error; everything else is closed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib.metadata  # gevent needs it for patching; imported here once for all children
 import os
@@ -29,13 +28,12 @@ from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import Ready, Stop
 from downloader.process.channel import ChildLink, Link
 from downloader.process.file_descriptors import close_all_but, raise_limit
+from downloader.process.lifetime import die_with
 
 __all__ = ["Child", "ChildMain", "fork"]
 
 ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
 """The main function of a role: runs over the link, and calls its second argument when all is imported."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Child(NamedTuple):
@@ -101,7 +99,7 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
 
 
 def _set_up(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
-    _die_with(parent)
+    die_with(parent)
     gc.disable()  # until it is ready: imports make no garbage
     # Ctrl-C signals the whole process group; only the supervisor acts on it.
     signal.set_wakeup_fd(-1)
@@ -115,18 +113,6 @@ def _set_up(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
     os.dup2(2, 1)  # stdout is reserved for the supervisor's results
     os.close(devnull)
     raise_limit()
-
-
-def _die_with(parent: int) -> None:
-    """Have this process killed when the supervisor dies, even if this process is stopped then.
-
-    On systems other than Linux the closed link ends it.
-    """
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
 
 
 def _ready(check: bool) -> Ready:

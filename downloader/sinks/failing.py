@@ -6,7 +6,7 @@ import errno
 
 from downloader.errors import DestinationError
 
-__all__ = ["destination_error"]
+__all__ = ["advice", "destination_error"]
 
 _ADVICE = {
     errno.ENOSPC: "no space left; free some, then run the same command again",
@@ -21,6 +21,10 @@ _ADVICE = {
 
 def destination_error(error: OSError, name: str, number: int | None = None) -> DestinationError:
     """Return the DestinationError of ``name``. ``number``: the errno, if not that of ``error``."""
+    return DestinationError(f"cannot store {name}: {advice(error, number)}")
+
+
+def advice(error: OSError, number: int | None = None) -> str:
+    """Return what happened and what to do next. ``number``: the errno, if not that of ``error``."""
     code = error.errno if number is None else number
-    advice = _ADVICE.get(code or 0, error.strerror or str(error))
-    return DestinationError(f"cannot store {name}: {advice}")
+    return _ADVICE.get(code or 0, error.strerror or str(error))

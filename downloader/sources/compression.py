@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
-import sys
 import zlib
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from downloader.core.extras import ZSTD
 from downloader.errors import SourceError
 
-__all__ = ["READ_ERRORS", "ZSTD", "BinaryStream", "open_stream"]
+__all__ = ["READ_ERRORS", "BinaryStream", "open_stream"]
 
 READ_ERRORS = (OSError, EOFError, zlib.error)
 _BUFFER = 256 << 10
-ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 class BinaryStream(Protocol):

@@ -42,7 +42,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     ``root``: where shards are published, a directory or ``s3://BUCKET/PREFIX``. ``home``: the directory of
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
-    times of 0.
+    times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
     """
 
     root: str
@@ -51,6 +51,8 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     compression: str
     max_size: int
     reproducible: bool
+    endpoint_url: str = ""
+    region: str = ""
 
 
 class FailedItem(msgspec.Struct, frozen=True, array_like=True):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from downloader.core.checksum import has_crc32c
 from downloader.core.content_check import CRC32C_MISSING
-from downloader.core.extras import install_command, is_installed
+from downloader.core.extras import ZSTD, install_command, is_installed
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
-from downloader.sources.compression import ZSTD
 from downloader.sources.lists.files import BINARY, ListFile
 
 __all__ = ["require", "require_crc32c"]

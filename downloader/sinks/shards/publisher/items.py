@@ -1,0 +1,93 @@
+"""Write a table with a row for every item of a shard, in the order of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, Final
+
+from downloader.sinks.shards.jobs import FailedItem
+from downloader.sinks.shards.publisher.columns import (
+    FIXED,
+    INFORMATION,
+    Columns,
+    Kinds,
+    Reader,
+    merge,
+    with_failed,
+)
+from downloader.sinks.shards.publisher.part import Part, PartError, Sample
+from downloader.sinks.shards.publisher.tables import open_table
+
+__all__ = ["CHUNK", "Items"]
+
+CHUNK: Final = 20_000
+"""Rows that are in memory at a time; a row group of the table."""
+
+
+class Items:
+    """The items of a shard. Raises PartError if the metadata of a sample cannot be read.
+
+    ``samples`` and ``failed`` are in the order of their keys; ``keys`` are those of both, in order.
+    """
+
+    def __init__(
+        self,
+        part: Part | None,
+        samples: Sequence[Sample],
+        failed: Sequence[FailedItem],
+        keys: Sequence[str],
+    ) -> None:
+        self._part = part
+        self._samples = samples
+        self._failed = failed
+        self._keys = keys
+        self._reader = Reader()
+        self._last: tuple[int, int, Columns] = (-1, -1, {})
+        self._kinds: dict[str, str] | None = None
+
+    def kinds(self) -> dict[str, str]:
+        """Return the type of each kept column; reads all metadata once."""
+        if self._kinds is None:
+            seen = Kinds()
+            for start in range(0, len(self._samples), CHUNK):
+                seen.see(self.metadata(start, min(start + CHUNK, len(self._samples))))
+            self._kinds = seen.result()
+        return self._kinds
+
+    def metadata(self, start: int, stop: int) -> Columns:
+        """Return the metadata of these samples, in columns."""
+        if self._last[:2] != (start, stop):
+            texts = self._part.metadata(self._samples[start:stop]) if self._part and stop > start else []
+            try:
+                found = self._reader.columns(texts)
+            except ValueError as error:
+                raise PartError(f"metadata that cannot be read: {error}") from error
+            self._last = (start, stop, found)
+        return self._last[2]
+
+    def write(self, file: BinaryIO, form: str, files: Mapping[str, str], members: bool) -> None:
+        """Write the table; ``files``: the file that each sample is in; ``members``: it is a tar."""
+        kinds = self.kinds()
+        with open_table(form, file, {**FIXED, **kinds}) as table:
+            stored = failed = 0
+            for start in range(0, len(self._keys), CHUNK):
+                keys = self._keys[start : start + CHUNK]
+                at = stored, failed
+                # Of two sorted sequences, together in order: those up to the last key.
+                chosen = set(keys)
+                while stored < len(self._samples) and self._samples[stored].key in chosen:
+                    stored += 1
+                while failed < len(self._failed) and self._failed[failed].key in chosen:
+                    failed += 1
+                columns = dict(self.metadata(at[0], stored))
+                samples = self._samples[at[0] : stored]
+                columns["file"] = [files[sample.key] for sample in samples]
+                columns["member"] = [sample.member.decode() if members else None for sample in samples]
+                for name in INFORMATION:
+                    columns.setdefault(name, [None] * len(samples))
+                lost = self._failed[at[1] : failed]
+                if lost:
+                    columns = with_failed(columns, keys, lost)
+                if form == "parquet":
+                    columns = merge(columns, kinds, len(keys))
+                table.write(columns)

@@ -1,0 +1,106 @@
+"""Run the publisher's process: read jobs from standard input, publish them, answer on standard output."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from downloader.core.frames import Unpacker, pack
+from downloader.process.lifetime import die_with
+from downloader.sinks.failing import advice
+from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
+from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
+from downloader.sinks.shards.publisher.part import PartError
+from downloader.sinks.shards.publisher.publishing import Directory, Place, publish
+
+__all__ = ["serve", "serve_put"]
+
+_CHUNK = 1 << 20
+
+
+def serve() -> int:
+    """Publish what the worker asks for until it closes its end; the argument is the worker's process ID."""
+    # Ctrl-C signals the whole process group; only the supervisor acts on it.
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    die_with(int(sys.argv[1]))
+    os.set_blocking(0, True)  # gevent's sockets are not, and share that with their other end
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
+    # Rows make no reference cycles, but many objects.
+    gc.disable()
+    gc.freeze()
+    frames = _frames(0)
+    settings = msgspec.msgpack.decode(next(frames), type=PublisherSettings)
+    decode = msgspec.msgpack.Decoder(ShardJob).decode
+    encode = msgspec.msgpack.Encoder().encode
+    place: Place | None = None
+    for frame in frames:
+        job = decode(frame)
+        try:
+            place = place or _open(settings)
+            answer = _answer(job, settings, place)
+        except BucketError as error:
+            answer = NotPublished(
+                job.number, f"cannot publish shard {job.number:05d} in {settings.root}: {error}"
+            )
+        _send(answers, pack(encode(answer)))
+        gc.collect()
+    return 0
+
+
+def serve_put() -> int:
+    """Put files of the home into the bucket: their names are the arguments.
+
+    Reads PublisherSettings. Writes a sentence that says why it failed, nothing if it did not.
+    """
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    settings = msgspec.msgpack.decode(next(_frames(0)), type=PublisherSettings)
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        bucket = Bucket(settings)
+        for name in sys.argv[1:]:
+            bucket.publish(os.path.join(settings.home, name), name, "")
+    except OSError as error:
+        _send(answers, advice(error).encode())
+    except BucketError as error:
+        _send(answers, str(error).encode())
+    return 0
+
+
+def _open(settings: PublisherSettings) -> Place:
+    if not settings.root.startswith("s3://"):
+        return Directory(settings.root)
+    return Bucket(settings)
+
+
+def _frames(descriptor: int) -> Iterator[bytes]:
+    unpacker = Unpacker()
+    while data := os.read(descriptor, _CHUNK):
+        yield from unpacker.feed(data)
+
+
+def _send(descriptor: int, frame: bytes) -> None:
+    while frame:
+        frame = frame[os.write(descriptor, frame) :]
+
+
+def _answer(job: ShardJob, settings: PublisherSettings, place: Place) -> PublishedShard | NotPublished:
+    try:
+        return publish(job, settings, place)
+    except OSError as error:
+        why = advice(error)
+    except PartError as error:
+        return NotPublished(
+            job.number,
+            f"cannot publish shard {job.number:05d}: its part {job.part} is damaged: {error}; "
+            "move it away, and run the same command again",
+        )
+    return NotPublished(job.number, f"cannot publish shard {job.number:05d} in {settings.root}: {why}")

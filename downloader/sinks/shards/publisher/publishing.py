@@ -1,0 +1,238 @@
+"""Publish one shard: the rows of its items and its stats first, the names of its samples last.
+
+Every file is written under a temporary name and renamed, and what is written depends on the job alone. So a
+kill at any instant, followed by the same job, ends as if there had been no kill. The part is what tells the
+two apart: it is removed, or given its final name, in the last step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+import msgspec
+
+from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardFile, ShardJob
+from downloader.sinks.shards.publisher.items import Items
+from downloader.sinks.shards.publisher.part import Part, PartError, Sample
+from downloader.sinks.shards.publisher.sample_files import END, HashedFile, groups, write_parquet, write_tar
+from downloader.sinks.shards.publisher.tables import form_of_items
+from downloader.sinks.shards.stats import (
+    ShardStats,
+    file_name,
+    items_name,
+    make_stats,
+    stats_name,
+)
+
+__all__ = ["Directory", "Place", "publish"]
+
+_by_key = attrgetter("key")
+
+
+class Place(Protocol):
+    """Where shards are published: a directory or a bucket."""
+
+    def temporary(self, name: str) -> str:
+        """Return the path under which the file ``name`` is written."""
+
+    def can_take(self, path: str) -> bool:
+        """Return whether ``publish`` accepts ``path``, which is not one of ``temporary``."""
+
+    def publish(self, path: str, name: str, md5: str) -> None:
+        """Give the complete file ``path`` its name, in place of a file of that name.
+
+        ``md5``: that of the file, in hexadecimal, or "". Afterwards a path of ``temporary`` is gone.
+        """
+
+    def record(self, stats: bytes, name: str) -> None:
+        """Note that all files of the shard are published whose stats have this name."""
+
+    def published(self, name: str) -> ShardStats | None:
+        """Return the stats of this name if all files of their shard are published."""
+
+
+def publish(job: ShardJob, settings: PublisherSettings, place: Place) -> PublishedShard:
+    """Publish ``job`` and return its files.
+
+    Raises OSError, and PartError if the part is damaged, or missing and not published either. Then nothing
+    is left but what is complete, and the part if there was one.
+    """
+    with contextlib.ExitStack() as stack:
+        part = None
+        job_files = _Files(job, settings, place)
+        stack.callback(job_files.discard)
+        if os.path.exists(job.part):
+            part = stack.enter_context(job_files.open_part())
+        elif job.count > len(job.failed):
+            stats = place.published(stats_name(job.number))
+            if stats is None or stats.count != job.count:
+                raise PartError("it is missing, and its shard is not published")
+            return PublishedShard(
+                job.number, [ShardFile(f.name, f.md5, f.samples, f.size) for f in stats.files]
+            )
+        job_files.write(part)
+        job_files.publish()
+        return PublishedShard(job.number, job_files.with_samples)
+
+
+class _Files:
+    """The files of a shard, from the first temporary one to the last rename."""
+
+    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place) -> None:
+        self._job = job
+        self._settings = settings
+        self._place = place
+        self._form = form_of_items()
+        self._hash: Any = None
+        self._temporary: dict[str, str] = {}  # path by name
+        self._rename_part = ""
+        self._end = 0
+        self._stats = b""
+        self.with_samples: list[ShardFile] = []
+
+    def open_part(self) -> Part:
+        settings, path = self._settings, self._job.part
+        plain = settings.store == "tar" and settings.compression == "none" and not settings.reproducible
+        small = not settings.max_size or os.path.getsize(path) + len(END) <= settings.max_size
+        if not (plain and small and self._place.can_take(path)):
+            return Part(path)
+        import hashlib
+
+        self._hash = hashlib.md5(usedforsecurity=False)
+        return Part(path, self._hash.update)
+
+    def write(self, part: Part | None) -> None:
+        """Write all files under temporary names, or find that the part itself can be renamed."""
+        job, store = self._job, self._settings.store
+        samples, failed, keys = _in_order(job, part)
+        items = Items(part, samples, failed, keys)
+        files: dict[str, str] = {}
+        if part is not None and samples:
+            self._write_samples(part, items, samples, files)
+        name = items_name(job.number, store, self._form)
+        with open(self._begin(name), "wb") as file:
+            items.write(file, self._form, files, store == "tar")
+        stats = make_stats(job, sum(sample.content_size for sample in samples), self.with_samples)
+        self._stats = msgspec.json.format(msgspec.json.encode(stats), indent=2) + b"\n"
+        with open(self._begin(stats_name(job.number)), "wb") as file:
+            file.write(self._stats)
+
+    def _write_samples(
+        self, part: Part, items: Items, samples: Sequence[Sample], files: dict[str, str]
+    ) -> None:
+        settings, number = self._settings, self._job.number
+        if self._hash is not None:
+            self._hash.update(END)
+            name = file_name(number, 0, "tar", "none")
+            self._rename_part, self._end = name, part.end
+            self.with_samples = [ShardFile(name, self._hash.hexdigest(), len(samples), part.end + len(END))]
+            files.update(dict.fromkeys((sample.key for sample in samples), name))
+            return
+        first = 0
+        for index, group in enumerate(groups(samples, settings.max_size)):
+            name = file_name(number, index, settings.store, settings.compression)
+            with open(self._begin(name), "wb", buffering=0) as file:
+                out = HashedFile(file)
+                if settings.store == "parquet":
+                    write_parquet(out, part, items, first, group)
+                else:
+                    write_tar(out, part, group, settings.compression, without_times=settings.reproducible)
+            self.with_samples.append(ShardFile(name, out.md5, len(group), out.size))
+            files.update(dict.fromkeys((sample.key for sample in group), name))
+            first += len(group)
+
+    def _begin(self, name: str) -> str:
+        path = self._temporary[name] = self._place.temporary(name)
+        return path
+
+    def publish(self) -> None:
+        """Publish what was written; the file with the shard's own name last."""
+        job, place = self._job, self._place
+        if self._rename_part:
+            # The part is whole, or has the beginning of an end that was cut off by a kill.
+            with open(job.part, "r+b") as file:
+                file.seek(self._end)
+                file.write(END)
+                file.truncate()
+        samples = {file.name: file.md5 for file in self.with_samples}
+        for name in [name for name in self._temporary if name not in samples]:
+            self._publish(name)
+        for name, md5 in reversed(samples.items()):
+            if name == self._rename_part:
+                place.publish(job.part, name, md5)
+            else:
+                self._publish(name, md5)
+        place.record(self._stats, stats_name(job.number))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(job.part)
+
+    def _publish(self, name: str, md5: str = "") -> None:
+        self._place.publish(self._temporary[name], name, md5)
+        del self._temporary[name]
+
+    def discard(self) -> None:
+        """Remove the temporary files that are left."""
+        for path in self._temporary.values():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self._temporary.clear()
+
+
+def _in_order(job: ShardJob, part: Part | None) -> tuple[list[Sample], list[FailedItem], list[str]]:
+    """Return samples, failed items, and the keys of both, each in the order of the keys.
+
+    Keys of digits are in the order of their numbers, whatever their length.
+    """
+    samples = sorted(part.samples, key=_by_key) if part is not None else []
+    failed = sorted(job.failed, key=_by_key)
+    keys = sorted([*map(_by_key, samples), *map(_by_key, failed)])
+    if len(keys) != job.count:
+        raise PartError(f"it has {len(samples)} samples, and {job.count - len(failed)} are expected")
+    if "".join(keys).isdecimal() and len({len(key) for key in keys}) > 1:
+        for each in (samples, failed):
+            each.sort(key=lambda found: len(found.key))
+        keys.sort(key=len)
+    if len(set(keys)) != len(keys):
+        twice = next(key for key, other in itertools.pairwise(keys) if key == other)
+        raise PartError(f"the key {twice} is in it twice")
+    return samples, failed, keys
+
+
+class Directory:
+    """See ``Place``. Temporary names stand beside the final ones."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def temporary(self, name: str) -> str:
+        return os.path.join(self._root, f".downloader-{name}")
+
+    def can_take(self, path: str) -> bool:
+        return os.stat(path).st_dev == os.stat(self._root).st_dev
+
+    def publish(self, path: str, name: str, md5: str) -> None:
+        os.replace(path, os.path.join(self._root, name))
+
+    def record(self, stats: bytes, name: str) -> None:
+        """Do nothing: the stats are beside the shard."""
+
+    def published(self, name: str) -> ShardStats | None:
+        try:
+            with open(os.path.join(self._root, name), "rb") as file:
+                stats = msgspec.json.decode(file.read(), type=ShardStats)
+            for each in stats.files:
+                if os.path.getsize(os.path.join(self._root, each.name)) != each.size:
+                    return None
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
+        except ValueError:
+            return None
+        return stats

@@ -1,0 +1,235 @@
+"""Shards in a bucket, of a real server: versitygw where it is installed, and moto's."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import environment
+from shard_parts import Shards, examples, failed, publishing
+
+from downloader.errors import DestinationError
+from downloader.sinks.shards.indexes import write_indexes
+
+obstore = pytest.importorskip("obstore")
+KEY, SECRET = "test-access-key-1", "test-secret-key-1"
+MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
+
+
+@dataclass
+class Server:
+    """A server of buckets, with the bucket ``shards``; what it was asked is in ``log``."""
+
+    url: str
+    log: Path
+
+    def store(self, prefix: str) -> Any:
+        return obstore.store.S3Store(
+            "shards",
+            prefix=prefix,
+            endpoint=self.url,
+            access_key_id=KEY,
+            secret_access_key=SECRET,
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
+
+    def objects(self, prefix: str) -> dict[str, bytes]:
+        store = self.store(prefix)
+        found = (entry["path"] for page in obstore.list(store) for entry in page)
+        return {path: bytes(obstore.get(store, path).bytes()) for path in found}
+
+    def puts(self, name: str) -> int:
+        """Return how often the object was sent, whole or in parts."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return sum(
+            name in line and ('"PUT ' in line or "s3_Put" in line or "s3_UploadPart" in line)
+            for line in lines
+        )
+
+
+@pytest.fixture(scope="module", params=["moto", "versitygw"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp(request.param)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = directory / "log"
+    if request.param == "moto":
+        pytest.importorskip("moto")
+        argv = [sys.executable, "-W", "ignore", "-c", MOTO, str(port)]
+    else:
+        if (program := shutil.which("versitygw")) is None:
+            pytest.skip(
+                "versitygw is not installed (go install github.com/versity/versitygw/cmd/versitygw@latest)"
+            )
+        (directory / "data" / "shards").mkdir(parents=True)
+        argv = [
+            program,
+            "--port",
+            f"127.0.0.1:{port}",
+            "--access-log",
+            str(log),
+            "posix",
+            str(directory / "data"),
+        ]
+    output = (directory / "output" if request.param != "moto" else log).open("wb")
+    env = environment(ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)
+    process = subprocess.Popen(argv, stdout=output, stderr=output, env=env)
+    try:
+        until_it_listens(port, process)
+        if request.param == "moto":
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("PUT", "/shards", headers={"Content-Length": "0"})
+            assert connection.getresponse().status == 200
+            connection.close()
+        yield Server(f"http://127.0.0.1:{port}", log)
+    finally:
+        process.kill()
+        process.wait()
+        output.close()
+
+
+def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        assert process.poll() is None
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)  # there is no event
+            continue
+        return
+    raise AssertionError("the server does not listen")
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def in_bucket(server: Server, prefix: str, home: Path, **options: Any) -> Shards:
+    root = f"s3://shards/{prefix}"
+    return Shards(home, **{"root": root, "endpoint_url": server.url, "region": "us-east-1", **options})
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"max_size": 90_000}, {"store": "parquet"}], ids=["tar", "cut", "parquet"]
+)
+def test_bucket_has_what_a_directory_would_have(
+    options: dict[str, Any], server: Server, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    prefix = f"a/{request.node.callspec.id}"
+    samples, lost = examples(1, 30, 8000), [failed(1, 30)]
+    with publishing(tmp_path / "directory", **options) as there:
+        expected = there.publisher.publish(there.job(1, samples, lost))
+        there.publisher.publish(there.job(2, [], [failed(2, 0)]))
+        write_indexes(str(there.root), str(there.home))
+    shards = in_bucket(server, prefix, tmp_path / "home", **options)
+    job = shards.job(1, samples, lost)
+    assert shards.publisher.publish(job) == expected
+    assert not os.path.exists(job.part)
+    before = server.log.read_bytes()
+    assert shards.publisher.publish(job) == expected
+    assert server.log.read_bytes() == before
+    shards.publisher.publish(shards.job(2, [], [failed(2, 0)]))
+    shards.publisher.close()
+    write_indexes(f"s3://shards/{prefix}", str(shards.home), server.url, "us-east-1")
+    files = {path.name: path.read_bytes() for path in there.root.iterdir() if path.is_file()}
+    assert server.objects(prefix) == files
+    assert {name.partition("/")[2] for name in shards.names()} == {
+        "stats/00001_stats.json",
+        "stats/00002_stats.json",
+        "shards.json",
+        "sizes.json",
+    }
+
+
+def test_object_that_is_there_is_not_sent_again(server: Server, tmp_path: Path) -> None:
+    shards = in_bucket(server, "again", tmp_path)
+    samples = examples(3, 30, 400_000)
+    shards.publisher.publish(shards.job(3, samples))
+    sent = server.puts("00003.tar")
+    assert sent > 1  # in parts
+    # As after a kill before the part was removed.
+    (shards.home / "stats" / "00003_stats.json").unlink()
+    answer = shards.publisher.publish(shards.job(3, samples))
+    assert server.puts("00003.tar") == sent
+    assert len(server.objects("again")["00003.tar"]) == answer.files[0].size
+    # Another content is sent.
+    (shards.home / "stats" / "00003_stats.json").unlink()
+    shards.publisher.publish(shards.job(3, samples[:20]))
+    assert server.puts("00003.tar") > sent
+    shards.publisher.close()
+
+
+@pytest.mark.parametrize(
+    ("root", "change", "why"),
+    [
+        ("s3://missing/x", {}, "the bucket does not exist; create it, and run"),
+        (
+            "s3://shards/x",
+            {"AWS_SECRET_ACCESS_KEY": "wrong"},
+            "access is denied; check the credentials",
+        ),
+    ],
+)
+def test_refusal_is_one_sentence(
+    root: str,
+    change: dict[str, str],
+    why: str,
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if change and "moto" in request.node.name:
+        pytest.skip("moto accepts every signature")
+    for name, value in change.items():
+        monkeypatch.setenv(name, value)
+    shards = in_bucket(server, "x", tmp_path, root=root)
+    job = shards.job(1, examples(1, 2))
+    with pytest.raises(DestinationError, match=rf"^cannot publish shard 00001 in {root}: {why}") as caught:
+        shards.publisher.publish(job)
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value)
+    # Nothing of its own is left, and the part is kept.
+    assert shards.names() == {".downloader/part-1"}
+    shards.publisher.close()
+    (shards.home / "stats" / "00001_stats.json").write_text(
+        json.dumps({"files": [{"name": "00001.tar", "md5": "", "samples": 1, "size": 1}]})
+    )
+    with pytest.raises(DestinationError, match=rf"^cannot write the indexes of {root}: {why}"):
+        write_indexes(root, str(shards.home), server.url)
+
+
+def test_keys_are_taken_from_a_profile(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("boto3")
+    (tmp_path / "credentials").write_text(
+        f"[other]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    shards = in_bucket(server, "profile", tmp_path / "home")
+    shards.publisher.publish(shards.job(1, examples(1, 2)))
+    shards.publisher.close()
+    assert set(server.objects("profile")) == {"00001.tar", "00001.parquet", "00001_stats.json"}
