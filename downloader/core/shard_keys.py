@@ -13,7 +13,7 @@ import mimetypes
 import re
 from collections.abc import Iterable
 
-__all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys"]
+__all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys", "possible_name_keys"]
 
 KEY_BYTES = 80
 """The most bytes of a key. With an extension, a member's name has at most the 100 that USTAR allows."""
@@ -44,12 +44,18 @@ def name_keys(names: Iterable[str]) -> list[str]:
     keys: list[str] = []
     seen: set[str] = set()
     for number, name in enumerate(names):
-        key = _fitting(_stem(name).replace(".", "%2E"), name)
+        key, other = possible_name_keys(name, number)
         if key in seen:
-            key = _fitting(f"{key}{_MARK}{number}", f"{name}\0{number}")
+            key = other
         seen.add(key)
         keys.append(key)
     return keys
+
+
+def possible_name_keys(name: str, number: int) -> tuple[str, str]:
+    """Return the key of ``name``, item ``number`` of a shard, and the one if another item has that key."""
+    key = _fitting(_stem(name).replace(".", "%2E"), name)
+    return key, _fitting(f"{key}{_MARK}{number}", f"{name}\0{number}")
 
 
 def _stem(name: str) -> str:

@@ -2,18 +2,110 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import importlib
+import os
+import shutil
+import tempfile
+import zlib
+from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
+from downloader.core.checksum import crc32
+from downloader.core.extras import ZSTD
+from downloader.core.shard_keys import index_width, possible_name_keys
 from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.samples import samples
+from downloader.sinks.shards.stats import file_name
 from downloader.sinks.sink import Written
+
+__all__ = ["ShardInspector"]
+
+_SHARDS_IN_MEMORY = 4  # items are inspected in order, each in the shard of its batch or in a later one
 
 
 class ShardInspector:
-    """Temporary."""
+    """Says what is wrong with a stored item, "" if nothing is; see ``Inspect``.
+
+    A shard is read when the first of its items is inspected. Raises OSError where it cannot be read.
+    """
 
     def __init__(self, root: Path, store: str, options: ShardOptions) -> None:
         self._root = root
+        self._store = store
+        self._options = options
+        self._width = index_width(options.files)
+        self._read: OrderedDict[int, dict[str, tuple[int, int]]] = OrderedDict()
 
     def __call__(self, written: Written) -> str:
-        """Temporary."""
-        return "" if any((self._root / f"{n:05d}.tar").exists() for n in written.shards) else "missing"
+        """Return the problem of ``written``."""
+        if not written.shards:
+            return "in no shard"
+        problem = "missing"
+        for key in self._keys(written):
+            for shard in written.shards:
+                found = self._samples(shard).get(key)
+                if found == (written.size, written.crc):
+                    return ""
+                if found is not None:
+                    problem = f"changed since it was stored in shard {shard:05d}"
+        return problem
+
+    def _keys(self, written: Written) -> tuple[str, ...]:
+        if self._options.by_name:
+            return possible_name_keys(written.name, written.index)
+        return (f"{written.shards[0]:05d}{written.index:0{self._width}d}",)
+
+    def _samples(self, shard: int) -> dict[str, tuple[int, int]]:
+        """Return size and CRC-32 of the samples of ``shard``, by key."""
+        if shard not in self._read:
+            found: dict[str, tuple[int, int]] = {}
+            number = 0
+            read = _parquet_samples if self._store == "parquet" else _tar_samples
+            while (path := self._path(shard, number)).exists():
+                found.update(read(path))
+                number += 1
+            self._read[shard] = found
+            if len(self._read) > _SHARDS_IN_MEMORY:
+                self._read.popitem(last=False)
+        return self._read[shard]
+
+    def _path(self, shard: int, number: int) -> Path:
+        return self._root / file_name(shard, number, self._store, self._options.compression)
+
+
+def _tar_samples(path: Path) -> dict[str, tuple[int, int]]:
+    if path.suffix == ".tar":
+        with open(path, "rb") as file:
+            return _whole(file.fileno())
+    # Decompressed as a whole, since the samples are found by their positions.
+    module: Any = gzip if path.suffix == ".gz" else importlib.import_module(ZSTD)
+    damaged = zlib.error if path.suffix == ".gz" else module.ZstdError
+    with tempfile.TemporaryFile(dir=path.parent) as plain:
+        # Of a damaged shard, what could be decompressed is compared, and the rest is missing.
+        with contextlib.suppress(EOFError, OSError, damaged), module.open(path, "rb") as packed:
+            shutil.copyfileobj(packed, plain)
+        plain.flush()
+        return _whole(plain.fileno())
+
+
+def _whole(fd: int) -> dict[str, tuple[int, int]]:
+    return {sample.key: (sample.size, sample.crc) for sample in samples(fd)}
+
+
+def _parquet_samples(path: Path) -> dict[str, tuple[int, int]]:
+    from pyarrow import ArrowException, parquet
+
+    found: dict[str, tuple[int, int]] = {}
+    # As above: what cannot be read is missing.
+    with (
+        contextlib.suppress(ArrowException, OSError),
+        parquet.ParquetFile(os.fspath(path)) as file,
+    ):
+        for batch in file.iter_batches(batch_size=1000, columns=["key", "bytes"]):
+            for key, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                body = content.as_buffer()
+                found[key] = (body.size, crc32(body))
+    return found

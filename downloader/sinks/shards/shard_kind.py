@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from downloader.core.extras import install_command, is_installed
+from downloader.core.extras import ZSTD, install_command, is_installed
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions, shard_options
 
@@ -71,11 +71,9 @@ class ShardKind:
                 "--store parquet needs the package pyarrow, which is not installed: "
                 + install_command("parquet")
             )
-        if shard_options(config).compression == "zst" and not (
-            is_installed("compression.zstd") or is_installed("backports.zstd")
-        ):
+        if shard_options(config).compression == "zst" and not is_installed(ZSTD):
             raise ConfigError(
-                "--shard-compression zst needs the package backports.zstd, which is not installed: "
+                f"--shard-compression zst needs the package {ZSTD}, which is not installed: "
                 + install_command("zstd")
             )
 
@@ -108,7 +106,10 @@ class ShardKind:
                 unseal(home, shard)
 
     def complete(self, config: Config, home: Path) -> None:
-        """Write ``shards.json`` and ``sizes.json``."""
+        """Write ``shards.json`` and ``sizes.json``. Raises DestinationError."""
+        from downloader.sinks.shards.indexes import write_indexes
+
+        write_indexes(config.output, str(home))
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a ShardSink."""

@@ -23,6 +23,7 @@ from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.publisher import Publisher
+from downloader.sinks.shards.stats import stats_directory, stats_name
 from downloader.sinks.sink import Recovered, Written
 
 __all__ = ["ShardSink"]
@@ -40,6 +41,7 @@ class ShardSink:
     def __init__(self, home: Path, settings: PublisherSettings, options: ShardOptions) -> None:
         self.home = home
         self.options = options
+        self._settings = settings
         self.publisher = Publisher(settings)
         # Published shards whose outcomes were reported since the last lease, and before that.
         self._reported: list[int] = []
@@ -90,11 +92,18 @@ class ShardSink:
                 for sample in recover(path, expected)
                 if sample.key in indices
             }
+        elif sealed is not None and not self._is_published(shard):
+            sealed, found = None, {}  # a power cut took the part
         elif sealed is not None:
             found = {mark.index: (mark.size, mark.crc) for mark in written(sealed.marks)}
         else:
             found = {}
         return Recovered(found, sealed.failures if sealed else [])
+
+    def _is_published(self, shard: int) -> bool:
+        root = self._settings.root
+        directory = stats_directory(self._settings.home) if root.startswith("s3://") else root
+        return Path(directory, stats_name(shard)).exists()
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """Return None: --existing is for files."""
