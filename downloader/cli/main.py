@@ -55,6 +55,12 @@ def cli() -> None:
 @click.argument("source")
 @click.option("-o", "--output", metavar="DEST", default="", help="Directory; created if absent.")
 @click.option(
+    "--journal",
+    metavar="DIR",
+    default="",
+    help="Directory of the journal and of unfinished shards.  [DEST]",
+)
+@click.option(
     "--source",
     "source_type",
     type=Name(SOURCE_KINDS, later=["s3", "index"]),
@@ -281,7 +287,7 @@ def _config(given: dict[str, Any]) -> Any:
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
     plain = (
-        "source output store layout connections resolver dns_server pipeline lane retries backoff "
+        "source output journal store layout connections resolver dns_server pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
         "compressed redirects allow_private_redirects robots respect retry_failed relist existing fsync "
         "dry_run progress report failures preflight quiet log_json verbose"

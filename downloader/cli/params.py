@@ -233,7 +233,7 @@ SOURCE_OPTION, STORE_OPTION = "source__", "store__"
 
 # The options of `fetch` in the order of the help; SOURCE and STORE stand for the options of the kinds.
 _SECTIONS = {
-    "Source and destination": "output source_type SOURCE limit max_size store STORE layout "
+    "Source and destination": "output journal source_type SOURCE limit max_size store STORE layout "
     "resume retry_failed relist existing fsync dry_run",
     "Concurrency, retries and timeouts": "workers connections per_host resolver dns_server pipeline lane "
     "rate retries backoff max_retry_after connect_timeout read_timeout deadline min_speed",

@@ -48,6 +48,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     output: str = ""
+    journal: str = ""
     source_type: str = ""
     source_options: dict[str, Any] = {}
     store: str = "files"
@@ -121,6 +122,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("source", self.shown_source), ("output", self.output)]
+
+    @property
+    def journal_root(self) -> str:
+        """Return the directory that has the tool's own files, under ``.downloader/``."""
+        return self.journal or self.output
 
     @property
     def source_kind(self) -> SourceForm:
@@ -239,7 +245,7 @@ _RANGES = {
     "max_retry_after": (0, LONGEST_TIME),
     "drain_grace": (0, LONGEST_TIME),
 }
-_PATHS = ("output", "cacert", "cert", "key", "netrc", "report", "failures")
+_PATHS = ("output", "journal", "cacert", "cert", "key", "netrc", "report", "failures")
 _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 

@@ -91,7 +91,7 @@ def _batches(config: Config, progress: Progress) -> Iterator[Batch]:
 
 
 def _start(config: Config) -> Child:
-    name_key = found_key(config.output)
+    name_key = found_key(config.journal_root)
 
     def main(link: object, ready: object) -> None:
         from downloader.feeder import main as feeder

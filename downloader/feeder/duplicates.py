@@ -43,7 +43,7 @@ def open_duplicates(config: Config) -> Duplicates | None:
     mode = config.source_option(_OPTION)
     if mode == "fail":
         return None
-    return Duplicates(None if config.dry_run else home_of(config.output), mode)
+    return Duplicates(None if config.dry_run else home_of(config.journal_root), mode)
 
 
 class Duplicates:

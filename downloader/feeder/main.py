@@ -61,7 +61,7 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
                     page = duplicates.recall(command.seq, page)
                 link.send(_batch(command.seq, page, recalled=True))
             elif isinstance(command, Continue):
-                home = home_of(config.output)
+                home = home_of(config.journal_root)
                 known = Known(home, command.seq) if is_read_again(home) else None
                 _read_on(config, link, credit, lister.pages, command, known, duplicates)
             elif isinstance(command, Finish):

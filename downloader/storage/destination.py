@@ -1,7 +1,7 @@
 """Open a destination for the supervisor: create it, lock it, open its journal and reconcile that.
 
-The tool's own files are under ``DEST/.downloader/``: ``lock``, ``journal.sqlite``, one ``ledger-N`` for
-each worker.
+The tool's own files are under ``DEST/.downloader/``, or in that of --journal: ``lock``,
+``journal.sqlite``, one ``ledger-N`` for each worker.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -40,9 +42,9 @@ HOME = ".downloader"
 _ORPHANS_END_WITHIN = 10.0  # seconds
 
 
-def home_of(output: str) -> Path:
-    """Return the directory of the tool's own files under ``output``."""
-    return Path(output) / HOME
+def home_of(root: str) -> Path:
+    """Return the directory of the tool's own files under ``root``, a ``Config.journal_root``."""
+    return Path(root) / HOME
 
 
 class Destination:
@@ -58,8 +60,11 @@ class Destination:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._verify = verifier(config.store, Path(config.output), config.layout)
-        self.home = home_of(config.output)
-        _make(Path(config.output), self.home)
+        self.home = home_of(config.journal_root)
+        self._apart = _is_apart(config)
+        if self._apart:
+            _make("--journal", Path(config.journal), self.home)
+        _make("-o", Path(config.output), Path(config.output) if self._apart else self.home)
         self.lock_fd = lock(self.home)
         # Opened before anything is written: a sync reports the failures since its descriptor was opened.
         self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -70,7 +75,7 @@ class Destination:
                 _forget(self.home)
             if config.retry_failed and not journal_exists(self.home):
                 raise ConfigError(
-                    f"{config.output} has no journal, so nothing to retry; leave out --retry-failed"
+                    f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
                 )
             self.journal = Journal(self.home, durable=config.fsync)
             try:
@@ -176,7 +181,9 @@ class Destination:
         # If several items can have one name, a file left by a power cut may belong to another item; then
         # the journal is searched for its owner.
         lost_before = self.job.lost_before_ns if source_kind(self._config).unique_names else 0
-        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing)
+        # Runs with journals of their own may share a destination; their temporary names must differ.
+        prefix = f"{hashlib.blake2b(self.name_key, digest_size=6).hexdigest()}-" if self._apart else ""
+        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing, prefix)
 
     def settle_names(self) -> dict[int, dict[int, int]]:
         """See ``name_owners.settle_contested``."""
@@ -197,6 +204,7 @@ class Destination:
             store=config.store,
             layout=config.layout,
             foreign_before_ns=0 if self._is_empty() else self._now,
+            output=os.path.realpath(config.output) if self._apart else "",
         )
         job = self.journal.job()
         if job is None:
@@ -213,8 +221,14 @@ class Destination:
             return mine, same
         if not same:
             raise ConfigError(
-                f"{config.output} holds a job of another source, {job.shown}; "
-                "choose another -o, or --restart to forget that job (its files stay)"
+                f"{config.journal_root} holds a job of another source, {job.shown}; "
+                f"choose another {'--journal' if self._apart else '-o'}, "
+                "or --restart to forget that job (its files stay)"
+            )
+        if job.output != mine.output:
+            raise ConfigError(
+                f"{config.journal_root} has the journal of {job.output or config.journal_root}; give that "
+                "as -o, or another --journal, or --restart to forget that job (its files stay)"
             )
         if (job.store, job.layout) != (mine.store, mine.layout):
             raise ConfigError(
@@ -232,8 +246,11 @@ class Destination:
 
     @property
     def _now(self) -> int:
-        """Time when the lock was written, by the file system's clock, which also stamps files."""
-        return os.fstat(self.lock_fd).st_ctime_ns
+        """Time when the lock was written, by the destination's own clock, which also stamps files."""
+        if not self._apart:
+            return os.fstat(self.lock_fd).st_ctime_ns
+        with tempfile.TemporaryFile(dir=self._config.output) as stamped:
+            return os.fstat(stamped.fileno()).st_ctime_ns
 
     def _is_empty(self) -> bool:
         with os.scandir(self._config.output) as entries:
@@ -247,21 +264,30 @@ def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
         path.unlink()
 
 
-def _make(output: Path, home: Path) -> None:
+def _is_apart(config: Config) -> bool:
+    """Return whether the journal is in another directory than the destination."""
+    return os.path.realpath(config.journal_root) != os.path.realpath(config.output)
+
+
+def _make(option: str, root: Path, directory: Path) -> None:
+    """Create ``directory``, in the ``root`` that ``option`` names, and check that it can be written."""
+    private = 0o700 if directory != root else 0o777
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = home / "probe"
-        probe.write_bytes(b"downloader\n")
-        probe.unlink()
+        directory.mkdir(mode=private, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(b"downloader\n")
+            probe.flush()
     except (FileExistsError, NotADirectoryError):
-        culprit = next((p for p in (output, *output.parents) if p.is_file()), home)
-        raise ConfigError(f"-o {output}: {culprit} is a file, not a directory") from None
+        culprit = next((p for p in (root, *root.parents) if p.is_file()), directory)
+        raise ConfigError(f"{option} {root}: {culprit} is a file, not a directory") from None
     except PermissionError as error:
-        raise ConfigError(f"-o {output}: {error.strerror}; choose a directory you may write to") from None
+        raise ConfigError(
+            f"{option} {root}: {error.strerror}; choose a directory you may write to"
+        ) from None
     except OSError as error:
         if error.errno == errno.EROFS:
-            raise ConfigError(f"-o {output}: {error.strerror}; choose another directory") from None
-        raise DestinationError(f"-o {output}: {error.strerror}") from error
+            raise ConfigError(f"{option} {root}: {error.strerror}; choose another directory") from None
+        raise DestinationError(f"{option} {root}: {error.strerror}") from error
 
 
 def _forget(home: Path) -> None:
