@@ -32,9 +32,10 @@ _journal = click.option(
 @verbose
 def status(dest: str, journal: str, as_json: bool) -> int:
     """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise."""
+    from downloader.cluster.status import cluster_status
     from downloader.storage.verify import status as read_status
 
-    found = read_status(journal or dest)
+    found = cluster_status(journal or dest) or read_status(journal or dest)
     if as_json:
         say_json(found)
     else:
@@ -45,6 +46,8 @@ def status(dest: str, journal: str, as_json: bool) -> int:
             f"  failed   {found.failed:,}\n"
             f"  pending  {found.pending:,}"
         )
+        if found.slices:
+            say("  slices   " + ", ".join(f"{number:,} {what}" for what, number in found.slices.items()))
         for code, number in found.failed_by_error.items():
             say(f"           {number:,}  {code}")
     if found.complete:

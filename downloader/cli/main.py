@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,6 +41,10 @@ from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
 from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
+
+if TYPE_CHECKING:
+    from downloader.config.config import Config
+    from downloader.engine.job import Finished
 
 __all__ = ["main"]
 
@@ -233,12 +237,41 @@ def cli() -> None:
     show_default=True,
     help="Refuse a process whose HTTPS would be serialized; probe: measure it first.",
 )
+@click.option(
+    "--engine",
+    type=Word(["local", "ray"]),
+    metavar="local|ray",
+    default="local",
+    show_default=True,
+    help="ray: on all nodes of a Ray cluster; DEST and --journal must be there on each.",
+)
+@click.option(
+    "--ray-address",
+    metavar="auto|ADDR|local",
+    default="auto",
+    show_default=True,
+    help="The cluster; auto: the one of this machine or of $RAY_ADDRESS; local: start one here.",
+)
+@click.option(
+    "--slice-files",
+    type=count(1, 10**7),
+    metavar="N",
+    default=100_000,
+    show_default=True,
+    help="Files of a slice, the part of a job that a node runs at a time.",
+)
+@click.option(
+    "--scratch",
+    metavar="DIR",
+    default="",
+    help="Directory on the disk of each node, for journals of slices; may have $VARIABLES.  [temporary]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report on stdout as JSON.")
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
 @later("--shard-size", "--shard-files", "--manifest")
-@later("--engine", "--ray-address", "--endpoint-url")
+@later("--endpoint-url")
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
 
@@ -258,10 +291,9 @@ def fetch(**given: Any) -> int:
 
         dry_run(config, as_json=given["as_json"], say=say)
         return 0
-    from downloader.engine.job import run_job
     from downloader.reporting.report import as_text
 
-    report, failures, faulty = run_job(config)
+    report, failures, faulty, _ = _run(config)
     if given["as_json"]:
         say_json(report)
     else:
@@ -281,6 +313,17 @@ def fetch(**given: Any) -> int:
     return report.exit_code
 
 
+def _run(config: Config) -> Finished:
+    """Run ``config`` with its engine."""
+    if config.engine == "ray":
+        from downloader.cluster.driver import run_cluster
+
+        return run_cluster(config)
+    from downloader.engine.job import run_job
+
+    return run_job(config)
+
+
 def _config(given: dict[str, Any]) -> Any:
     from downloader.config.config import Config
 
@@ -290,7 +333,8 @@ def _config(given: dict[str, Any]) -> Any:
         "source output journal store layout connections resolver dns_server pipeline lane retries backoff "
         "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
         "compressed redirects allow_private_redirects robots respect retry_failed relist existing fsync "
-        "dry_run progress report failures preflight quiet log_json verbose"
+        "dry_run progress report failures preflight quiet log_json verbose engine "
+        "ray_address slice_files scratch"
     )
     numbers: dict[str, Any] = {
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")

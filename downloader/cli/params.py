@@ -239,6 +239,7 @@ _SECTIONS = {
     "rate retries backoff max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects robots respect preflight",
+    "Many machines": "engine ray_address slice_files scratch",
     "Progress and reports": "progress report failures as_json verbose quiet log_json",
 }
 _LAST = "Progress and reports"

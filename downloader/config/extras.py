@@ -19,12 +19,15 @@ class Extra(NamedTuple):
 
 
 _EXTRAS = {"robots": Extra("--robots", "protego", "robots")}
+_ENGINES = {"ray": Extra("--engine ray", "ray", "ray")}
 
 
 def check_extras(config: Any) -> None:
     """Raise ConfigError if ``config``, a Config, has an option whose package is not installed."""
-    for field, extra in _EXTRAS.items():
-        if getattr(config, field) and not is_installed(extra.module):
+    wanted = [extra for field, extra in _EXTRAS.items() if getattr(config, field)]
+    wanted += [extra for engine, extra in _ENGINES.items() if engine == config.engine]
+    for extra in wanted:
+        if not is_installed(extra.module):
             raise ConfigError(
                 f"{extra.option} needs the package {extra.module}, which is not installed: "
                 + install_command(extra.name)

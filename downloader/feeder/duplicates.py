@@ -38,7 +38,7 @@ def open_duplicates(config: Config) -> Duplicates | None:
 
     Raises JournalError.
     """
-    if all(option.name != _OPTION for option in config.source_kind.options):
+    if config.slice or all(option.name != _OPTION for option in config.source_kind.options):
         return None
     mode = config.source_option(_OPTION)
     if mode == "fail":

@@ -30,7 +30,7 @@ from downloader.messages import Ready, Stop
 from downloader.process.channel import ChildLink, Link
 from downloader.process.file_descriptors import close_all_but, raise_limit
 
-__all__ = ["Child", "ChildMain", "fork"]
+__all__ = ["Child", "ChildMain", "die_with", "fork"]
 
 ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
 """The main function of a role: runs over the link, and calls its second argument when all is imported."""
@@ -101,7 +101,7 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
 
 
 def _set_up(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
-    _die_with(parent)
+    die_with(parent)
     gc.disable()  # until it is ready: imports make no garbage
     # Ctrl-C signals the whole process group; only the supervisor acts on it.
     signal.set_wakeup_fd(-1)
@@ -117,8 +117,8 @@ def _set_up(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
     raise_limit()
 
 
-def _die_with(parent: int) -> None:
-    """Have this process killed when the supervisor dies, even if this process is stopped then.
+def die_with(parent: int) -> None:
+    """Have this process killed when its ``parent`` dies, even if this process is stopped then.
 
     On systems other than Linux the closed link ends it.
     """

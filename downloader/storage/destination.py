@@ -36,7 +36,15 @@ from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.reserved_names import check_reserved, reserved_names
 
-__all__ = ["HOME", "Destination", "collect_ledgers", "home_of", "lock"]
+__all__ = [
+    "HOME",
+    "Destination",
+    "collect_ledgers",
+    "foreign_before",
+    "home_of",
+    "lock",
+    "make_directory",
+]
 
 HOME = ".downloader"
 _ORPHANS_END_WITHIN = 10.0  # seconds
@@ -63,8 +71,8 @@ class Destination:
         self.home = home_of(config.journal_root)
         self._apart = _is_apart(config)
         if self._apart:
-            _make("--journal", Path(config.journal), self.home)
-        _make("-o", Path(config.output), Path(config.output) if self._apart else self.home)
+            make_directory("--journal", Path(config.journal), self.home)
+        make_directory("-o", Path(config.output), Path(config.output) if self._apart else self.home)
         self.lock_fd = lock(self.home)
         # Opened before anything is written: a sync reports the failures since its descriptor was opened.
         self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -187,6 +195,8 @@ class Destination:
 
     def settle_names(self) -> dict[int, dict[int, int]]:
         """See ``name_owners.settle_contested``."""
+        if self._config.slice:
+            return {}  # the owner may be in another slice
         root = Path(self._config.output)
         return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
 
@@ -203,7 +213,7 @@ class Destination:
             kind=config.kind,
             store=config.store,
             layout=config.layout,
-            foreign_before_ns=0 if self._is_empty() else self._now,
+            foreign_before_ns=self._foreign_before(),
             output=os.path.realpath(config.output) if self._apart else "",
         )
         job = self.journal.job()
@@ -244,17 +254,17 @@ class Destination:
             self.journal.begin(job)
         return job, True
 
+    def _foreign_before(self) -> int:
+        if self._config.slice:
+            return self._config.shared_since_ns
+        return 0 if _is_empty(self._config.output) else self._now
+
     @property
     def _now(self) -> int:
         """Time when the lock was written, by the destination's own clock, which also stamps files."""
         if not self._apart:
             return os.fstat(self.lock_fd).st_ctime_ns
-        with tempfile.TemporaryFile(dir=self._config.output) as stamped:
-            return os.fstat(stamped.fileno()).st_ctime_ns
-
-    def _is_empty(self) -> bool:
-        with os.scandir(self._config.output) as entries:
-            return all(entry.name == HOME for entry in entries)
+        return _clock_of(self._config.output)
 
 
 def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
@@ -264,12 +274,28 @@ def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
         path.unlink()
 
 
+def foreign_before(output: str) -> int:
+    """Return ``core.ownership.Rules.foreign_before_ns`` of a job that begins now."""
+    return 0 if _is_empty(output) else _clock_of(output)
+
+
+def _is_empty(output: str) -> bool:
+    with os.scandir(output) as entries:
+        return all(entry.name == HOME for entry in entries)
+
+
+def _clock_of(output: str) -> int:
+    """Return the time in ns by the clock of the file system, which stamps files."""
+    with tempfile.TemporaryFile(dir=output) as stamped:
+        return os.fstat(stamped.fileno()).st_ctime_ns
+
+
 def _is_apart(config: Config) -> bool:
     """Return whether the journal is in another directory than the destination."""
     return os.path.realpath(config.journal_root) != os.path.realpath(config.output)
 
 
-def _make(option: str, root: Path, directory: Path) -> None:
+def make_directory(option: str, root: Path, directory: Path) -> None:
     """Create ``directory``, in the ``root`` that ``option`` names, and check that it can be written."""
     private = 0o700 if directory != root else 0o777
     try:

@@ -39,6 +39,7 @@ class Status(msgspec.Struct, frozen=True):
     source_read: bool
     complete: bool
     failed_by_error: dict[str, int]
+    slices: dict[str, int] = {}
 
 
 class Verified(msgspec.Struct, frozen=True):

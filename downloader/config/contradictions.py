@@ -1,0 +1,81 @@
+"""Check the values of a Config against each other."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from downloader.core.redact import redact_url
+from downloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from downloader.config.config import Config
+
+__all__ = ["check_contradictions", "check_proxies", "check_writable", "flag"]
+
+
+def flag(name: str) -> str:
+    """Return the option of the field ``name``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def check_contradictions(config: Config) -> None:
+    """Raise ConfigError for options that exclude each other."""
+    if config.restart and config.retry_failed:
+        raise ConfigError("--restart forgets what failed; it cannot go with --retry-failed")
+    if config.relist and (config.restart or config.retry_failed or config.dry_run):
+        raise ConfigError(
+            "--relist reads the source again; it cannot go with --restart, --retry-failed, --dry-run"
+        )
+    if config.dns_server and config.resolver == "system":
+        raise ConfigError("--dns-server needs --resolver cares: the system has servers of its own")
+    if config.insecure and config.cacert:
+        raise ConfigError("--insecure ignores --cacert; give one of the two")
+    if config.key and not config.cert:
+        raise ConfigError("--key needs --cert")
+    if config.log_json and config.progress == "bar":
+        raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
+    if config.report and config.report == config.failures:
+        raise ConfigError("--report and --failures are one file; give two")
+    if config.fsync and not config.sink_kind.keeps:
+        raise ConfigError(f"--fsync is for what is stored; --store {config.store} stores nothing")
+    if config.dry_run and (config.report or config.failures or config.retry_failed):
+        raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
+    if config.engine == "ray":
+        _check_engine(config)
+
+
+def _check_engine(config: Config) -> None:
+    if config.store not in ("files", "null"):
+        raise ConfigError(
+            f"--store {config.store} is not yet available with --engine ray; use --store files"
+        )
+    if config.relist:
+        raise ConfigError("--relist is not available with --engine ray; --restart reads the source again")
+
+
+def check_proxies(proxies: dict[str, str]) -> None:
+    """Raise ConfigError for a proxy that is not the URL of one."""
+    for url in proxies.values():
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+            _ = parts.port
+        except ValueError:
+            known = False
+        if not known:
+            raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
+
+
+def check_writable(option: str, path: str, output: str) -> None:
+    """Raise ConfigError if a report cannot be written, so that this is found before the job."""
+    parent = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ConfigError(f"{option}: {path} is a directory")
+    if output and parent == os.path.abspath(output) and not os.path.exists(parent):
+        return  # the run creates it
+    if not os.path.isdir(parent):
+        raise ConfigError(f"{option}: the directory {parent} does not exist")
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        raise ConfigError(f"{option}: {path}: Permission denied")
