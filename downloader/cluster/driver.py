@@ -13,7 +13,7 @@ from types import FrameType
 import msgspec
 
 from downloader.cluster import configs
-from downloader.cluster.fleet import Fleet
+from downloader.cluster.fleet import Fleet, quiet_stdout
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import Done, Head, Plan, PlanDirectory, digest_of
 from downloader.cluster.retry import plan_failed
@@ -93,10 +93,20 @@ class _Driver:
 
     def run(self) -> Finished:
         began = time.monotonic()
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         self._load()
-        fleet = Fleet(self._config.ray_address)
+        try:
+            with quiet_stdout(self._config.verbose):
+                self._run_fleet()
+        except DownloaderError as error:
+            self._stop = self._stop or error
+        finally:
+            self._progress.end()
+        return self._finish(time.monotonic() - began)
+
+    def _run_fleet(self) -> None:
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         slicer = None
+        fleet = Fleet(self._config.ray_address)
         try:
             # After Ray has set its own.
             for number in before:
@@ -104,16 +114,12 @@ class _Driver:
             if not self._sliced and not self._config.retry_failed:
                 slicer = SlicerProcess(self._config)
             self._loop(fleet, slicer)
-        except DownloaderError as error:
-            self._stop = self._stop or error
         finally:
             if slicer is not None:
                 slicer.kill()
             fleet.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._progress.end()
-        return self._finish(time.monotonic() - began)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1

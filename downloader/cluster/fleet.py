@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +17,29 @@ from downloader.config.config import Config, usable_cpus
 from downloader.errors import BootError, ConfigError
 from downloader.messages import Tally
 
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "quiet_stdout"]
 
+_CONNECT_WITHIN = 10.0  # seconds
 _STORE_BYTES = 100 << 20  # of the object store of a local cluster; slices do not go through it
+
+
+@contextlib.contextmanager
+def quiet_stdout(verbose: int) -> Iterator[None]:
+    """Keep standard output, which is for the report, from Ray, which prints logs of lost nodes there.
+
+    With -vv they go to standard error, else nowhere.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    to = os.dup(2) if verbose > 1 else os.open(os.devnull, os.O_WRONLY)
+    os.dup2(to, 1)
+    os.close(to)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class Fleet:
@@ -30,6 +53,8 @@ class Fleet:
         # addresses of clouds; no usage statistics.
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if re.fullmatch(r"[^/]+:[0-9]+", address):
+            _knock(address)
         import ray
 
         self._ray = ray
@@ -43,15 +68,12 @@ class Fleet:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
         except ConnectionError as error:
-            raise ConfigError(
-                f"no Ray cluster answers at --ray-address {address} ({_first_line(error)}); start one with "
-                "`ray start --head`, or give --ray-address local"
-            ) from None
+            raise _no_cluster(address, _first_line(error)) from None
         except (RuntimeError, ValueError, OSError) as error:
             raise BootError(f"Ray cannot be started: {_first_line(error)}") from error
         self._config = b""
         self._config_ref: Any = None
-        self._run = ray.remote(run_slice)
+        self._run = ray.remote(_run_here)
         self._running: dict[Any, str] = {}
         self._signs: list[Sign] = []
         self._collecting: Any = None
@@ -145,6 +167,30 @@ class Fleet:
             self._ray.cancel(ref, force=True)
         self._running.clear()
         return names
+
+
+def _run_here(task: SliceTask, config: bytes, board: Any) -> Outcome:
+    """Run ``task`` on the node of this process: what a task of the cluster calls."""
+    import ray
+
+    node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:8]}"
+    return run_slice(task, config, board, node)
+
+
+def _knock(address: str) -> None:
+    """Raise ConfigError if nothing listens at ``address``: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, getattr(error, "strerror", "") or str(error)) from None
+
+
+def _no_cluster(address: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster answers at --ray-address {address} ({why}); start one with `ray start --head`, or "
+        "give --ray-address local"
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -55,7 +55,9 @@ def cluster_status(root: str) -> Status | None:
             left += 1
     tally = merged.total()
     live = _running(directory)
-    slices: Counter[str] = Counter(planned=sum(1 for head in heads if head.count), done=dones, running=live.running)
+    slices: Counter[str] = Counter(
+        planned=sum(1 for head in heads if head.count), done=dones, running=live.running
+    )
     listed = sum(head.count for head in heads if not head.covers)
     read = any(head.ended for head in heads)
     stored = tally.stored + tally.skipped

@@ -11,7 +11,6 @@ import os
 import selectors
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -59,9 +58,11 @@ class Outcome(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-def run_slice(task: SliceTask, config: bytes, board: Any) -> Outcome:
-    """Run ``task`` to its end and publish its record. ``board`` is the handle of a ``board.Board``."""
-    node = _node()
+def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
+    """Run ``task`` to its end and publish its record.
+
+    ``board`` is the handle of a ``board.Board``, or None: the slice then keeps its share of the rate.
+    """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
     directory = PlanDirectory(task.journal_root)
     if directory.done(task.name) is not None:
@@ -252,9 +253,3 @@ def _last_words(errors: IO[bytes], status: int) -> str:
     lines = text.strip().splitlines()
     how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
     return f"{how}{': ' + lines[-1] if lines else ''}"
-
-
-def _node() -> str:
-    import ray
-
-    return f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:8]}"
