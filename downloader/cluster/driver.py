@@ -94,19 +94,20 @@ class _Driver:
     def run(self) -> Finished:
         began = time.monotonic()
         self._load()
-        try:
-            with quiet_stdout(self._config.verbose):
-                self._run_fleet()
-        except DownloaderError as error:
-            self._stop = self._stop or error
-        finally:
-            self._progress.end()
+        with quiet_stdout(self._config.verbose):
+            fleet = Fleet(self._config.ray_address)
+            try:
+                self._run_on(fleet)
+            except DownloaderError as error:
+                self._stop = self._stop or error
+            finally:
+                fleet.close()
+                self._progress.end()
         return self._finish(time.monotonic() - began)
 
-    def _run_fleet(self) -> None:
+    def _run_on(self, fleet: Fleet) -> None:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         slicer = None
-        fleet = Fleet(self._config.ray_address)
         try:
             # After Ray has set its own.
             for number in before:
@@ -117,7 +118,6 @@ class _Driver:
         finally:
             if slicer is not None:
                 slicer.kill()
-            fleet.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
