@@ -98,11 +98,12 @@ class Fleet:
     def slots(self, workers: int) -> int:
         """Return how many slices of ``workers`` CPUs fit on the nodes that are alive."""
         try:
-            nodes = [node for node in self._ray.nodes() if node["Alive"]]
+            nodes = [node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]]
         except self._ray.exceptions.RayError:
             return 1
-        self.nodes = len(nodes)
-        return sum(int(node["Resources"].get("CPU", 0)) // workers for node in nodes)
+        fit = [int(cpus) // workers for cpus in nodes]
+        self.nodes = sum(1 for slices in fit if slices)
+        return sum(fit)
 
     def configure(self, config: Config) -> None:
         """Set the Config that slices have in common."""

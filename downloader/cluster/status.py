@@ -40,6 +40,8 @@ def cluster_status(root: str) -> Status | None:
     Raises DestinationError, JournalError.
     """
     directory = PlanDirectory(root)
+    if not os.access(directory.root, os.R_OK | os.X_OK):
+        return None  # there is none, or none for this user: whoever reads the journal says so
     plan = directory.read()
     if plan is None:
         return None
