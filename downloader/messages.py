@@ -189,12 +189,14 @@ class Recall(Message, frozen=True):
 class Continue(Message, frozen=True):
     """A request to read on from ``cursor`` (empty: from the start), after the last Recall.
 
-    ``listed`` items precede it; ``seq`` is the number of the next batch.
+    ``listed`` items precede it; ``seq`` is the number of the next batch. ``multiple``: a batch ends
+    wherever the number of listed items is a multiple of it, if it is not 0.
     """
 
     cursor: bytes
     listed: int
     seq: int
+    multiple: int = 0
 
 
 # supervisor → feeder and worker

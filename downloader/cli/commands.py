@@ -20,15 +20,22 @@ def _range(name: str, parse: Callable[[str], Any]) -> Parsed:
     return Parsed(name, lambda text: parse_range(text, parse))
 
 
+_journal = click.option(
+    "--journal", metavar="DIR", default="", help="Where its journal is, if it was made with --journal."
+)
+
+
 @click.command(cls=Command)
 @click.argument("dest")
+@_journal
 @click.option("--json", "as_json", is_flag=True)
 @verbose
-def status(dest: str, as_json: bool) -> int:
+def status(dest: str, journal: str, as_json: bool) -> int:
     """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise."""
+    from downloader.cluster.status import cluster_status
     from downloader.storage.verify import status as read_status
 
-    found = read_status(dest)
+    found = cluster_status(journal or dest) or read_status(journal or dest)
     if as_json:
         say_json(found)
     else:
@@ -39,6 +46,8 @@ def status(dest: str, as_json: bool) -> int:
             f"  failed   {found.failed:,}\n"
             f"  pending  {found.pending:,}"
         )
+        if found.slices:
+            say("  slices   " + ", ".join(f"{number:,} {what}" for what, number in found.slices.items()))
         for code, number in found.failed_by_error.items():
             say(f"           {number:,}  {code}")
     if found.complete:
@@ -48,10 +57,11 @@ def status(dest: str, as_json: bool) -> int:
 
 @click.command(cls=Command)
 @click.argument("dest")
+@_journal
 @click.option("--json", "as_json", is_flag=True)
 @click.option("-q", "quiet", is_flag=True)
 @verbose
-def verify(dest: str, as_json: bool, quiet: bool) -> int:
+def verify(dest: str, journal: str, as_json: bool, quiet: bool) -> int:
     """Compare the files in DEST with its journal: size and checksum of each.
 
     Missing and changed files are listed and recorded as failed; the command that made DEST then fetches
@@ -60,7 +70,7 @@ def verify(dest: str, as_json: bool, quiet: bool) -> int:
     from downloader.core.naming import shown
     from downloader.storage.verify import verify as check
 
-    found = check(dest, quiet)
+    found = check(dest, quiet, journal)
     if as_json:
         say_json(found)
     else:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from downloader.cli import credentials
 from downloader.cli.commands import demo, serve, status, verify
+from downloader.cli.configuration import config_of
 from downloader.cli.params import (
     LIMIT,
     SIZE,
-    SOURCE_OPTION,
-    STORE_OPTION,
     TIME,
     Fetch,
     Name,
@@ -34,14 +33,17 @@ from downloader.cli.params import (
     respect,
     version_option,
 )
-from downloader.config.extensions import Extension
 from downloader.config.sink_kinds import SINK_KINDS
-from downloader.config.source_kinds import SOURCE_KINDS, kind_of
+from downloader.config.source_kinds import SOURCE_KINDS
 from downloader.core.digests import HASHES
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
 from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
+
+if TYPE_CHECKING:
+    from downloader.config.config import Config
+    from downloader.engine.job import Finished
 
 __all__ = ["main"]
 
@@ -55,6 +57,12 @@ def cli() -> None:
 @cli.command(cls=Fetch, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source")
 @click.option("-o", "--output", metavar="DEST", default="", help="Directory; created if absent.")
+@click.option(
+    "--journal",
+    metavar="DIR",
+    default="",
+    help="Directory of the journal and of unfinished shards.  [DEST]",
+)
 @click.option(
     "--source",
     "source_type",
@@ -250,11 +258,40 @@ def cli() -> None:
     show_default=True,
     help="Refuse a process whose HTTPS would be serialized; probe: measure it first.",
 )
+@click.option(
+    "--engine",
+    type=Word(["local", "ray"]),
+    metavar="local|ray",
+    default="local",
+    show_default=True,
+    help="ray: on all nodes of a Ray cluster; DEST and --journal must be there on each.",
+)
+@click.option(
+    "--ray-address",
+    metavar="auto|ADDR|local",
+    default="auto",
+    show_default=True,
+    help="The cluster; auto: the one of this machine or of $RAY_ADDRESS; local: start one here.",
+)
+@click.option(
+    "--slice-files",
+    type=count(1, 10**7),
+    metavar="N",
+    default=100_000,
+    show_default=True,
+    help="Files of a slice, the part of a job that a node runs at a time.",
+)
+@click.option(
+    "--scratch",
+    metavar="DIR",
+    default="",
+    help="Directory on the disk of each node, for journals of slices; may have $VARIABLES.  [temporary]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report on stdout as JSON.")
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--engine", "--ray-address", "--endpoint-url")
+@later("--endpoint-url")
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
 
@@ -263,7 +300,7 @@ def fetch(**given: Any) -> int:
     - for a list on standard input.
     """
     console = click.get_current_context().find_object(Console) or Console([])
-    config = _config(given)
+    config = config_of(given)
     if config.key_is_encrypted and (password := credentials.ask_password(config.key or config.cert)):
         import msgspec
 
@@ -274,10 +311,9 @@ def fetch(**given: Any) -> int:
 
         dry_run(config, as_json=given["as_json"], say=say)
         return 0
-    from downloader.engine.job import run_job
     from downloader.reporting.report import as_text
 
-    report, failures, faulty = run_job(config)
+    report, failures, faulty, _ = _run(config)
     if given["as_json"]:
         say_json(report)
     else:
@@ -297,42 +333,15 @@ def fetch(**given: Any) -> int:
     return report.exit_code
 
 
-def _config(given: dict[str, Any]) -> Any:
-    from downloader.config.config import Config
+def _run(config: Config) -> Finished:
+    """Run ``config`` with its engine."""
+    if config.engine == "ray":
+        from downloader.cluster.driver import run_cluster
 
-    if given["source"] == "-" and sys.stdin is None:
-        raise ConfigError("SOURCE is -, but standard input is closed")
-    plain = (
-        "source output store layout connections resolver dns_server pipeline lane retries backoff "
-        "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
-        "compressed redirects allow_private_redirects robots respect retry_failed relist existing "
-        "checksums hash fsync dry_run progress report failures manifest preflight quiet log_json verbose"
-    )
-    numbers: dict[str, Any] = {
-        name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
-    }
-    by_scheme, no_proxy = credentials.proxies(given["proxy"])
-    source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
-    return Config(
-        **{name: given[name] for name in plain.split()},
-        **numbers,
-        source_type=given["source_type"] or "",
-        source_options=_options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
-        store_options=_options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
-        rate=given["rate"] or 0.0,
-        headers=tuple(credentials.header(line) for line in given["headers"]),
-        netrc=credentials.netrc_path() if given["netrc"] else "",
-        auth=credentials.auth_from(given["auth_file"]) if given["auth_file"] else None,
-        proxies=by_scheme,
-        no_proxy=no_proxy,
-        restart=not given["resume"],
-    )
+        return run_cluster(config)
+    from downloader.engine.job import run_job
 
-
-def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the options of ``kind``, without those of other kinds."""
-    values = {option: given[prefix + option.name] for option in (kind.options if kind else ())}
-    return {option.name: option.default if value is None else value for option, value in values.items()}
+    return run_job(config)
 
 
 for _command in (status, verify, serve, demo):

@@ -233,12 +233,13 @@ SOURCE_OPTION, STORE_OPTION = "source__", "store__"
 
 # The options of `fetch` in the order of the help; SOURCE and STORE stand for the options of the kinds.
 _SECTIONS = {
-    "Source and destination": "output source_type SOURCE limit max_size store STORE layout "
+    "Source and destination": "output journal source_type SOURCE limit max_size store STORE layout "
     "resume retry_failed relist existing checksums hash fsync dry_run",
     "Concurrency, retries and timeouts": "workers connections per_host resolver dns_server pipeline lane "
     "rate retries backoff max_retry_after connect_timeout read_timeout deadline min_speed",
     "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
     "allow_private_redirects robots respect preflight",
+    "Many machines": "engine ray_address slice_files scratch",
     "Progress and reports": "progress report failures manifest as_json verbose quiet log_json",
 }
 _LAST = "Progress and reports"

@@ -14,7 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from downloader.config.contradictions import check_contradictions, manifest_format
+from downloader.config.contradictions import (
+    check_contradictions,
+    check_proxies,
+    check_writable,
+    flag,
+    manifest_format,
+)
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
@@ -35,7 +41,7 @@ from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
 
-__all__ = ["Config", "usable_cpus"]
+__all__ = ["PATHS", "Config", "usable_cpus"]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +56,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     output: str = ""
+    journal: str = ""
     source_type: str = ""
     source_options: dict[str, Any] = {}
     store: str = "files"
@@ -101,6 +108,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     failures: str = ""
     manifest: str = ""
     preflight: Literal["auto", "probe", "off"] = "auto"
+    engine: Literal["local", "ray"] = "local"
+    ray_address: str = "auto"
+    slice_files: int = 100_000
+    scratch: str = ""
     verbose: int = 0
     quiet: bool = False
     log_json: bool = False
@@ -108,13 +119,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # flight may take during a drain.
     stall_timeout: float = 30.0
     drain_grace: float = 3.0
-    # Not an option either: the content of the files named above, as of when the Config was made.
+    # Nor these, of a run that fetches one slice of a larger job: the file that has its items, which the
+    # feeder reads in place of the source, and ``core.ownership.Rules.foreign_before_ns`` of that job.
+    slice: str = ""
+    shared_since_ns: int = 0
+    # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
         _validate(self)
-        paths = (self.source, *(getattr(self, name) for name in _PATHS))
+        paths = (self.source, *(getattr(self, name) for name in PATHS))
         # Read once: a copy of this Config, in another process or with other values, keeps the content.
         if self.files is None or self.files.paths != paths:
             _check_paths(self)
@@ -126,6 +141,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("source", self.shown_source), ("output", self.output)]
+
+    @property
+    def journal_root(self) -> str:
+        """Return the directory that has the tool's own files, under ``.downloader/``."""
+        return self.journal or self.output
+
+    @property
+    def reads_stdin(self) -> bool:
+        """Return whether the source is standard input, which cannot be read again."""
+        return self.source == "-" and not self.slice
 
     @property
     def source_kind(self) -> SourceForm:
@@ -172,7 +197,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Each is a pair: what the file is (for most, the option that names it), and its path.
         """
         named = (
-            *self.source_kind.own_files(self),
+            *(() if self.slice else self.source_kind.own_files(self)),
             ("--report", self.report),
             ("--failures", self.failures),
             ("--manifest", self.manifest),
@@ -260,12 +285,13 @@ _RANGES = {
     "min_speed": (0, _MAX_INTEGER),
     "max_size": (0, _MAX_INTEGER),
     "limit": (0, _MAX_INTEGER),
+    "slice_files": (1, 10**7),
     "redirects": (0, _MAX_INTEGER),
     "backoff": (0, LONGEST_TIME),
     "max_retry_after": (0, LONGEST_TIME),
     "drain_grace": (0, LONGEST_TIME),
 }
-_PATHS = ("output", "cacert", "cert", "key", "netrc", "report", "failures", "manifest")
+PATHS = ("output", "journal", "cacert", "cert", "key", "netrc", "report", "failures", "manifest")
 _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 
@@ -282,10 +308,10 @@ def _validate(config: Config) -> None:
                 if maximum == _MAX_INTEGER
                 else f"{minimum} to {maximum:,.0f}"
             )
-            raise ConfigError(f"{_option(name)} must be {wanted}")
+            raise ConfigError(f"{flag(name)} must be {wanted}")
     for name in _TIMES:
         if not 0 < getattr(config, name) <= LONGEST_TIME:
-            raise ConfigError(f"{_option(name)} must be more than 0, and at most a year")
+            raise ConfigError(f"{flag(name)} must be more than 0, and at most a year")
     check_contradictions(config)
     check_extras(config)
     for name, value in config.headers:
@@ -300,7 +326,7 @@ def _validate(config: Config) -> None:
             raise ConfigError(f"--dns-server: {error}") from None
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
-    _check_proxies(config.proxies)
+    check_proxies(config.proxies)
 
 
 def _check_paths(config: Config) -> None:
@@ -308,7 +334,7 @@ def _check_paths(config: Config) -> None:
     config.source_kind.check_files(config)
     for name in ("report", "failures", "manifest"):
         if path := getattr(config, name):
-            _check_writable(_option(name), path, config.output)
+            check_writable(flag(name), path, config.output)
 
 
 def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
@@ -334,7 +360,7 @@ def _check_types(config: Config) -> None:
     for name, kind in _types().items():
         given = getattr(config, name)
         value = given
-        if isinstance(given, os.PathLike) and (name == "source" or name in _PATHS):
+        if isinstance(given, os.PathLike) and (name == "source" or name in PATHS):
             value = os.fsdecode(given)
         try:
             value = msgspec.convert(value, kind)
@@ -347,43 +373,14 @@ def _check_types(config: Config) -> None:
             msgspec.structs.force_setattr(config, name, value)
 
 
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def _check_source(config: Config) -> None:
     if not config.source:
         raise ConfigError("SOURCE is missing: a file server's URL, a list of URLs (.txt), or -")
     if "\0" in config.source + config.output:
         raise ConfigError("SOURCE or DEST has a NUL in it")
-    for name in _PATHS:
+    for name in PATHS:
         if "\0" in getattr(config, name):
-            raise ConfigError(f"{_option(name)}: the path has a NUL in it")
+            raise ConfigError(f"{flag(name)}: the path has a NUL in it")
     kind = config.source_kind
     check_options("source_options", config.source_options, kind)
     kind.check(config)
-
-
-def _check_proxies(proxies: dict[str, str]) -> None:
-    for url in proxies.values():
-        try:
-            parts = urlsplit(url)
-            known = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
-            _ = parts.port
-        except ValueError:
-            known = False
-        if not known:
-            raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
-
-
-def _check_writable(option: str, path: str, output: str) -> None:
-    """Raise ConfigError if a report cannot be written, so that this is found before the job."""
-    parent = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise ConfigError(f"{option}: {path} is a directory")
-    if output and parent == os.path.abspath(output) and not os.path.exists(parent):
-        return  # the run creates it
-    if not os.path.isdir(parent):
-        raise ConfigError(f"{option}: the directory {parent} does not exist")
-    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
-        raise ConfigError(f"{option}: {path}: Permission denied")

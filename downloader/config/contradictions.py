@@ -1,16 +1,18 @@
-"""Refuse options that contradict each other."""
+"""Refuse options that contradict each other, or that cannot be what they should."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
+from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
 
-__all__ = ["check_contradictions", "manifest_format"]
+__all__ = ["check_contradictions", "check_proxies", "check_writable", "flag", "manifest_format"]
 
 _SUFFIXES: Final = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 _SUMS: Final = "SHA256SUMS"
@@ -20,6 +22,11 @@ def manifest_format(path: str) -> str:
     """Return the format of the manifest ``path``, "" if its name is that of none."""
     leaf = os.path.basename(path)
     return _SUMS if leaf == _SUMS else _SUFFIXES.get(os.path.splitext(leaf)[1], "")
+
+
+def flag(name: str) -> str:
+    """Return the option of the field ``name``."""
+    return f"--{name.replace('_', '-')}"
 
 
 def check_contradictions(config: Config) -> None:
@@ -46,6 +53,8 @@ def check_contradictions(config: Config) -> None:
     if config.dry_run and (config.report or config.failures or config.retry_failed):
         raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
     _check_manifest(config)
+    if config.engine == "ray":
+        _check_engine(config)
 
 
 def _check_manifest(config: Config) -> None:
@@ -62,3 +71,40 @@ def _check_manifest(config: Config) -> None:
         raise ConfigError(f"{_SUMS} is for files in DEST; --store {config.store} leaves none there")
     if config.dry_run:
         raise ConfigError("--dry-run fetches nothing, so it has no --manifest")
+
+
+def _check_engine(config: Config) -> None:
+    if config.store not in ("files", "null"):
+        raise ConfigError(
+            f"--store {config.store} is not yet available with --engine ray; use --store files"
+        )
+    if config.manifest:
+        raise ConfigError("--manifest is not yet available with --engine ray")
+    if config.relist:
+        raise ConfigError("--relist is not available with --engine ray; --restart reads the source again")
+
+
+def check_proxies(proxies: dict[str, str]) -> None:
+    """Raise ConfigError for a proxy that is not the URL of one."""
+    for url in proxies.values():
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+            _ = parts.port
+        except ValueError:
+            known = False
+        if not known:
+            raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
+
+
+def check_writable(option: str, path: str, output: str) -> None:
+    """Raise ConfigError if a report cannot be written, so that this is found before the job."""
+    parent = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ConfigError(f"{option}: {path} is a directory")
+    if output and parent == os.path.abspath(output) and not os.path.exists(parent):
+        return  # the run creates it
+    if not os.path.isdir(parent):
+        raise ConfigError(f"{option}: the directory {parent} does not exist")
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        raise ConfigError(f"{option}: {path}: Permission denied")

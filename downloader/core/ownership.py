@@ -48,12 +48,14 @@ class Rules(msgspec.Struct, frozen=True):
     ``foreign_before_ns``: a file last changed before this time existed before the job; 0 if the
     destination was empty. ``lost_before_ns``: a file last changed before this time may be what a power
     cut left of an item; 0 if there was no power cut, or if several items can have the same name.
-    ``existing``: the value of --existing.
+    ``existing``: the value of --existing. ``temporary``: prefix of temporary names, where several runs
+    store into one destination.
     """
 
     foreign_before_ns: int = 0
     lost_before_ns: int = 0
     existing: Existing = "replace"
+    temporary: str = ""
 
 
 _EXISTING = {

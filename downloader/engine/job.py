@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from downloader.config.config import Config
+from downloader.engine.coordination import Coordinator
 from downloader.engine.supervisor import Supervisor
 from downloader.errors import ROW_FAULTS, DestinationError, DownloaderError, JournalError, UnsafeProcess
 from downloader.http.client_tls import check_client_certificate
@@ -39,20 +40,29 @@ _EXPOSED = (
 
 
 class Finished(NamedTuple):
-    """The report of a run, the first few failed files, and the first few faulty lines of the list."""
+    """The report of a run, the first few failed files, and the first few faulty lines of the list.
+
+    ``latency``: the counts of a ``core.latency.Histogram``.
+    """
 
     report: Report
     failures: list[Failure]
     faulty: list[str]
+    latency: dict[int, int]
 
 
-def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finished:
+def run_job(
+    config: Config,
+    *,
+    ended: Callable[[], bool] | None = None,
+    coordinator: Coordinator | None = None,
+) -> Finished:
     """Run ``config`` to its end; the report has the outcome, including ``exit_code``.
 
     Writes --manifest, --failures and --report. Raises ConfigError, InUse, DestinationError, JournalError
     where the run could not begin, UnsafeProcess where this process must not fork (threads, gevent) or where
     --preflight probe finds HTTPS serialized or broken. ``ended`` is polled: it returns whether the process
-    that wants the result has exited.
+    that wants the result has exited. ``coordinator``: of a run that is one of many.
     """
     _check_process()
     isolation.guard(config.output)
@@ -68,7 +78,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
             progress.log("warning", _CUT_OFF)
         if config.sink_kind.keeps and isolation.is_exposed(config.output):
             progress.log("warning", _EXPOSED)
-        supervisor = Supervisor(config, destination, progress, abandoned=ended)
+        supervisor = Supervisor(config, destination, progress, abandoned=ended, coordinator=coordinator)
         try:
             run = supervisor.run()
         finally:
@@ -83,7 +93,7 @@ def run_job(config: Config, *, ended: Callable[[], bool] | None = None) -> Finis
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
         report = _write(config, destination, report, lambda text: progress.log("warning", text))
-        return Finished(report, failures, faulty)
+        return Finished(report, failures, faulty, run.latency.counts)
     finally:
         destination.close()
 

@@ -25,6 +25,7 @@ from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
 from downloader.engine.children import feeder_main, worker_main
+from downloader.engine.coordination import Coordinator, RateShares
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
 from downloader.engine.run_phase import ENDING, TRANSITIONS, Phase, RunEvent
 from downloader.engine.signals import Signals
@@ -67,12 +68,14 @@ class Supervisor:
         progress: Progress,
         *,
         abandoned: Callable[[], bool] | None = None,
+        coordinator: Coordinator | None = None,
     ) -> None:
         self._config = config
         self._destination = destination
         self._journal: Journal = destination.journal
         self._progress = progress
         self._abandoned = abandoned
+        self._coordinator = coordinator
         self._selector = selectors.DefaultSelector()
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
@@ -82,7 +85,7 @@ class Supervisor:
         self._limits = RespawnLimits()
         self._phase = Phase.FETCHING
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
-        self._rate_sharers: list[int] = []
+        self._rates = RateShares(config.rate)
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
@@ -109,7 +112,7 @@ class Supervisor:
             self._spawn_worker()
 
     def _spawn_feeder(self, tries: int = 0) -> None:
-        stdin = self._config.source == "-"
+        stdin = self._config.reads_stdin
         self._spawn(FEEDER, feeder_main(self._config, self._destination), tries, stdin=stdin)
 
     def _spawn_worker(self, tries: int = 0) -> None:
@@ -139,6 +142,13 @@ class Supervisor:
         self._check_processes()
         self._dispatch()
         self._progress.update(self._totals, self._queue.done)
+        for order in self._coordinator.exchange(lambda: self._totals()[0]) if self._coordinator else ():
+            if isinstance(order, Rate):
+                self._rates.change(order.per_second)
+            elif isinstance(order, HostPause):
+                self._pool.send_all(order, but=(FEEDER,))
+            else:
+                self._interrupt()
 
     def _totals(self) -> tuple[Tally, tuple[int, int]]:
         return self.result.tally + self._pool.live(), self._pool.waiting()
@@ -165,7 +175,7 @@ class Supervisor:
             for worker, lease in self._book.assign():
                 self._pool.send(worker, lease)
             self._request_batches()
-            self._share_rate()
+            self._rates.divide(self._book.busy(), self._pool.send)
             drained = self._queue.drained and not self._book.open and self._phase is not Phase.FINISHING
             if drained and not self._fetch_contested():
                 self._enter(RunEvent.OVER)
@@ -180,7 +190,7 @@ class Supervisor:
         count = sum(map(len, claims.values()))
         if not count:
             return False
-        if self._config.source == "-":
+        if self._config.reads_stdin:
             self._progress.log(
                 "warning",
                 f"{count} files failed for names that no other item owns; the same command fetches them",
@@ -200,14 +210,6 @@ class Supervisor:
             for request in self._queue.next_requests(self._config.worker_count + self._book.appetite):
                 feeder.link.send(request)
 
-    def _share_rate(self) -> None:
-        """Divide --rate, which is for all workers together, among those that have work."""
-        busy = self._book.busy()
-        if self._config.rate and busy and busy != self._rate_sharers:
-            self._rate_sharers = busy
-            for worker in busy:
-                self._pool.send(worker, Rate(self._config.rate / len(busy)))
-
     # messages from children
 
     def _handle(self, process: Process, message: FromChild) -> None:
@@ -219,7 +221,8 @@ class Supervisor:
         elif isinstance(message, Batch):
             self._add_batch(message)
         elif isinstance(message, (BatchDone, Returned)):
-            self._add_outcome(process, message)
+            self._checkpoint.add(number, message)
+            process.live = Tally()
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
         elif isinstance(message, Ready):
@@ -229,6 +232,8 @@ class Supervisor:
             self._queue.end()
         elif isinstance(message, HostPause):
             self._pool.send_all(message, but=(number, FEEDER))
+            if self._coordinator is not None:
+                self._coordinator.paused(message)
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
@@ -254,10 +259,6 @@ class Supervisor:
             # A page without names: the row keeps its cursor.
             self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
 
-    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
-        self._checkpoint.add(process.number, outcome)
-        process.live = Tally()
-
     def _child_stopped(self, message: Stop) -> None:
         error = DownloaderError(message.text)
         error.exit_code = message.exit_code
@@ -277,8 +278,7 @@ class Supervisor:
 
     def _check_processes(self) -> None:
         if self._abandoned is not None and not self.result.interrupted and self._abandoned():
-            self.result.interrupted = True
-            self._drain()
+            self._interrupt()
         if monotonic() > self._drain_by:
             self._kill_all()
             return
@@ -330,7 +330,7 @@ class Supervisor:
     def _replace_feeder(self, process: Process, status: int) -> None:
         text = f"the feeder died ({describe(status)})"
         too_many = self._limits.failed_feeder()
-        if self._config.source == "-":
+        if self._config.reads_stdin:
             self._source_broke(SourceError(f"{text} and standard input cannot be read again"))
         elif too_many:
             self._source_broke(
@@ -361,8 +361,11 @@ class Supervisor:
         if self.result.interrupted:
             self._kill_all()
             return
-        self.result.interrupted = True
         self._progress.log("warning", f"{signal.Signals(number).name}: finishing what is in flight")
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        self.result.interrupted = True
         self._drain()
 
     def _stop(self, error: DownloaderError) -> None:

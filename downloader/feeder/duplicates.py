@@ -38,12 +38,12 @@ def open_duplicates(config: Config) -> Duplicates | None:
 
     Raises JournalError.
     """
-    if all(option.name != _OPTION for option in config.source_kind.options):
+    if config.slice or all(option.name != _OPTION for option in config.source_kind.options):
         return None
     mode = config.source_option(_OPTION)
     if mode == "fail":
         return None
-    return Duplicates(None if config.dry_run else home_of(config.output), mode)
+    return Duplicates(None if config.dry_run else home_of(config.journal_root), mode)
 
 
 class Duplicates:

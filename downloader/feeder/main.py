@@ -29,7 +29,8 @@ from downloader.messages import (
 )
 from downloader.process.channel import ChildLink
 from downloader.sources.registry import source_kind
-from downloader.sources.source import Fetch
+from downloader.sources.slice_file import SliceLister
+from downloader.sources.source import Fetch, Lister
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
@@ -46,7 +47,11 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
     ``name_key``: see ``core.naming.url_name``. Raises SourceError when the source breaks off.
     """
     # First: this imports requests where the source is listed with it, and `ready` must check that.
-    lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
+    lister: Lister
+    if config.slice:
+        lister = SliceLister(config.slice)
+    else:
+        lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
     duplicates = open_duplicates(config)
     link.send(ready(config.preflight != "off"))
     heartbeat = gevent.spawn(_heartbeat, link)
@@ -61,7 +66,7 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
                     page = duplicates.recall(command.seq, page)
                 link.send(_batch(command.seq, page, recalled=True))
             elif isinstance(command, Continue):
-                home = home_of(config.output)
+                home = home_of(config.journal_root)
                 known = Known(home, command.seq) if is_read_again(home) else None
                 _read_on(config, link, credit, lister.pages, command, known, duplicates)
             elif isinstance(command, Finish):
@@ -153,6 +158,8 @@ def _read_on(
 
     def size() -> int:
         maximum = next(sizes)
+        if start.multiple:
+            maximum = min(maximum, start.multiple - listed % start.multiple)
         return min(maximum, config.limit - listed) if config.limit else maximum
 
     if config.limit and listed >= config.limit:

@@ -30,7 +30,7 @@ from downloader.process.channel import ChildLink, Link
 from downloader.process.file_descriptors import close_all_but, raise_limit
 from downloader.process.lifetime import die_with
 
-__all__ = ["Child", "ChildMain", "fork"]
+__all__ = ["Child", "ChildMain", "die_with", "fork"]
 
 ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
 """The main function of a role: runs over the link, and calls its second argument when all is imported."""

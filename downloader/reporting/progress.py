@@ -49,6 +49,7 @@ class Progress:
         self._listed = 0
         self._position = -1.0
         self._recent: tuple[float, int, int] = (self._began, 0, 0)
+        self.note = ""  # about the run, behind the numbers
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
@@ -91,7 +92,7 @@ class Progress:
             return
         self._last = now
         tally, (files, hosts) = count()
-        waiting = ""
+        waiting = self.note
         if hosts:
             waiting = f"{show_count(files)} files wait for {show_count(hosts)} hosts that do not answer"
         if self._kind == "bar":

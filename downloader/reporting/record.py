@@ -46,3 +46,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     preflight: str
     exit_code: int
     stopped_by: str | None = None
+    nodes: int = 0
+    slices: dict[str, int] = {}

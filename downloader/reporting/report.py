@@ -152,6 +152,9 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
         f"{report.connections_peak} connections at most{_limit(report)}; CPU {report.cpu_seconds:.1f} s; "
         f"memory {memory['supervisor']:.0f} MB + {memory['worker']:.0f} MB a worker"
     )
+    if report.slices:
+        counts = ", ".join(f"{show_count(number)} {what}" for what, number in report.slices.items())
+        lines.append(f"  {report.nodes} nodes; slices: {counts}")
     if report.stopped_by:
         lines.append(f"  stopped: {report.stopped_by}")
     if resume:

@@ -30,7 +30,8 @@ class DirectoryBatch:
         self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
     ) -> FilesWriter:
         """See ``BatchWriter``."""
-        return self._sink.open(item.name, f".downloader-{self._seq}-{index}", claim)
+        temporary = f".downloader-{self._sink.rules.temporary}{self._seq}-{index}"
+        return self._sink.open(item.name, temporary, claim)
 
     def flush(self) -> None:
         """Do nothing: ``put`` writes at once."""

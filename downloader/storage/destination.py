@@ -1,17 +1,17 @@
 """Open a destination for the supervisor: create it, lock it, open its journal and reconcile that.
 
-The tool's own files are under ``DEST/.downloader/``: ``lock``, ``journal.sqlite``, one ``ledger-N`` for
-each worker.
+The tool's own files are under ``DEST/.downloader/``, or in that of --journal: ``lock``,
+``journal.sqlite``, one ``ledger-N`` for each worker.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import hashlib
 import os
 import shutil
-import time
+import tempfile
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
-from downloader.errors import ConfigError, DestinationError, InUse, JournalError
+from downloader.errors import ConfigError, DestinationError, JournalError
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.sink import Verify
@@ -32,19 +32,26 @@ from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.journal import exists as journal_exists
 from downloader.storage.ledger import read as read_ledger
+from downloader.storage.lock import lock
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.reserved_names import check_reserved, reserved_names
 
-__all__ = ["HOME", "Destination", "collect_ledgers", "home_of", "lock"]
+__all__ = [
+    "HOME",
+    "Destination",
+    "collect_ledgers",
+    "foreign_before",
+    "home_of",
+    "make_directory",
+]
 
 HOME = ".downloader"
-_ORPHANS_END_WITHIN = 10.0  # seconds
 
 
-def home_of(output: str) -> Path:
-    """Return the directory of the tool's own files under ``output``."""
-    return Path(output) / HOME
+def home_of(root: str) -> Path:
+    """Return the directory of the tool's own files under ``root``, a ``Config.journal_root``."""
+    return Path(root) / HOME
 
 
 class Destination:
@@ -60,8 +67,11 @@ class Destination:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._verify = verifier(config.store, Path(config.output), config.sink_kind.identity(config))
-        self.home = home_of(config.output)
-        _make(Path(config.output), self.home)
+        self.home = home_of(config.journal_root)
+        self._apart = _is_apart(config)
+        if self._apart:
+            make_directory("--journal", Path(config.journal), self.home)
+        make_directory("-o", Path(config.output), Path(config.output) if self._apart else self.home)
         self.lock_fd = lock(self.home)
         # Opened before anything is written: a sync reports the failures since its descriptor was opened.
         self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -73,7 +83,7 @@ class Destination:
             self._records_run = record_spool.next_run(self.home)
             if config.retry_failed and not journal_exists(self.home):
                 raise ConfigError(
-                    f"{config.output} has no journal, so nothing to retry; leave out --retry-failed"
+                    f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
                 )
             self.journal = Journal(self.home, durable=config.fsync)
             try:
@@ -203,10 +213,14 @@ class Destination:
         # If several items can have one name, a file left by a power cut may belong to another item; then
         # the journal is searched for its owner.
         lost_before = self.job.lost_before_ns if source_kind(self._config).unique_names else 0
-        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing)
+        # Runs with journals of their own may share a destination; their temporary names must differ.
+        prefix = f"{hashlib.blake2b(self.name_key, digest_size=6).hexdigest()}-" if self._apart else ""
+        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing, prefix)
 
     def settle_names(self) -> dict[int, dict[int, int]]:
         """See ``name_owners.settle_contested``."""
+        if self._config.slice:
+            return {}  # the owner may be in another slice
         root = Path(self._config.output)
         if self._has_shards:
             return {}  # no file has the name of an item
@@ -225,7 +239,8 @@ class Destination:
             kind=config.kind,
             store=config.store,
             layout=config.sink_kind.identity(config),
-            foreign_before_ns=0 if self._is_empty() else self._now,
+            foreign_before_ns=self._foreign_before(),
+            output=os.path.realpath(config.output) if self._apart else "",
         )
         job = self.journal.job()
         if job is None:
@@ -245,8 +260,14 @@ class Destination:
             return mine, same
         if not same:
             raise ConfigError(
-                f"{config.output} holds a job of another source, {job.shown}; "
-                "choose another -o, or --restart to forget that job (its files stay)"
+                f"{config.journal_root} holds a job of another source, {job.shown}; "
+                f"choose another {'--journal' if self._apart else '-o'}, "
+                "or --restart to forget that job (its files stay)"
+            )
+        if job.output != mine.output:
+            raise ConfigError(
+                f"{config.journal_root} has the journal of {job.output or config.journal_root}; give that "
+                "as -o, or another --journal, or --restart to forget that job (its files stay)"
             )
         if (job.store, job.layout) != (mine.store, mine.layout):
             raise ConfigError(
@@ -263,14 +284,17 @@ class Destination:
             self.journal.begin(job)
         return job, True
 
+    def _foreign_before(self) -> int:
+        if self._config.slice:
+            return self._config.shared_since_ns
+        return 0 if _is_empty(self._config.output) else self._now
+
     @property
     def _now(self) -> int:
-        """Time when the lock was written, by the file system's clock, which also stamps files."""
-        return os.fstat(self.lock_fd).st_ctime_ns
-
-    def _is_empty(self) -> bool:
-        with os.scandir(self._config.output) as entries:
-            return all(entry.name == HOME for entry in entries)
+        """Time when the lock was written, by the destination's own clock, which also stamps files."""
+        if not self._apart:
+            return os.fstat(self.lock_fd).st_ctime_ns
+        return _clock_of(self._config.output)
 
 
 def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
@@ -280,21 +304,46 @@ def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
         path.unlink()
 
 
-def _make(output: Path, home: Path) -> None:
+def foreign_before(output: str) -> int:
+    """Return ``core.ownership.Rules.foreign_before_ns`` of a job that begins now."""
+    return 0 if _is_empty(output) else _clock_of(output)
+
+
+def _is_empty(output: str) -> bool:
+    with os.scandir(output) as entries:
+        return all(entry.name == HOME for entry in entries)
+
+
+def _clock_of(output: str) -> int:
+    """Return the time in ns by the clock of the file system, which stamps files."""
+    with tempfile.TemporaryFile(dir=output) as stamped:
+        return os.fstat(stamped.fileno()).st_ctime_ns
+
+
+def _is_apart(config: Config) -> bool:
+    """Return whether the journal is in another directory than the destination."""
+    return os.path.realpath(config.journal_root) != os.path.realpath(config.output)
+
+
+def make_directory(option: str, root: Path, directory: Path) -> None:
+    """Create ``directory``, in the ``root`` that ``option`` names, and check that it can be written."""
+    private = 0o700 if directory != root else 0o777
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = home / "probe"
-        probe.write_bytes(b"downloader\n")
-        probe.unlink()
+        directory.mkdir(mode=private, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(b"downloader\n")
+            probe.flush()
     except (FileExistsError, NotADirectoryError):
-        culprit = next((p for p in (output, *output.parents) if p.is_file()), home)
-        raise ConfigError(f"-o {output}: {culprit} is a file, not a directory") from None
+        culprit = next((p for p in (root, *root.parents) if p.is_file()), directory)
+        raise ConfigError(f"{option} {root}: {culprit} is a file, not a directory") from None
     except PermissionError as error:
-        raise ConfigError(f"-o {output}: {error.strerror}; choose a directory you may write to") from None
+        raise ConfigError(
+            f"{option} {root}: {error.strerror}; choose a directory you may write to"
+        ) from None
     except OSError as error:
         if error.errno == errno.EROFS:
-            raise ConfigError(f"-o {output}: {error.strerror}; choose another directory") from None
-        raise DestinationError(f"-o {output}: {error.strerror}") from error
+            raise ConfigError(f"{option} {root}: {error.strerror}; choose another directory") from None
+        raise DestinationError(f"{option} {root}: {error.strerror}") from error
 
 
 def _forget(home: Path) -> None:
@@ -308,54 +357,3 @@ def _forget(home: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def lock(home: Path) -> int:
-    """Lock the destination until all processes have closed the returned descriptor.
-
-    The children of a run inherit it. After a SIGKILL of the supervisor they terminate at once, so this
-    function waits for them. Raises InUse with the owner's process ID, DestinationError.
-    """
-    path = home / "lock"
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise DestinationError(f"{path}: {error.strerror}") from error
-    give_up = time.monotonic() + _ORPHANS_END_WITHIN
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            if _alive(owner) or time.monotonic() > give_up:
-                os.close(fd)
-                raise InUse(
-                    f"{home.parent} is in use by another run (process {owner or 'unknown'}); "
-                    "wait for it, or stop it"
-                ) from None
-            time.sleep(0.02)
-            continue
-        except OSError as error:
-            os.close(fd)
-            raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
-        with contextlib.suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        return fd
-
-
-def _alive(owner: str) -> bool:
-    """Return whether process ``owner`` runs; a zombie does not count."""
-    if not owner.isdigit():
-        return False
-    try:
-        os.kill(int(owner), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        state = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return True
-    return state not in "ZX"

@@ -40,10 +40,10 @@ def name_key(home: Path) -> bytes:
         raise DestinationError(f"{path}: {error.strerror}") from error
 
 
-def found_key(output: str) -> bytes:
-    """Return the key of the destination ``output``, or a temporary one if it has none."""
+def found_key(journal_root: str) -> bytes:
+    """Return the key under ``journal_root``, or a temporary one if it has none."""
     try:
-        key = (Path(output) / ".downloader" / _FILE).read_bytes() if output else b""
+        key = (Path(journal_root) / ".downloader" / _FILE).read_bytes() if journal_root else b""
     except OSError:
         key = b""
     return key if len(key) == _BYTES else os.urandom(_BYTES)

@@ -12,7 +12,8 @@ __all__ = ["BatchRow", "JobSpec"]
 class JobSpec(msgspec.Struct, frozen=True):
     """The job of a journal. ``source`` is a digest, ``shown`` the source without secrets.
 
-    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``.
+    ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``. ``output``: the destination, if
+    the journal is not in it.
     """
 
     source: str
@@ -22,6 +23,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     layout: str
     foreign_before_ns: int
     lost_before_ns: int = 0
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)

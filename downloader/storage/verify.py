@@ -17,9 +17,10 @@ from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.sink import Inspect, Written
-from downloader.storage.destination import collect_ledgers, home_of, lock
+from downloader.storage.destination import collect_ledgers, home_of
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
+from downloader.storage.lock import lock
 from downloader.storage.table import is_read_only
 
 __all__ = ["Status", "Verified", "status", "verify"]
@@ -39,6 +40,7 @@ class Status(msgspec.Struct, frozen=True):
     source_read: bool
     complete: bool
     failed_by_error: dict[str, int]
+    slices: dict[str, int] = {}
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -55,15 +57,15 @@ class Verified(msgspec.Struct, frozen=True):
     written_down: bool = True
 
 
-def status(output: str) -> Status:
-    """Return a summary of the journal of ``output`` and the ledgers of workers.
+def status(root: str) -> Status:
+    """Return a summary of the journal under ``root`` (DEST, or --journal) and the ledgers of workers.
 
     A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
     """
-    journal = _open(output, read_only=True)
+    journal = _open(root, read_only=True)
     try:
         job = _job(journal)
-        tally = journal.tally(open_too=True) + _in_ledgers(home_of(output), journal)
+        tally = journal.tally(open_too=True) + _in_ledgers(home_of(root), journal)
         listed = journal.position()[2]
         pending = listed - tally.stored - tally.failed
         return Status(
@@ -99,29 +101,32 @@ def _in_ledgers(home: Path, journal: Journal) -> Tally:
     return Tally(stored=files, bytes=size)
 
 
-def verify(output: str, quiet: bool = False) -> Verified:
+def verify(output: str, quiet: bool = False, root: str = "") -> Verified:
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a read-only file system. Raises ConfigError, InUse, JournalError.
+    on a read-only file system. ``root`` is --journal. Raises ConfigError, InUse, JournalError.
     """
-    _find(output)
-    home = home_of(output)
+    root = root or output
+    _find(root)
+    home = home_of(root)
     if is_read_only(home):
-        return _verify_with(output, quiet, read_only=True)
+        return _verify_with(output, root, quiet, read_only=True)
     fd = lock(home)
     try:
-        return _verify_with(output, quiet, read_only=False)
+        return _verify_with(output, root, quiet, read_only=False)
     finally:
         os.close(fd)
 
 
-def _verify_with(output: str, quiet: bool, *, read_only: bool) -> Verified:
-    journal = _open(output, read_only=read_only)
+def _verify_with(output: str, root: str, quiet: bool, *, read_only: bool) -> Verified:
+    journal = _open(root, read_only=read_only)
     try:
+        job = _job(journal)
+        if job.output and job.output != os.path.realpath(output):
+            raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:
-            job = _job(journal)
-            collect_ledgers(home_of(output), journal, verifier(job.store, Path(output), job.layout))
+            collect_ledgers(home_of(root), journal, verifier(job.store, Path(output), job.layout))
         return _verify(journal, Path(output), quiet, read_only)
     finally:
         journal.close()
@@ -169,14 +174,14 @@ def _damaged(row: BatchRow, shards: tuple[int, ...], inspect: Inspect) -> Iterat
             yield Failure(mark.index, name, "", "damaged", problem, 0)
 
 
-def _open(output: str, *, read_only: bool) -> Journal:
-    _find(output)
-    return Journal(home_of(output), read_only=read_only)
+def _open(root: str, *, read_only: bool) -> Journal:
+    _find(root)
+    return Journal(home_of(root), read_only=read_only)
 
 
-def _find(output: str) -> None:
+def _find(root: str) -> None:
     """Raise ConfigError if there is no journal, or if this user may not read it."""
-    home = home_of(output)
+    home = home_of(root)
     try:
         os.stat(home / "journal.sqlite")
         readable = os.access(home / "journal.sqlite", os.R_OK)
@@ -184,11 +189,11 @@ def _find(output: str) -> None:
         readable = False
     except OSError:
         raise ConfigError(
-            f"{output} has no journal; nothing was downloaded there by this program"
+            f"{root} has no journal; nothing was downloaded there by this program, or with --journal"
         ) from None
     if not readable:
         raise ConfigError(
-            f"{home}: Permission denied; only the user who downloaded into {output} may read its journal"
+            f"{home}: Permission denied; only the user who downloaded into {root} may read its journal"
         )
 
 

@@ -177,10 +177,7 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
 @pytest.mark.parametrize(
     "args",
     [
-        *(["http://h", f"--{name}", "1"] for name in ("engine",)),
-        *(["http://h", f"--{name}", "1"] for name in ("ray-address", "shard-size", "shard-files")),
         ["l.txt", "--endpoint-url", "x"],
-        *(["http://h", "--store", store] for store in ("tar", "parquet")),
         *(["http://h", "--source", kind] for kind in ("s3", "index")),
         *([source] for source in ("s3://bucket/p", "index+http://h/", "s3://bucket/a.csv")),
     ],

@@ -119,7 +119,7 @@ class ShardKind:
         from downloader.sinks.shards.sink import ShardSink
 
         options = shard_options(config)
-        home = Path(config.output) / ".downloader"
+        home = Path(config.journal_root) / ".downloader"
         settings = PublisherSettings(
             root=config.output,
             home=str(home),

@@ -1,0 +1,58 @@
+"""Make the Config of a run from the values of the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from downloader.cli import credentials
+from downloader.cli.params import SOURCE_OPTION, STORE_OPTION
+from downloader.config.extensions import Extension
+from downloader.config.sink_kinds import SINK_KINDS
+from downloader.config.source_kinds import SOURCE_KINDS, kind_of
+from downloader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from downloader.config.config import Config
+
+__all__ = ["config_of"]
+
+
+def config_of(given: dict[str, Any]) -> Config:
+    """Return the Config of the options ``given``. Raises ConfigError."""
+    from downloader.config.config import Config
+
+    if given["source"] == "-" and sys.stdin is None:
+        raise ConfigError("SOURCE is -, but standard input is closed")
+    plain = (
+        "source output journal store layout connections resolver dns_server pipeline lane retries backoff "
+        "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
+        "compressed redirects allow_private_redirects robots respect retry_failed relist existing "
+        "checksums hash fsync dry_run progress report failures manifest preflight quiet log_json verbose "
+        "engine ray_address slice_files scratch"
+    )
+    numbers: dict[str, Any] = {
+        name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
+    }
+    by_scheme, no_proxy = credentials.proxies(given["proxy"])
+    source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
+    return Config(
+        **{name: given[name] for name in plain.split()},
+        **numbers,
+        source_type=given["source_type"] or "",
+        source_options=_options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
+        store_options=_options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
+        rate=given["rate"] or 0.0,
+        headers=tuple(credentials.header(line) for line in given["headers"]),
+        netrc=credentials.netrc_path() if given["netrc"] else "",
+        auth=credentials.auth_from(given["auth_file"]) if given["auth_file"] else None,
+        proxies=by_scheme,
+        no_proxy=no_proxy,
+        restart=not given["resume"],
+    )
+
+
+def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the options of ``kind``, without those of other kinds."""
+    values = {option: given[prefix + option.name] for option in (kind.options if kind else ())}
+    return {option.name: option.default if value is None else value for option, value in values.items()}

@@ -1,0 +1,83 @@
+"""Share what concerns all slices that run: the divided rate, pauses of hosts, the end of the job.
+
+A Board is an actor of the cluster: each slice exchanges with it once a second, and the driver does. While
+it cannot be reached, each slice keeps its share of the rate; a Board that the cluster has started again
+is empty until the driver's next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import NamedTuple
+
+__all__ = ["Board", "Orders", "Sign"]
+
+_FORGET_AFTER = 30.0  # seconds without a sign
+
+
+class Orders(NamedTuple):
+    """What a slice is told: its rate (0: none), whether to end, pauses (host, seconds), a new ``seen``."""
+
+    rate: float
+    drain: bool
+    pauses: list[tuple[str, float]]
+    seen: int
+
+
+class Sign(NamedTuple):
+    """The last sign of a running slice; ``tally`` has the fields of a ``messages.Tally``."""
+
+    name: str
+    node: str
+    tally: tuple[int, ...]
+
+
+class _Pause(NamedTuple):
+    number: int
+    attempt: str
+    host: str
+    until: float
+
+
+class Board:
+    """See the module."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._rate = 0.0
+        self._drain = False
+        self._signs: dict[str, tuple[float, Sign]] = {}
+        self._pauses: list[_Pause] = []
+        self._number = 0
+
+    def exchange(self, attempt: str, sign: Sign, pauses: list[tuple[str, float]], seen: int) -> Orders:
+        """Record the sign of ``attempt`` and the pauses it reports; return what it is told.
+
+        ``seen`` is that of its last Orders, 0 at first: pauses reported by others since are returned.
+        """
+        now = self._clock()
+        self._signs[attempt] = (now, sign)
+        self._pauses = [pause for pause in self._pauses if pause.until > now]
+        told = [
+            (pause.host, pause.until - now)
+            for pause in self._pauses
+            if pause.number > seen and pause.attempt != attempt
+        ]
+        for host, seconds in pauses:
+            self._number += 1
+            self._pauses.append(_Pause(self._number, attempt, host, now + seconds))
+        return Orders(self._rate, self._drain, told, self._number)
+
+    def collect(self, rate: float, drain: bool) -> list[Sign]:
+        """Set what all are told; return the signs of those that run."""
+        self._rate, self._drain = rate, drain
+        now = self._clock()
+        self._signs = {
+            key: (then, sign) for key, (then, sign) in self._signs.items() if now - then < _FORGET_AFTER
+        }
+        return [sign for _, sign in self._signs.values()]
+
+    def forget(self, attempt: str) -> None:
+        """Remove the sign of an attempt that has ended."""
+        self._signs.pop(attempt, None)

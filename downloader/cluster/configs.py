@@ -1,0 +1,50 @@
+"""Make the Config of a slice from that of its job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from downloader.config.config import PATHS, Config
+
+__all__ = ["changed", "decode", "encode", "for_slices"]
+
+
+def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int) -> Config:
+    """Return what the Configs of all slices of a job have in common."""
+    return changed(
+        config,
+        engine="local",
+        workers=workers,
+        per_host=per_host,
+        shared_since_ns=shared_since_ns,
+        limit=0,
+        restart=False,
+        retry_failed=False,
+        report="",
+        failures="",
+        progress="none",
+        quiet=False,
+        verbose=0,
+        log_json=False,
+    )
+
+
+def changed(config: Config, **changes: Any) -> Config:
+    """Return ``config`` with other values; the files that it names are not read again."""
+    assert config.files is not None
+    paths = tuple(changes.get(name, getattr(config, name)) for name in ("source", *PATHS))
+    files = msgspec.structs.replace(config.files, paths=paths)
+    return msgspec.structs.replace(config, files=files, **changes)
+
+
+def encode(config: Config) -> bytes:
+    """Return ``config`` as JSON. Python's own encoder takes any file name, as os.fsdecode returns it."""
+    return json.dumps(msgspec.to_builtins(config)).encode("ascii")
+
+
+def decode(text: bytes) -> Config:
+    """Return the Config that ``encode`` wrote."""
+    return msgspec.convert(json.loads(text), Config)

@@ -1,0 +1,348 @@
+"""Run a job over the nodes of a Ray cluster: plan its slices, have them run, and make one report."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from itertools import islice
+from types import FrameType
+
+import msgspec
+
+from downloader.cluster import configs
+from downloader.cluster.fleet import Fleet, quiet_stdout
+from downloader.cluster.merging import MergedReport
+from downloader.cluster.plan import Done, Head, Plan, PlanDirectory, digest_of
+from downloader.cluster.retry import plan_failed
+from downloader.cluster.slicer_process import SlicerProcess
+from downloader.cluster.status import write_running
+from downloader.cluster.task import Outcome, SliceTask
+from downloader.config.config import Config
+from downloader.core.redact import redact
+from downloader.core.slices import SliceBook, shares
+from downloader.engine.job import Finished
+from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
+from downloader.messages import Failure, Tally
+from downloader.reporting import report as reports
+from downloader.reporting.progress import Progress
+from downloader.reporting.record import Report
+from downloader.storage.destination import foreign_before, home_of, make_directory
+from downloader.storage.lock import lock
+from downloader.storage.name_key import name_key
+
+__all__ = ["run_cluster"]
+
+_FAILURES_SHOWN = 5
+_WAIT = 0.2  # seconds
+_COLLECT_EVERY = 1.0
+_DRAIN_GRACE = 20.0
+
+
+def run_cluster(config: Config) -> Finished:
+    """Run ``config`` to its end on the cluster; the report has the outcome, including ``exit_code``.
+
+    Raises ConfigError, InUse, DestinationError, JournalError, BootError where the run could not begin.
+    """
+    output = os.path.abspath(config.output)
+    config = configs.changed(
+        config, output=output, journal=os.path.abspath(config.journal) if config.journal else ""
+    )
+    for what, path in config.own_files:
+        if os.path.realpath(path).startswith(os.path.realpath(output) + os.sep):
+            raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
+    home = home_of(config.journal_root)
+    if config.journal:
+        make_directory("--journal", home.parent, home)
+    make_directory("-o", home_of(output).parent, home if not config.journal else home_of(output).parent)
+    lock_fd = lock(home)
+    try:
+        name_key(home)
+        directory = PlanDirectory(config.journal_root)
+        if config.retry_failed and directory.read() is None:
+            raise ConfigError(f"{home} has no plan, so nothing to retry; leave out --retry-failed")
+        mine = Plan(
+            digest_of(config), config.shown_source, output, config.slice_files, foreign_before(output)
+        )
+        plan = directory.open(mine, restart=config.restart)
+        return _Driver(config, directory, plan).run()
+    finally:
+        os.close(lock_fd)
+
+
+class _Driver:
+    """One run of a job."""
+
+    def __init__(self, config: Config, directory: PlanDirectory, plan: Plan) -> None:
+        self._config = config
+        self._directory = directory
+        self._plan = plan
+        self._book = SliceBook()
+        self._merged = MergedReport()
+        self._heads: dict[str, Head] = {}
+        self._dones: dict[str, Done] = {}
+        self._listed = 0
+        self._sliced = False  # the source was read to its end, or to --limit
+        self._stop: DownloaderError | None = None
+        self._signals = 0
+        self._drain_by = 0.0
+        self._resumed = False
+        self._most_running = 0
+        self._progress = Progress(config)
+
+    def run(self) -> Finished:
+        began = time.monotonic()
+        self._load()
+        with quiet_stdout(self._config.verbose):
+            fleet = Fleet(self._config.ray_address)
+            try:
+                self._run_on(fleet)
+            except DownloaderError as error:
+                self._stop = self._stop or error
+            finally:
+                fleet.close()
+                self._progress.end()
+        return self._finish(time.monotonic() - began)
+
+    def _run_on(self, fleet: Fleet) -> None:
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        slicer = None
+        try:
+            # After Ray has set its own.
+            for number in before:
+                signal.signal(number, self._on_signal)
+            if not self._sliced and not self._config.retry_failed:
+                slicer = SlicerProcess(self._config)
+            self._loop(fleet, slicer)
+        finally:
+            if slicer is not None:
+                slicer.kill()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+
+    def _load(self) -> None:
+        """Take up the plan: what is done, what is left, and what failed and is to be tried again."""
+        failed: dict[str, Done] = {}
+        covered: set[str] = set()
+        for head in self._directory.heads():
+            self._add(head)
+            covered |= set(head.covers)
+            self._resumed = True
+            done = self._directory.done(head.name)
+            if done is None and head.count:
+                if head.covers or not self._config.retry_failed:
+                    self._book.add(head.name)
+            elif done is not None:
+                self._record(head, done, earlier=True)
+                if done.report.failed:
+                    failed[head.name] = done
+        again = [done for name, done in failed.items() if name not in covered]
+        number = sum(1 for head in self._heads.values() if head.covers)
+        for head in plan_failed(self._directory, again, number, self._plan.slice_files):
+            self._add(head)
+            self._book.add(head.name)
+        self._progress.begin(0, Tally())
+        self._progress.listed(self._listed, -1.0)
+
+    def _add(self, head: Head) -> None:
+        self._heads[head.name] = head
+        if not head.covers:
+            self._listed += head.count
+            self._sliced = head.ended
+
+    def _record(self, head: Head, done: Done, *, earlier: bool = False) -> None:
+        self._dones[head.name] = done
+        for name in head.covers:
+            self._dones.pop(name, None)
+        self._merged.add(done, head.covers, earlier=earlier)
+
+    # the loop
+
+    def _loop(self, fleet: Fleet, slicer: SlicerProcess | None) -> None:
+        collected = 0.0
+        slots = fleet.slots(self._workers)
+        while True:
+            if slicer is not None:
+                slicer = self._read_slicer(slicer)
+            share = shares(slots, self._workers, self._config.per_host)
+            if not self._draining:
+                self._launch(fleet, share.running, share.workers, share.per_host)
+            if not self._book.running and (self._draining or (slicer is None and not self._book.waiting)):
+                return
+            for outcome in fleet.wait(_WAIT):
+                self._on_outcome(fleet, outcome)
+            now = time.monotonic()
+            if now - collected >= _COLLECT_EVERY:
+                collected = now
+                slots = fleet.slots(self._workers)
+                self._collect(fleet, slots)
+            self._drain(fleet, now)
+            self._progress.update(lambda: (self._tally(fleet), (0, 0)), slicer is None)
+
+    @property
+    def _workers(self) -> int:
+        return self._config.workers or 1
+
+    @property
+    def _draining(self) -> bool:
+        return self._signals > 0 or (self._stop is not None and not isinstance(self._stop, SourceError))
+
+    def _read_slicer(self, slicer: SlicerProcess) -> SlicerProcess | None:
+        """Take in the slices that are there; return None when the source is read."""
+        events, is_open = slicer.events()
+        for event in events:
+            if event["event"] == "slice":
+                head = self._directory.head(event["name"])
+                assert head is not None
+                self._add(head)
+                self._progress.listed(head.count, event["position"])
+                if head.count:
+                    self._book.add(head.name)
+            elif event["event"] == "log":
+                self._progress.log(*event["log"])
+            elif event["event"] == "error":
+                error = SourceError(event["text"])
+                error.exit_code = event["exit_code"]
+                self._stop = self._stop or error
+        if is_open and not self._draining:
+            return slicer
+        slicer.kill()
+        if not self._sliced and self._stop is None and not self._draining:
+            if slicer.may_start_again():
+                self._progress.log("warning", "the process that reads the source died; another takes over")
+                return slicer.again()
+            self._stop = SourceError("the process that reads the source died three times")
+        return None
+
+    def _launch(self, fleet: Fleet, running: int, workers: int, per_host: int) -> None:
+        fleet.configure(
+            configs.for_slices(self._config, workers, per_host, self._plan.shared_since_ns),
+        )
+        while len(self._book.running) < running and (name := self._book.next()) is not None:
+            self._most_running = max(self._most_running, len(self._book.running))
+            rate = self._config.rate / min(running, len(self._book.running) + self._book.waiting)
+            fleet.start(
+                SliceTask(name, self._plan.digest, self._config.journal_root, self._config.scratch, rate),
+                workers,
+            )
+
+    def _on_outcome(self, fleet: Fleet, outcome: Outcome) -> None:
+        name = outcome.name
+        done = self._directory.done(name)
+        if done is not None:
+            # Whichever attempt was first, even if this one was lost right after it.
+            self._book.ended(name, "done")
+            self._record(self._heads[name], done)
+            self._directory.sweep(done)
+        elif outcome.how == "done":
+            self._ended(Outcome(name, "failed", "its record is not there"))
+        else:
+            self._ended(outcome)
+
+    def _ended(self, outcome: Outcome) -> None:
+        reason = redact(outcome.reason, self._config.secrets)
+        aside = self._book.ended(outcome.name, outcome.how, reason)
+        if aside:
+            self._progress.log("warning", f"slice {outcome.name} is set aside: {reason}")
+        elif outcome.how != "drained":
+            self._progress.log("warning", f"slice {outcome.name} runs again: {reason}")
+
+    def _collect(self, fleet: Fleet, slots: int) -> None:
+        running = len(self._book.running)
+        rate = self._config.rate / max(running, 1)
+        fleet.collect(rate, self._draining)
+        self._progress.note = (
+            f"{fleet.nodes} nodes, {self._book.done} slices done, {running} running, "
+            f"{self._book.waiting} waiting"
+        )
+        write_running(self._directory, self._tally(fleet), running, fleet.nodes, slots)
+
+    def _tally(self, fleet: Fleet) -> Tally:
+        return self._merged.total() + fleet.live(self._book.running)
+
+    def _drain(self, fleet: Fleet, now: float) -> None:
+        if not self._draining:
+            return
+        if not self._drain_by:
+            self._progress.log("warning", "finishing what is in flight on all nodes")
+            self._drain_by = now + _DRAIN_GRACE + self._config.drain_grace
+            fleet.collect(0.0, True)
+        if self._signals > 1 or now > self._drain_by:
+            for name in fleet.cancel():
+                self._book.ended(name, "drained")
+
+    # the end
+
+    def _finish(self, seconds: float) -> Finished:
+        aside = self._book.set_aside
+        failed = sum(self._merged.failed.values())
+        left = any(
+            head.count and name not in self._dones and not self._is_covered(name)
+            for name, head in self._heads.items()
+        )
+        if self._stop is None and aside:
+            name, reason = next(iter(aside.items()))
+            self._stop = DownloaderError(
+                f"{len(aside)} slices are set aside, the first {name}: {reason}; the same command tries "
+                "them again"
+            )
+        if self._stop is None and not self._signals and (left or not self._sliced):
+            self._stop = SourceError(
+                "what had failed was tried again, but the source was never read to its end; "
+                "leave out --retry-failed to go on"
+            )
+        complete = not self._signals and self._stop is None
+        exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(failed > 0)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        report = self._merged.make(
+            source=self._config.shown_source,
+            destination=self._config.output.encode("utf-8", "backslashreplace").decode(),
+            complete=complete,
+            listed=self._listed,
+            seconds=round(seconds, 3),
+            running=max(self._most_running, 1),
+            driver_cpu=usage.ru_utime + usage.ru_stime,
+            workers=self._workers * max(self._most_running, 1),
+            resumed=self._resumed,
+            exit_code=exit_code,
+            stopped_by=redact(str(self._stop), self._config.secrets) if self._stop else None,
+            slices={
+                "planned": sum(1 for head in self._heads.values() if head.count),
+                "done": self._book.done,
+                "attempts": self._book.attempts,
+                "set aside": len(aside),
+            },
+        )
+        write_running(self._directory, self._merged.total(), 0, 0, 0)
+        return self._write(report)
+
+    def _is_covered(self, name: str) -> bool:
+        return self._directory.done(name) is not None
+
+    def _write(self, report: Report) -> Finished:
+        shown = list(islice(self._failures(), _FAILURES_SHOWN))
+        try:
+            if self._config.failures:
+                reports.write_failures(self._failures(), self._config.failures)
+            if self._config.report:
+                reports.write_json(report, self._config.report)
+        except DestinationError as error:
+            report = msgspec.structs.replace(
+                report,
+                exit_code=report.exit_code or error.exit_code,
+                stopped_by=report.stopped_by or str(error),
+            )
+        return Finished(report, shown, [], {})
+
+    def _failures(self) -> Iterator[Failure]:
+        for done in self._dones.values():
+            for line in self._directory.failed_lines(done):
+                row = msgspec.json.decode(line)
+                yield Failure(
+                    row["item"], row["name"], row["url"], row["code"], row["detail"], row["attempts"]
+                )

@@ -1,0 +1,168 @@
+"""Run one slice: a fresh process on a node, which is an ordinary run with a Config from its standard input.
+
+Standard input has frames: first a SliceJob, then orders of the coordinator. Standard output has frames: a
+Pulse once a second. How it ended is in the file ``SliceJob.result`` and nowhere else: an exit code can be
+lost, and a process that is killed leaves no file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+
+from downloader.config.config import Config
+from downloader.core.frames import Unpacker, pack
+from downloader.engine.coordination import Order
+from downloader.engine.job import run_job
+from downloader.errors import DownloaderError, InUse
+from downloader.messages import HostPause, Tally
+from downloader.process.spawn import die_with
+from downloader.reporting.record import Report
+from downloader.storage.destination import home_of
+from downloader.storage.journal import Journal
+
+__all__ = ["Pulse", "SliceJob", "SliceResult", "encode_order", "main"]
+
+PULSE_EVERY = 1.0  # seconds
+_encode = msgspec.msgpack.encode
+_decode_order = msgspec.msgpack.Decoder(Order).decode
+
+
+class SliceJob(msgspec.Struct, frozen=True):
+    """What the process is to do. ``config`` is the JSON of a Config; ``failures`` is for what fails."""
+
+    config: bytes
+    result: str
+    failures: str
+    parent: int
+
+
+class SliceResult(msgspec.Struct, frozen=True):
+    """How a run of a slice ended: a report, or the error that kept it from beginning."""
+
+    report: Report | None = None
+    latency: dict[int, int] = {}
+    error: str = ""
+    in_use: bool = False
+
+
+class Pulse(msgspec.Struct, frozen=True, array_like=True):
+    """A sign of life: what the run has done so far, and which hosts pause for how many seconds."""
+
+    tally: Tally
+    pauses: list[HostPause] = []
+
+
+def encode_order(order: Order) -> bytes:
+    """Return the frame of an order."""
+    return pack(_encode(order))
+
+
+def main() -> int:
+    """Run the process."""
+    link = _Link()
+    job = msgspec.msgpack.decode(link.first(), type=SliceJob)
+    die_with(job.parent)
+    try:
+        config = msgspec.convert(json.loads(job.config), Config)
+        finished = run_job(config, ended=link.closed, coordinator=link)
+        if finished.report.failed:
+            _write(Path(job.failures), b"".join(_failed(config)))
+        result = SliceResult(finished.report, finished.latency)
+    except DownloaderError as error:
+        result = SliceResult(error=str(error), in_use=isinstance(error, InUse))
+    _write(Path(job.result), msgspec.json.encode(result))
+    return 0
+
+
+class _Link:
+    """The coordinator, over standard input and output; see ``Coordinator``."""
+
+    def __init__(self) -> None:
+        self._in, self._out = os.dup(0), os.dup(1)
+        devnull = os.open(os.devnull, os.O_RDWR)
+        os.dup2(devnull, 0)
+        os.dup2(2, 1)
+        os.close(devnull)
+        self._unpacker = Unpacker()
+        self._orders: list[bytes] = []
+        self._pauses: list[HostPause] = []
+        self._pulsed = 0.0
+        self._closed = False
+
+    def first(self) -> bytes:
+        """Wait for the first frame and return it."""
+        while not self._orders:
+            self._read()
+            if self._closed:
+                sys.exit(1)
+        os.set_blocking(self._in, False)
+        os.set_blocking(self._out, False)
+        return self._orders.pop(0)
+
+    def _read(self) -> None:
+        try:
+            while not self._closed:
+                data = os.read(self._in, 1 << 16)
+                self._closed = not data
+                self._orders += self._unpacker.feed(data)
+                if os.get_blocking(self._in):
+                    return
+        except BlockingIOError:
+            pass
+
+    def closed(self) -> bool:
+        """Return whether the other end has exited; the run then drains."""
+        return self._closed
+
+    def paused(self, pause: HostPause) -> None:
+        """See ``Coordinator``."""
+        self._pauses.append(pause)
+
+    def exchange(self, count: Callable[[], Tally]) -> list[Order]:
+        """See ``Coordinator``."""
+        self._read()
+        if monotonic() - self._pulsed >= PULSE_EVERY:
+            self._pulsed = monotonic()
+            frame = pack(_encode(Pulse(count(), self._pauses)))
+            try:
+                # Shorter than PIPE_BUF, or given up: written whole or not at all.
+                if len(frame) <= 4096:
+                    os.write(self._out, frame)
+                self._pauses = []
+            except (BlockingIOError, BrokenPipeError):
+                pass
+        orders, self._orders = [_decode_order(each) for each in self._orders], []
+        return orders
+
+
+def _failed(config: Config) -> Iterator[bytes]:
+    """Yield a line for each failed file, with its number in the slice."""
+    journal = Journal(home_of(config.journal_root), read_only=True)
+    try:
+        before = 0
+        for row in journal.batches():
+            for failure in journal.failures(row.seq):
+                record = {"item": before + failure.index}
+                record |= {
+                    name: getattr(failure, name) for name in ("name", "url", "code", "detail", "attempts")
+                }
+                yield msgspec.json.encode(record) + b"\n"
+            before += row.count
+    finally:
+        journal.close()
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

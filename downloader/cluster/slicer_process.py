@@ -1,0 +1,72 @@
+"""Start the process that cuts the source into slices, and read its events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from typing import Any
+
+from downloader.cluster.configs import encode
+from downloader.config.config import Config
+from downloader.process.isolation import child
+
+__all__ = ["SlicerProcess"]
+
+_MOST_STARTS = 3
+
+
+class SlicerProcess:
+    """A running slicer; see ``slicer``. ``starts``: which one in a row it is."""
+
+    def __init__(self, config: Config, starts: int = 1) -> None:
+        self._config = config
+        self._starts = starts
+        self._rest = b""
+        reader, writer = os.pipe()
+        argv, env = child(
+            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.output
+        )
+        self._process = subprocess.Popen(
+            argv,
+            stdin=None if config.reads_stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env=env,
+            pass_fds=(reader,),
+            start_new_session=True,
+        )
+        os.close(reader)
+        with contextlib.suppress(BrokenPipeError), open(writer, "wb") as pipe:
+            pipe.write(encode(config))
+        assert self._process.stdout is not None
+        self._out = self._process.stdout.fileno()
+        os.set_blocking(self._out, False)
+
+    def events(self) -> tuple[list[dict[str, Any]], bool]:
+        """Return the events that have arrived, and whether more may come."""
+        found: list[dict[str, Any]] = []
+        while True:
+            try:
+                data = os.read(self._out, 1 << 16)
+            except BlockingIOError:
+                return found, True
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            found += [json.loads(line) for line in lines]
+            if not data:
+                return found, False
+
+    def may_start_again(self) -> bool:
+        """Return whether another may take over, should this one have died."""
+        return self._starts < _MOST_STARTS and not self._config.reads_stdin
+
+    def again(self) -> SlicerProcess:
+        """Start another, which goes on behind the last slice."""
+        return SlicerProcess(self._config, self._starts + 1)
+
+    def kill(self) -> None:
+        """Kill the process, if it has not ended."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

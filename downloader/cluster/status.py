@@ -1,0 +1,89 @@
+"""Tell how far a job over many machines is, from its plan and what its driver last wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+
+import msgspec
+
+from downloader.cluster.merging import MergedReport
+from downloader.cluster.plan import PlanDirectory
+from downloader.messages import Tally
+from downloader.storage.verify import Status
+
+__all__ = ["Running", "cluster_status", "write_running"]
+
+
+class Running(msgspec.Struct, frozen=True):
+    """What the driver last knew of the slices that run; ``tally`` is of the whole run."""
+
+    tally: Tally
+    running: int
+    nodes: int
+    slots: int
+
+
+def write_running(directory: PlanDirectory, tally: Tally, running: int, nodes: int, slots: int) -> None:
+    """Write what the driver knows, for ``status``; what cannot be written is left out."""
+    path = directory.root / "running.json"
+    temporary = path.with_name(".running.json")
+    with contextlib.suppress(OSError):
+        temporary.write_bytes(msgspec.json.encode(Running(tally, running, nodes, slots)))
+        os.replace(temporary, path)
+
+
+def cluster_status(root: str) -> Status | None:
+    """Return a summary of the plan under ``root``, a DEST or --journal; None if there is no plan.
+
+    Raises DestinationError, JournalError.
+    """
+    directory = PlanDirectory(root)
+    if not os.access(directory.root, os.R_OK | os.X_OK):
+        return None  # there is none, or none for this user: whoever reads the journal says so
+    plan = directory.read()
+    if plan is None:
+        return None
+    merged = MergedReport()
+    heads = directory.heads()
+    dones = left = 0
+    for head in heads:
+        done = directory.done(head.name)
+        if done is not None:
+            merged.add(done, head.covers)
+            dones += 1
+        elif head.count:
+            left += 1
+    tally = merged.total()
+    live = _running(directory)
+    slices: Counter[str] = Counter(
+        planned=sum(1 for head in heads if head.count), done=dones, running=live.running
+    )
+    listed = sum(head.count for head in heads if not head.covers)
+    read = any(head.ended for head in heads)
+    stored = tally.stored + tally.skipped
+    if live.running:
+        stored = max(stored, live.tally.stored + live.tally.skipped)
+    failed = tally.failed
+    return Status(
+        source=plan.source,
+        store="files",
+        layout="",
+        listed=listed,
+        stored=stored,
+        failed=failed,
+        pending=listed - stored - failed,
+        bytes=tally.bytes,
+        source_read=read,
+        complete=read and not left and not failed,
+        failed_by_error=merged.failed_by_error(),
+        slices=dict(slices),
+    )
+
+
+def _running(directory: PlanDirectory) -> Running:
+    try:
+        return msgspec.json.decode((directory.root / "running.json").read_bytes(), type=Running)
+    except (OSError, msgspec.DecodeError):
+        return Running(Tally(), 0, 0, 0)

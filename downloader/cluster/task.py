@@ -1,0 +1,255 @@
+"""Run a slice on a node: what a task of the cluster does.
+
+The slice runs in a fresh process, since gevent and Ray's threads exclude each other. That process has a
+session of its own and is killed when this one dies. How it ended is told by the file that it leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from downloader.cluster.board import Orders, Sign
+from downloader.cluster.configs import changed, decode, encode
+from downloader.cluster.plan import Done, PlanDirectory
+from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
+from downloader.core.frames import Unpacker, pack
+from downloader.core.slices import End
+from downloader.messages import Drain, HostPause, Rate, Tally
+from downloader.process.isolation import child
+
+__all__ = ["Outcome", "SliceTask", "run_slice"]
+
+_TICK = 1.0  # seconds
+_GRACE = 30.0  # seconds that a slice which was told to end may take
+_LAST_WORDS = 2000  # bytes of standard error that are read
+_decode_pulse = msgspec.msgpack.Decoder(Pulse).decode
+
+
+class SliceTask(msgspec.Struct, frozen=True):
+    """A slice to run: ``plan`` is the digest of its plan, ``rate`` its share at the start.
+
+    ``scratch`` may have variables of the environment, which the node replaces.
+    """
+
+    name: str
+    plan: str
+    journal_root: str
+    scratch: str
+    rate: float
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How an attempt ended. ``reason`` is for a person."""
+
+    name: str
+    how: End
+    reason: str = ""
+    attempt: str = ""
+    node: str = ""
+
+
+def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
+    """Run ``task`` to its end and publish its record.
+
+    ``board`` is the handle of a ``board.Board``, or None: the slice then keeps its share of the rate.
+    """
+    attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
+    directory = PlanDirectory(task.journal_root)
+    if directory.done(task.name) is not None:
+        return Outcome(task.name, "done", "", attempt, node)
+    scratch = _scratch(task)
+    journal = scratch / task.name
+    result, last_words = _attempt(task, config, board, journal, attempt, node)
+    if result is not None and result.in_use:
+        # An earlier attempt at this slice has not ended yet on this node, or another node has this disk.
+        journal = scratch / f"{task.name}-{attempt}"
+        result, last_words = _attempt(task, config, board, journal, attempt, node)
+    outcome = _outcome(task, directory, result, last_words, attempt, node)
+    if outcome.how == "done":
+        shutil.rmtree(journal, ignore_errors=True)
+    else:
+        directory.failures(task.name, attempt).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        scratch.rmdir()
+    return outcome
+
+
+def _outcome(
+    task: SliceTask,
+    directory: PlanDirectory,
+    result: SliceResult | None,
+    last_words: str,
+    attempt: str,
+    node: str,
+) -> Outcome:
+    if result is None:
+        return Outcome(task.name, "failed", f"its process on {node} died: {last_words}", attempt, node)
+    report = result.report
+    if report is None:
+        return Outcome(task.name, "failed", f"on {node}: {result.error}", attempt, node)
+    if report.exit_code == 130:
+        return Outcome(task.name, "drained", "", attempt, node)
+    if not report.complete:
+        return Outcome(task.name, "failed", f"on {node}: {report.stopped_by}", attempt, node)
+    failures = directory.failures(task.name, attempt)
+    record = Done(task.name, attempt, node, report, result.latency, failures.name if report.failed else "")
+    if not directory.publish(record):
+        failures.unlink(missing_ok=True)
+    return Outcome(task.name, "done", "", attempt, node)
+
+
+def _attempt(
+    task: SliceTask, config: bytes, board: Any, journal: Path, attempt: str, node: str
+) -> tuple[SliceResult | None, str]:
+    """Run the process; return the result that it left, None if it left none, and its last words."""
+    journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    result = journal / f"result-{attempt}.json"
+    directory = PlanDirectory(task.journal_root)
+    job = SliceJob(
+        config=encode(
+            changed(
+                decode(config),
+                slice=os.fspath(directory.items(task.name)),
+                journal=os.fspath(journal),
+                rate=task.rate,
+            )
+        ),
+        result=os.fspath(result),
+        failures=os.fspath(directory.failures(task.name, attempt)),
+        parent=os.getpid(),
+    )
+    argv, env = child("downloader.cluster.slice_process:main")
+    with tempfile.TemporaryFile(dir=journal) as errors:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=env,
+            start_new_session=True,
+            cwd=journal,
+        )
+        try:
+            _feed(process, pack(msgspec.msgpack.encode(job)))
+            _watch(process, _Exchange(board, task.name, attempt, node))
+        finally:
+            _end(process)
+        try:
+            left = msgspec.json.decode(result.read_bytes(), type=SliceResult)
+            result.unlink()
+        except (FileNotFoundError, msgspec.DecodeError):
+            left = None
+        return left, _last_words(errors, process.returncode)
+
+
+def _feed(process: subprocess.Popen[bytes], frame: bytes) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(frame)
+        process.stdin.flush()
+
+
+def _watch(process: subprocess.Popen[bytes], exchange: _Exchange) -> None:
+    """Pass pulses and orders on until the process closes its output, which it does at its end."""
+    assert process.stdout is not None
+    unpacker = Unpacker()
+    pulse = Pulse(Tally())
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            if selector.select(_TICK):
+                data = os.read(process.stdout.fileno(), 1 << 16)
+                if not data:
+                    return
+                for frame in unpacker.feed(data):
+                    new = _decode_pulse(frame)
+                    pulse = Pulse(new.tally, [*pulse.pauses, *new.pauses])
+            if process.poll() is not None:
+                return
+            if exchange.send(pulse):
+                pulse = Pulse(pulse.tally)
+            for order in exchange.received():
+                _feed(process, order)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Reap the process; kill its group if it does not end although nobody listens to it."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class _Exchange:
+    """The exchange with the board: one call at a time, never waited for."""
+
+    def __init__(self, board: Any, name: str, attempt: str, node: str) -> None:
+        self._board = board
+        self._name, self._attempt, self._node = name, attempt, node
+        self._seen = 0
+        self._rate = 0.0
+        self._drained = False
+        self._pending: Any = None
+        self._sent = 0.0
+
+    def send(self, pulse: Pulse) -> bool:
+        """Send ``pulse``, unless the last call has not returned or was less than a second ago."""
+        from time import monotonic
+
+        if self._board is None or self._pending is not None or monotonic() - self._sent < _TICK:
+            return False
+        self._sent = monotonic()
+        sign = Sign(self._name, self._node, tuple(msgspec.structs.astuple(pulse.tally)))
+        pauses = [(pause.host, pause.seconds) for pause in pulse.pauses]
+        self._pending = self._board.exchange.remote(self._attempt, sign, pauses, self._seen)
+        return True
+
+    def received(self) -> list[bytes]:
+        """Return what the board has answered, as orders to the process."""
+        import ray
+
+        if self._pending is None or not ray.wait([self._pending], timeout=0)[0]:
+            return []
+        pending, self._pending = self._pending, None
+        try:
+            orders: Orders = ray.get(pending)
+        except ray.exceptions.RayError:
+            return []  # gone, or being started again: the share holds
+        self._seen = orders.seen
+        frames = [encode_order(HostPause(host, seconds)) for host, seconds in orders.pauses]
+        if orders.rate and orders.rate != self._rate:
+            self._rate = orders.rate
+            frames.append(encode_order(Rate(orders.rate)))
+        if orders.drain and not self._drained:
+            self._drained = True
+            frames.append(encode_order(Drain(0.0)))
+        return frames
+
+
+def _scratch(task: SliceTask) -> Path:
+    root = os.path.expandvars(task.scratch) if task.scratch else ""
+    return Path(root or f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}") / task.plan[:16]
+
+
+def _last_words(errors: IO[bytes], status: int) -> str:
+    size = os.fstat(errors.fileno()).st_size
+    text = os.pread(errors.fileno(), _LAST_WORDS, max(size - _LAST_WORDS, 0)).decode("utf-8", "replace")
+    lines = text.strip().splitlines()
+    how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
+    return f"{how}{': ' + lines[-1] if lines else ''}"

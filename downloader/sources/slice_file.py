@@ -1,0 +1,138 @@
+"""Write and read slice files: a part of a source as packed items, for one run of a larger job.
+
+A slice file is a sequence of frames (``core.frames``), each with the compressed MessagePack of a
+``list[Item]``. It has what the source says about its items, URLs and header fields included, which can be
+secrets: only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from downloader.core.frames import FrameError, pack
+from downloader.core.name_list import decode_names
+from downloader.errors import SourceError
+from downloader.messages import Item, Page, Recall
+
+__all__ = ["SliceLister", "SliceWriter", "read_items"]
+
+_HEADER = 4
+_encode = msgspec.msgpack.encode
+_decode_items = msgspec.msgpack.Decoder(list[Item]).decode
+
+
+class _At(msgspec.Struct, frozen=True, array_like=True):
+    """A position: the offset of a frame in bytes, and an item in it."""
+
+    offset: int = 0
+    index: int = 0
+
+
+class SliceWriter:
+    """The writer of a slice file, which gets its name when it is complete. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._file = open(os.open(self._temporary, flags, 0o600), "wb")  # noqa: SIM115
+
+    def write(self, items: bytes) -> None:
+        """Append MessagePack of a ``list[Item]``."""
+        self._file.write(pack(zlib.compress(items, 1)))
+
+    def publish(self) -> None:
+        """Sync the file and give it its name."""
+        with self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        os.replace(self._temporary, self._path)
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+def read_items(path: str) -> Iterator[list[Item]]:
+    """Yield the items of a slice file, frame by frame. Raises SourceError."""
+    with _Reader(path) as reader:
+        at = 0
+        while (frame := reader.frame(at)) is not None:
+            items, at = frame
+            yield items
+
+
+class SliceLister:
+    """The lister of a slice file; see ``Lister``. Raises SourceError if it cannot be read."""
+
+    def __init__(self, path: str) -> None:
+        self._reader = _Reader(path)
+        self._path = path
+
+    def recall(self, batch: Recall) -> Page:
+        """See ``Lister``. Reads the frame of the batch again."""
+        at = msgspec.msgpack.decode(batch.origin, type=_At)
+        frame = self._reader.frame(at.offset)
+        items = frame[0][at.index : at.index + batch.count] if frame else []
+        if [item.name for item in items] != decode_names(batch.names):
+            raise SourceError(f"{self._path}: batch {batch.seq} is not what was read before")
+        return Page(items, b"", batch.origin)
+
+    def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
+        """See ``Lister``."""
+        at = msgspec.msgpack.decode(cursor, type=_At) if cursor else _At()
+        while (frame := self._reader.frame(at.offset)) is not None:
+            items, behind = frame
+            while at.index < len(items):
+                part = items[at.index : at.index + size()]
+                origin = _encode(at)
+                at = _At(at.offset, at.index + len(part))
+                if at.index == len(items):
+                    yield Page(part, _encode(_At(behind)), origin, self._reader.fraction(behind))
+                else:
+                    yield Page(part, _encode(at), origin, self._reader.fraction(at.offset))
+            at = _At(behind)
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115
+            self._size = os.fstat(self._file.fileno()).st_size
+        except OSError as error:
+            raise SourceError(f"the slice {path} cannot be read: {error.strerror}") from error
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def fraction(self, offset: int) -> float:
+        return offset / self._size if self._size else 1.0
+
+    def frame(self, offset: int) -> tuple[list[Item], int] | None:
+        """Return the items of the frame at ``offset`` and the offset behind it; None at the end."""
+        try:
+            self._file.seek(offset)
+            header = self._file.read(_HEADER)
+            if not header:
+                return None
+            body = self._file.read(int.from_bytes(header, "big"))
+            if len(header) + len(body) != _HEADER + int.from_bytes(header, "big"):
+                raise FrameError("it is cut off")
+            return _decode_items(zlib.decompress(body)), offset + _HEADER + len(body)
+        except OSError as error:
+            raise SourceError(f"the slice {self._path} cannot be read: {error.strerror}") from error
+        except (zlib.error, ValueError, msgspec.DecodeError) as error:
+            raise SourceError(
+                f"the slice {self._path} is damaged ({error}); --restart begins anew"
+            ) from error

@@ -1,0 +1,66 @@
+"""Lock a destination for one run at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from downloader.errors import DestinationError, InUse
+
+__all__ = ["lock"]
+
+_ORPHANS_END_WITHIN = 10.0  # seconds
+
+
+def lock(home: Path) -> int:
+    """Lock the destination until all processes have closed the returned descriptor.
+
+    The children of a run inherit it. After a SIGKILL of the supervisor they terminate at once, so this
+    function waits for them. Raises InUse with the owner's process ID, DestinationError.
+    """
+    path = home / "lock"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DestinationError(f"{path}: {error.strerror}") from error
+    give_up = time.monotonic() + _ORPHANS_END_WITHIN
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            if _alive(owner) or time.monotonic() > give_up:
+                os.close(fd)
+                raise InUse(
+                    f"{home.parent} is in use by another run (process {owner or 'unknown'}); "
+                    "wait for it, or stop it"
+                ) from None
+            time.sleep(0.02)
+            continue
+        except OSError as error:
+            os.close(fd)
+            raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return fd
+
+
+def _alive(owner: str) -> bool:
+    """Return whether process ``owner`` runs; a zombie does not count."""
+    if not owner.isdigit():
+        return False
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        state = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    return state not in "ZX"

@@ -1,0 +1,56 @@
+"""Lose nodes at random instants, one after another: LOSSES=50 for more than 10."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from harness import serving
+from ray_nodes import ray_nodes, slice_processes
+from test_ray_engine import check, done, options
+
+LOSSES = int(os.environ.get("LOSSES", "10"))
+FILES, SLICE = 600 * LOSSES, 150
+DIES_WITHIN = 5.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 30 * LOSSES)
+def test_losses_at_random_instants(tmp_path: Path) -> None:
+    seed = int(os.environ.get("SEED", random.randrange(10**6)))
+    drawn = random.Random(seed)
+    dest = tmp_path / "d"
+    with serving(files=FILES, delay="100ms-200ms") as origin, ray_nodes(tmp_path / "scratch") as nodes:
+        job = nodes.job(origin.url, "--connections", 8, *options(dest, SLICE))
+        alive, ran = [0, 1], 0
+        try:
+            job.until(lambda: slice_processes(dest))
+            for _ in range(LOSSES):
+                time.sleep(drawn.uniform(0, 4))  # the instant is what is drawn
+                lost = alive.pop(drawn.randrange(2))
+                scratch = tmp_path / "scratch" / f"node-{lost}"
+                ran += bool(slice_processes(scratch / "x"))
+                nodes.tell(f"{drawn.choice(['remove', 'kill'])} {lost}")
+                give_up = time.monotonic() + DIES_WITHIN
+                while slice_processes(scratch / "x"):
+                    assert time.monotonic() < give_up, f"an orphan, seed {seed}"
+                    time.sleep(0.01)
+                alive.append(int(nodes.tell("add")))
+                assert job.process.poll() is None, f"too short, seed {seed}: {job.err}"
+            assert job.wait(200) == 0, f"seed {seed}: {job.err}"
+            found = json.loads(job.out)
+        finally:
+            job.close()
+        gets = origin.stats()["gets"]
+    slices = found["slices"]
+    print(f"seed {seed}: {ran} of {LOSSES} nodes had a slice, {slices}, {gets} requests for {FILES} files")  # noqa: T201
+    assert (found["complete"], found["listed"], found["failed"]) == (True, FILES, 0)
+    assert found["stored"] + found["skipped"] == FILES
+    assert slices["done"] == slices["planned"] == FILES // SLICE == len(done(dest))
+    assert slices["attempts"] - slices["done"] <= LOSSES
+    assert gets <= FILES + SLICE * LOSSES
+    check(dest, FILES)

@@ -1,0 +1,88 @@
+"""Attempts at one slice that overlap, as on a node that is lost and not dead yet; without a cluster."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import msgspec
+import pytest
+from harness import serving, stored
+
+from downloader.cluster import configs
+from downloader.cluster.plan import Head, Plan, PlanDirectory
+from downloader.cluster.task import Outcome, SliceTask, run_slice
+from downloader.config.config import Config
+from downloader.core.slices import plan_digest
+from downloader.messages import Item
+from downloader.sources.slice_file import SliceWriter
+
+FILES = 400
+DIGEST = plan_digest({"plan": 1})
+
+
+def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
+    """Make a plan of one slice of ``FILES`` items that exist and one that does not."""
+    dest.mkdir()
+    directory = PlanDirectory(str(dest))
+    directory.open(Plan(DIGEST, source, str(dest), 1000, 0), restart=False)
+    writer = SliceWriter(directory.items("00000000"))
+    names = [*(f"file-{number:010d}" for number in range(FILES)), "missing"]
+    writer.write(msgspec.msgpack.encode([Item(name) for name in names]))
+    writer.publish()
+    directory.add(Head("00000000", FILES + 1, ended=True))
+    config = configs.for_slices(Config(source=source, output=str(dest), connections=4), 1, 0, 0)
+    return directory, configs.encode(config)
+
+
+def attempt(dest: str, scratch: str, config: bytes, node: str) -> Outcome:
+    return run_slice(SliceTask("00000000", DIGEST, dest, scratch, 0.0), config, None, node)
+
+
+@pytest.mark.parametrize("disks", [("a", "b"), ("a", "a")], ids=["two nodes", "one node"])
+def test_attempts_that_overlap(tmp_path: Path, disks: tuple[str, str]) -> None:
+    dest = tmp_path / "d"
+    with serving(files=FILES, delay="10ms-20ms") as server:
+        directory, config = plan(dest, server.url)
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            running = [
+                pool.apply_async(attempt, (str(dest), str(tmp_path / disk), config, f"node {number}"))
+                for number, disk in enumerate(disks)
+            ]
+            outcomes = [each.get(60) for each in running]
+        gets = server.stats()["gets"]
+    assert [outcome.how for outcome in outcomes] == ["done", "done"]
+    assert len({outcome.attempt for outcome in outcomes}) == 2
+    assert len(stored(dest)) == FILES
+    # They did overlap, or only one would have had anything to request.
+    assert FILES + 1 < gets <= 2 * (FILES + 1)
+    record = directory.done("00000000")
+    assert record is not None
+    assert record.report.stored + record.report.skipped == FILES
+    assert record.attempt in [outcome.attempt for outcome in outcomes]
+    lines = [json.loads(line) for line in directory.failed_lines(record)]
+    assert [(line["item"], line["name"], line["code"]) for line in lines] == [
+        (FILES, "missing", "http-404")
+    ]
+    # What the other attempt left is gone: its failures, its journal, temporary names.
+    assert [path.name for path in (directory.root / "failures").iterdir()] == [record.failures]
+    assert [path.name for path in (directory.root / "done").iterdir()] == ["00000000.json"]
+    assert not [path for disk in set(disks) for path in (tmp_path / disk).rglob("journal.sqlite")]
+    assert not [path for path in dest.iterdir() if path.name.startswith(".downloader-")]
+
+
+def test_first_record_wins(tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with serving(files=FILES) as server:
+        directory, config = plan(dest, server.url)
+        first = attempt(str(dest), str(tmp_path / "s"), config, "one")
+        before = directory.done("00000000")
+        second = attempt(str(dest), str(tmp_path / "s"), config, "two")
+        requests = server.stats()["gets"]
+    assert before is not None
+    assert (first.how, second.how) == ("done", "done")
+    assert directory.done("00000000") == before
+    assert not directory.publish(msgspec.structs.replace(before, attempt="late", node="two"))
+    assert directory.done("00000000") == before
+    assert requests == FILES + 1

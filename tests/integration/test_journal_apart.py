@@ -1,0 +1,64 @@
+"""--journal: the journal in another directory than the files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import DevServer, report_of, stored
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Serve = Callable[..., DevServer]
+
+
+def test_journal_is_apart_and_resumed(run_downloader: Run, dev_server: Serve, tmp_path: Path) -> None:
+    server = dev_server(files=300)
+    dest, journal = tmp_path / "d", tmp_path / "j"
+    argv = (server.url, "-o", dest, "--journal", journal, "--workers", "1", "--json")
+    assert report_of(run_downloader(*argv, "--limit", "100"))["stored"] == 100
+    report = report_of(run_downloader(*argv))
+    assert (report["stored"], report["skipped"], report["resumed"]) == (200, 100, True)
+    assert len(stored(dest)) == 300
+    assert sorted(path.name for path in dest.iterdir() if path.name.startswith(".")) == []
+    assert (journal / ".downloader" / "journal.sqlite").is_file()
+
+    status = run_downloader("status", dest, "--journal", journal, "--json")
+    assert (status.returncode, json.loads(status.stdout)["stored"]) == (0, 300)
+    (dest / "file-0000000007").write_bytes(b"x")
+    verified = run_downloader("verify", dest, "--journal", journal, "--json")
+    assert (verified.returncode, json.loads(verified.stdout)["damaged"]) == (1, ["file-0000000007"])
+    assert report_of(run_downloader(*argv))["stored"] == 1
+
+
+def test_journal_of_another_destination_is_refused(
+    run_downloader: Run, dev_server: Serve, tmp_path: Path
+) -> None:
+    server = dev_server(files=10)
+    journal = tmp_path / "j"
+    assert run_downloader(server.url, "-o", tmp_path / "a", "--journal", journal).returncode == 0
+    for argv in (
+        (server.url, "-o", tmp_path / "b", "--journal", journal),
+        (server.url, "-o", journal),
+        ("verify", tmp_path / "b", "--journal", journal),
+    ):
+        done = run_downloader(*argv)
+        assert done.returncode == 2
+        assert f"has the journal of {tmp_path / 'a'}" in done.stderr
+    assert not stored(tmp_path / "b")
+
+
+def test_two_journals_share_a_destination(run_downloader: Run, dev_server: Serve, tmp_path: Path) -> None:
+    server = dev_server(files=200)
+    dest = tmp_path / "d"
+    first = report_of(run_downloader(server.url, "-o", dest, "--journal", tmp_path / "j", "--json"))
+    again = report_of(run_downloader(server.url, "-o", dest, "--journal", tmp_path / "k", "--json"))
+    assert (first["stored"], again["stored"], again["skipped"], again["failed"]) == (200, 0, 200, 0)
+
+
+def test_journal_that_cannot_be_made(run_downloader: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_downloader("http://127.0.0.1:1", "-o", tmp_path / "d", "--journal", tmp_path / "file" / "j")
+    assert done.returncode == 2
+    assert f"--journal {tmp_path / 'file' / 'j'}: {tmp_path / 'file'} is a file" in done.stderr
