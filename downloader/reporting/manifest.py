@@ -103,7 +103,8 @@ class _Rows:
             if missing := [index for index in stored if index not in found]:
                 self._without_record += len(missing)
                 found |= self._without(missing, batch, names, recalled)
-            marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at]) for at in stored]
+            shards = self._journal.shards.of(batch.seq)
+            marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at], shards) for at in stored]
             yield self._rows(marks, found)
             count += len(marks)
             if monotonic() - logged_at > _LOG_INTERVAL:
@@ -140,7 +141,7 @@ class _Rows:
                     self._without_hash += not hashes[at]
         places: Iterable[tuple[str, str]] = repeat(("", ""), len(marks))
         if self._locate is not None:
-            places = [self._locate(mark.seq, mark.index, mark.name) for mark in marks]
+            places = [self._locate(mark) for mark in marks]
         return list(
             map(
                 Row,

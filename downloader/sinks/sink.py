@@ -205,8 +205,8 @@ class SinkKind(SinkForm, Protocol):
 class Locates(Protocol):
     """What a ``SinkKind`` may have as well, if it stores several items in a file: where each of them is."""
 
-    def locator(self, root: Path, identity: str) -> Callable[[int, int, str], tuple[str, str]]:
-        """Return a function of batch, index and name of a published item: its shard and its key there.
+    def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
+        """Return a function of a published item: its shard and its key there.
 
         A manifest has them. It is called in the supervisor, after all workers have exited.
         """

@@ -61,7 +61,7 @@ def test_help_is_readable(run_downloader: Run) -> None:
         "--connections N|auto",
     ):
         assert word in text
-    assert "--engine" not in text  # not built yet
+    assert "--endpoint-url" not in text  # not built yet
     documented = (Path(__file__).parents[2] / "downloader" / "cli" / "main.py").read_text()
     for option in re.findall(r'option\(\s*"(?:-o", ")?(--?[a-zA-Z-]+)', documented.split("def status")[0]):
         assert option in text

@@ -100,7 +100,7 @@ class ShardBatch:
         self._keys = keys
         self._shard = lease.shards[-1]
         self._texts = sink.options.members
-        self._modified = 0 if sink.options.reproducible else -1
+        self._reproducible = sink.options.reproducible
         self._began = time()
         self.directory = sink.home / SHARDS
         self.part = part
@@ -138,9 +138,9 @@ class ShardBatch:
             info.content_type,
             info.etag,
             info.last_modified,
-            info.fetched_at,
+            0.0 if self._reproducible else info.fetched_at,
         )
-        modified = int(info.fetched_at) if self._modified else 0
+        modified = 0 if self._reproducible else int(info.fetched_at)
         extension = extension_of(item.name, info.content_type)
         return encode_sample(sample, extension, item.columns, self._texts, modified)
 

@@ -53,6 +53,20 @@ class ShardInspector:
                     problem = f"changed since it was stored in shard {shard:05d}"
         return problem
 
+    def locate(self, written: Written) -> tuple[str, str]:
+        """Return the shard of a stored item, and its key there; "" where it is in no shard.
+
+        A shard is read only where it is not known otherwise.
+        """
+        keys = self._keys(written) if written.shards else ()
+        if len(keys) == 1 and len(written.shards) == 1:
+            return f"{written.shards[0]:05d}", keys[0]
+        for key in keys:
+            for shard in written.shards:
+                if self._samples(shard).get(key) == (written.size, written.crc):
+                    return f"{shard:05d}", key
+        return "", ""
+
     def _keys(self, written: Written) -> tuple[str, ...]:
         if self._options.by_name:
             return possible_name_keys(written.name, written.index)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from downloader.config.extensions import Option
 from downloader.core.units import parse_size
@@ -104,7 +102,7 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
 )
 
 
-class ShardOptions(msgspec.Struct, frozen=True):
+class ShardOptions(NamedTuple):
     """The options of a job's shards. ``members``: see ``parse_members``."""
 
     files: int

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from downloader.core.extras import ZSTD, install_command, is_installed
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions, shard_options
@@ -16,7 +14,8 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
-    from downloader.sinks.sink import Inspect, Sink
+    from downloader.sinks.shards.inspecting import ShardInspector
+    from downloader.sinks.sink import Inspect, Sink, Written
 
 __all__ = ["ShardKind"]
 
@@ -83,10 +82,14 @@ class ShardKind:
 
     def identity(self, config: Config) -> str:
         """Return the options that all shards of a job must have in common, as JSON."""
+        import msgspec
+
         return msgspec.json.encode(shard_options(config)).decode()
 
     def describe(self, identity: str) -> str:
         """Return the options in ``identity``."""
+        import msgspec
+
         options = msgspec.json.decode(identity, type=ShardOptions)
         words = [
             f"--shard-files {options.files} --shard-size {options.size}",
@@ -130,8 +133,17 @@ class ShardKind:
         )
         return ShardSink(home, settings, options)
 
+    def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
+        """See ``sinks.sink.Locates``."""
+        return self._inspector(root, identity).locate
+
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""
+        return self._inspector(root, identity)
+
+    def _inspector(self, root: Path, identity: str) -> ShardInspector:
+        import msgspec
+
         from downloader.sinks.shards.inspecting import ShardInspector
 
         return ShardInspector(root, self.name, msgspec.json.decode(identity, type=ShardOptions))

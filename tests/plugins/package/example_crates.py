@@ -149,8 +149,8 @@ class Crates(Unsharded):
     def inspector(self, root: Path, identity: str) -> Inspect:
         return lambda written: problem_of(root, written)
 
-    def locator(self, root: Path, identity: str) -> Callable[[int, int, str], tuple[str, str]]:
-        return lambda seq, index, name: (f"crate-{seq}", name)
+    def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
+        return lambda written: (f"crate-{written.seq}", written.name)
 
 
 KIND = Crates()

@@ -158,6 +158,8 @@ class Part:
 
 def member_size(header: bytes | bytearray | memoryview) -> int:
     """Return the size of a member's content."""
+    if header[124] == 0x80:  # in base 256, as GNU tar has 8 GiB and more
+        return int.from_bytes(header[125:136], "big")
     return int(_size(header)[0], 8)
 
 
