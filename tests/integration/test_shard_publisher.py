@@ -401,8 +401,9 @@ def test_indexes_list_what_is_published_in_order(tmp_path: Path) -> None:
     assert list(sizes.items()) == [(file.name, file.samples) for file in files]
 
 
+@pytest.mark.slow
 def test_large_shard_takes_bounded_memory(tmp_path: Path) -> None:
-    samples = [example(0, index, 4 << 20) for index in range(75)]
+    samples = [example(0, index, 4 << 20) for index in range(160)]
     for store in ("tar", "parquet"):
         with publishing(tmp_path / store, store=store, reproducible=True) as shards:
             shards.publisher.publish(shards.job(0, samples[:1]))
@@ -411,4 +412,4 @@ def test_large_shard_takes_bounded_memory(tmp_path: Path) -> None:
             (process,) = psutil.Process().children()
             status = Path(f"/proc/{process.pid}/status").read_text()
             peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) >> 10
-            assert peak < 280, f"{peak} MiB for {store}, of a part of 300"
+            assert peak < 600, f"{peak} MiB for {store}, of a part of 640"

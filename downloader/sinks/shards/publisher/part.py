@@ -27,8 +27,8 @@ _IN_MEMORY: Final = 32 << 20
 _NEIGHBOURS: Final = 64 << 10
 _MOST_PADDING: Final = 20 * BLOCK  # a record of tar
 # Name, size, type, magic, first byte of the prefix.
-_header: Final = struct.Struct("100s24x11s21xc100x5s83xc").unpack_from
-_size: Final = struct.Struct("124x11s").unpack_from
+_header: Final = struct.Struct("100s24x12s20xc100x5s83xc").unpack_from
+_size: Final = struct.Struct("124x12s").unpack_from
 
 
 class PartError(Exception):
@@ -127,7 +127,7 @@ class Part:
             if prefix != b"\0":
                 name = data[at + 345 : at + BLOCK - 12].rstrip(b"\0") + b"/" + name
             try:
-                length = int(digits, 8)
+                length = _number(digits)
             except ValueError:
                 raise PartError(f"a header without a size at byte {at}") from None
             body = at + BLOCK
@@ -158,9 +158,12 @@ class Part:
 
 def member_size(header: bytes | bytearray | memoryview) -> int:
     """Return the size of a member's content."""
-    if header[124] == 0x80:  # in base 256, as GNU tar has 8 GiB and more
-        return int.from_bytes(header[125:136], "big")
-    return int(_size(header)[0], 8)
+    return _number(_size(header)[0])
+
+
+def _number(digits: bytes) -> int:
+    """Return the size that a header has; in base 256 where it is 8 GiB or more, as GNU tar has it."""
+    return int.from_bytes(digits[1:], "big") if digits[0] == 0x80 else int(digits[:11], 8)
 
 
 def padded(size: int) -> int:
