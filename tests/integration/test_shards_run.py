@@ -188,6 +188,26 @@ def test_killed_and_resumed(
     ]
 
 
+def test_failures_and_kills_move_nothing_to_another_shard(
+    server: Server, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    server.routes["/f/7.jpg"] = status(404)
+    source = write_list(server, tmp_path / "list.csv", COUNT)
+    dest = tmp_path / "dest"
+    argv = (source, "-o", dest, "--store", "tar", "--shard-files", 100, "--json")
+    job = start(*argv, "--rate", 1000)
+    job.until((dest / "00002.tar").exists)
+    job.kill(signal.SIGKILL)
+    job.wait()
+    job.alone()
+    assert not (dest / "00029.tar").exists(), "it was too late"
+    # What has failed is tried again when the source is read.
+    assert run_downloader(*argv).returncode == 1
+    wanted = expected(COUNT, 100)
+    del wanted["000000007"]
+    assert tar_samples(dest) == wanted
+
+
 def test_what_has_failed_goes_into_a_further_shard_with_its_own_keys(
     server: Server, run_downloader: Run, tmp_path: Path
 ) -> None:

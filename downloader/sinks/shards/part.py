@@ -77,7 +77,7 @@ def _write(fd: int, data: bytes, at: int) -> None:
 
 
 class Part:
-    """A part, open for appending; created if it does not exist. Raises DestinationError.
+    """A part, for appending; created with its first sample. Every method raises DestinationError.
 
     What is appended is written at the next ``flush``, or earlier when it is much.
     """
@@ -90,11 +90,13 @@ class Part:
         self._path = path
         self._pending: list[bytes | bytearray] = []
         self._size = 0
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = -1
+        self._end = 0
+
+    def _open(self) -> None:
+        if self._fd < 0:
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._end = os.fstat(self._fd).st_size
-        except OSError as error:
-            raise destination_error(error, str(path)) from error
 
     def append(self, before: bytes, content: bytes | bytearray, after: bytes) -> None:
         """Append a sample."""
@@ -107,6 +109,7 @@ class Part:
         """Append a sample whose content are the first ``size`` bytes of the file ``fd``."""
         self.flush()
         try:
+            self._open()
             at = self._end
             _write(self._fd, before, at)
             _copy(fd, 0, self._fd, at + len(before), size)
@@ -116,13 +119,14 @@ class Part:
             raise destination_error(error, str(self._path)) from error
 
     def flush(self) -> None:
-        """Write what was appended. Raises DestinationError; a sample is then written whole or torn."""
+        """Write what was appended. After DestinationError a sample is written whole, or torn, or not."""
         if not self._size:
             return
         data = b"".join(self._pending)
         self._pending.clear()
         self._size = 0
         try:
+            self._open()
             _write(self._fd, data, self._end)
         except OSError as error:
             raise destination_error(error, str(self._path)) from error

@@ -6,7 +6,7 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, hosts, lists, manners, records, running, storing
+from known import fetching, hosts, lists, manners, records, running, shards, storing
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -19,4 +19,5 @@ KNOWN: tuple[Mutant, ...] = (
     *manners.KNOWN,
     *records.KNOWN,
     *running.KNOWN,
+    *shards.KNOWN,
 )

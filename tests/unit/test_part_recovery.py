@@ -1,0 +1,105 @@
+"""Parts of shards: what is whole is found after a kill, and everything else is removed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from downloader.sinks.shards.part import Part, recover
+from downloader.sinks.shards.samples import Sample, encode_sample
+
+BODIES = {f"key{number}": bytes([number]) * (number * 300) for number in range(5)}
+
+
+def append(part: Part, key: str, body: bytes) -> None:
+    digest = hashlib.sha256(body).hexdigest()
+    sample = Sample(key, f"{key}.jpg", "", "", 200, len(body), digest, "", "", "", 0.0)
+    before, after = encode_sample(sample, "jpg", b"", {}, 0)
+    part.append(before, body, after)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    part = Part(tmp_path / "00000.part")
+    for key, body in BODIES.items():
+        append(part, key, body)
+    part.flush()
+    part.close()
+    return tmp_path / "00000.part"
+
+
+def found(path: Path, expected: dict[str, tuple[int, int]] | None = None) -> dict[str, tuple[int, int]]:
+    return {each.key: (each.size, each.crc) for each in recover(path, expected or {})}
+
+
+def known(*keys: str) -> dict[str, tuple[int, int]]:
+    return {key: (len(BODIES[key]), crc32(BODIES[key])) for key in keys}
+
+
+def test_whole_samples_are_found(path: Path) -> None:
+    size = path.stat().st_size
+    assert found(path) == known(*BODIES)
+    assert path.stat().st_size == size
+
+
+def test_torn_tail_is_cut_wherever_it_is_torn(path: Path) -> None:
+    whole = path.read_bytes()
+    ends = [sample.end for sample in recover(path, {})]
+    for cut in range(ends[2], ends[3], 37):
+        path.write_bytes(whole[:cut])
+        assert found(path) == known("key0", "key1", "key2")
+        assert path.stat().st_size == ends[2]
+        part = Part(path)
+        append(part, "more", b"content")
+        part.flush()
+        part.close()
+        assert found(path).keys() == {"key0", "key1", "key2", "more"}
+
+
+@pytest.mark.parametrize("key", ["key1", "key3"])
+def test_damaged_sample_is_taken_out(key: str, path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    at = whole.index(BODIES[key])
+    whole[at] ^= 1
+    path.write_bytes(whole)
+    others = [each for each in BODIES if each != key]
+    assert found(path) == known(*others)
+    assert found(path) == known(*others)
+
+
+def test_sample_that_is_not_what_the_ledger_says_is_taken_out(path: Path) -> None:
+    assert found(path, {"key2": (5, 5)}) == known("key0", "key1", "key3", "key4")
+
+
+def test_second_sample_of_a_key_is_taken_out(path: Path) -> None:
+    part = Part(path)
+    append(part, "key1", BODIES["key1"])
+    append(part, "more", b"")
+    part.flush()
+    part.close()
+    assert found(path).keys() == {*BODIES, "more"}
+    assert path.read_bytes().count(b"key1.jpg\0") == 1
+
+
+def test_what_was_not_flushed_is_not_there(path: Path) -> None:
+    part = Part(path)
+    append(part, "more", b"content")
+    part.close()
+    assert found(path) == known(*BODIES)
+
+
+def test_content_of_a_file_is_appended(path: Path, tmp_path: Path) -> None:
+    body = os.urandom(100_000)
+    digest = hashlib.sha256(body).hexdigest()
+    sample = Sample("large", "large.jpg", "", "", 200, len(body), digest, "", "", "", 0.0)
+    before, after = encode_sample(sample, "jpg", b"", {}, 0)
+    (tmp_path / "content").write_bytes(body)
+    part = Part(path)
+    with open(tmp_path / "content", "rb") as file:
+        part.append_file(before, file.fileno(), len(body), after)
+    part.close()
+    assert found(path) == {**known(*BODIES), "large": (len(body), crc32(body))}

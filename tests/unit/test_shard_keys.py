@@ -1,0 +1,76 @@
+"""Keys of samples and extensions of members: pure functions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from downloader.core.naming import escape, unescape
+from downloader.core.shard_keys import (
+    KEY_BYTES,
+    extension_of,
+    index_width,
+    name_keys,
+    possible_name_keys,
+)
+
+# As webdataset splits the name of a member (base_plus_ext).
+SPLIT = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$").match
+RAW = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60).filter(lambda text: text.strip("\0"))
+
+
+@given(st.lists(RAW, unique=True, max_size=30))
+def test_keys_are_unique_short_and_split_by_readers(raw: list[str]) -> None:
+    names = [escape(each) for each in raw]
+    keys = name_keys(names)
+    assert len(set(keys)) == len(keys)
+    for name, key, number in zip(names, keys, range(len(names)), strict=True):
+        assert len(key.encode()) <= KEY_BYTES
+        assert "." not in key
+        found = SPLIT(f"{key}.json")
+        assert found is not None
+        assert found.groups() == (key, "json")
+        assert key in possible_name_keys(name, number)
+
+
+@given(RAW)
+def test_key_of_a_short_name_can_be_reversed(raw: str) -> None:
+    name = escape(raw)
+    key = name_keys([name])[0]
+    if "%~" not in key:
+        stem = unescape(key)  # type: ignore[arg-type]
+        assert raw.encode().startswith(stem)
+
+
+def test_keys_of_one_stem_are_told_apart_by_their_numbers() -> None:
+    assert name_keys(["a.jpg", "b", "a.png", "a", "a.b.jpg"]) == ["a", "b", "a%~2", "a%~3", "a%2Eb"]
+
+
+def test_long_names_get_a_digest() -> None:
+    keys = name_keys(["n" * 200 + ".jpg", "n" * 200 + ".png", "n" * 201 + ".jpg"])
+    assert len(set(keys)) == 3
+    assert {len(key) for key in keys} == {KEY_BYTES}
+
+
+@pytest.mark.parametrize(
+    ("name", "content_type", "expected"),
+    [
+        ("a.JPG", "image/png", "jpg"),
+        ("a/b.tar.gz", "", "gz"),
+        ("a", "image/jpeg; charset=x", "jpg"),
+        ("a", "application/json", "json"),
+        ("a.b/c", "", "bin"),
+        (".hidden", "text/plain", "txt"),
+        ("a.%3Fx", "", "bin"),
+        ("a." + "x" * 13, "nonsense", "bin"),
+    ],
+)
+def test_extension_is_of_the_name_else_of_the_type(name: str, content_type: str, expected: str) -> None:
+    assert extension_of(name, content_type) == expected
+
+
+def test_index_has_at_least_four_digits() -> None:
+    assert [index_width(files) for files in (1, 10_000, 10_001, 100_000)] == [4, 4, 5, 5]
