@@ -68,6 +68,27 @@ def one_line(text: str, word: str) -> str:
     return lines[0]
 
 
+def test_full_disk_in_the_middle_of_a_shard(dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
+    server = dev_server(files=3000, size="100", page=100)
+    mount = tmp_path / "disk"
+    with tmpfs(mount, "24m"):
+        ballast = mount / "ballast"
+        ballast.write_bytes(bytes(os.statvfs(mount).f_bavail * 4096 - 4_000_000))
+        argv = (server.url, "-o", mount / "dest", "--store", "tar", "--shard-files", 1500, "--workers", 2)
+        full = run_downloader(*argv)
+        assert full.returncode == 4, full.stdout + full.stderr
+        assert one_line(full.stderr, "no space left")
+        assert list(mount.glob("dest/.downloader/shards/*.part"))
+        ballast.unlink()
+        before = server.stats()["gets"]
+        last = run_downloader(*argv, "--json")
+        assert last.returncode == 0, last.stdout + last.stderr
+        report = json.loads(last.stdout)
+        assert (report["listed"], report["failed"]) == (3000, 0)
+        assert server.stats()["gets"] - before < 3000, "what was whole in the parts was fetched again"
+        assert run_downloader("verify", mount / "dest").returncode == 0
+
+
 @pytest.mark.parametrize("room", [900_000, 2_000_000, 2_600_000])
 def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
     """The disk is full before the first file, among the files, or when the journal must grow."""

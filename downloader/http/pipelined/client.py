@@ -288,7 +288,8 @@ class PipelinedClient:
                     self._stored(task, state)
                 if problem is None:
                     continue
-                task, body = completed[at][0], problem
+                # The group itself may have failed, behind its last response.
+                task, body = completed[min(at, last - 1)][0], problem
             at += 1
             try:
                 if isinstance(body, NeedsRequestsClient):
