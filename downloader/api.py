@@ -45,7 +45,7 @@ def download(config: Config) -> Report:
         raise ConfigError("standard input cannot be the source of download(); give a file")
     if config.dry_run:
         raise ConfigError("download() has a report, and a dry run has none; use the command line for that")
-    argv, env = isolation.child("downloader.api:serve_download", dest=config.output)
+    argv, env = isolation.child("downloader.api:serve_download", dest=config.local_output)
     errors_to = None if _is_open(2) else subprocess.DEVNULL
     process = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env

@@ -27,7 +27,6 @@ from downloader.cli.params import (
     Word,
     connections,
     count,
-    later,
     pipeline,
     rate,
     respect,
@@ -291,7 +290,6 @@ def cli() -> None:
 @click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
-@later("--endpoint-url")
 def fetch(**given: Any) -> int:
     """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
 

@@ -148,6 +148,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return self.journal or self.output
 
     @property
+    def is_bucket(self) -> bool:
+        """Return whether DEST is a bucket."""
+        return self.output.startswith("s3://")
+
+    @property
+    def local_output(self) -> str:
+        """Return the directory of the stored files; that of the journal where they are in a bucket."""
+        return self.journal if self.is_bucket else self.output
+
+    @property
     def reads_stdin(self) -> bool:
         """Return whether the source is standard input, which cannot be read again."""
         return self.source == "-" and not self.slice

@@ -53,6 +53,8 @@ def check_contradictions(config: Config) -> None:
     if config.dry_run and (config.report or config.failures or config.retry_failed):
         raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
     _check_manifest(config)
+    if config.is_bucket:
+        _check_bucket(config)
     if config.engine == "ray":
         _check_engine(config)
 
@@ -71,6 +73,17 @@ def _check_manifest(config: Config) -> None:
         raise ConfigError(f"{_SUMS} is for files in DEST; --store {config.store} leaves none there")
     if config.dry_run:
         raise ConfigError("--dry-run fetches nothing, so it has no --manifest")
+
+
+def _check_bucket(config: Config) -> None:
+    if not config.sink_kind.shard_items(config):
+        raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
+    if not config.journal:
+        raise ConfigError(
+            f"-o {config.output}: the journal and unfinished shards need a local directory: --journal DIR"
+        )
+    if config.journal.startswith("s3://"):
+        raise ConfigError(f"--journal {config.journal}: must be a local directory")
 
 
 def _check_engine(config: Config) -> None:

@@ -65,10 +65,10 @@ def run_job(
     that wants the result has exited. ``coordinator``: of a run that is one of many.
     """
     _check_process()
-    isolation.guard(config.output)
+    isolation.guard(config.local_output)
     check_client_certificate(config)
     if config.preflight == "probe":
-        preflight.probe(config.output)
+        preflight.probe(config.local_output)
     began = monotonic()
     destination = Destination(config)
     try:
@@ -76,7 +76,7 @@ def run_job(
         progress.begin(destination.listed_before, destination.before)
         if destination.cut_off:
             progress.log("warning", _CUT_OFF)
-        if config.sink_kind.keeps and isolation.is_exposed(config.output):
+        if config.sink_kind.keeps and isolation.is_exposed(config.local_output):
             progress.log("warning", _EXPOSED)
         supervisor = Supervisor(config, destination, progress, abandoned=ended, coordinator=coordinator)
         try:

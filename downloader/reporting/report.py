@@ -49,7 +49,7 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
     cpu = {"supervisor": usage.ru_utime + usage.ru_stime, **run.cpu_seconds}
     return Report(
         source=config.shown_source,
-        destination=os.path.abspath(config.output).encode("utf-8", "backslashreplace").decode(),
+        destination=_shown_path(config.output),
         complete=complete,
         listed=listed,
         stored=stored,
@@ -207,3 +207,8 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
             )
 
     publish(path, lambda file: file.writelines(lines()))
+
+
+def _shown_path(output: str) -> str:
+    path = output if output.startswith("s3://") else os.path.abspath(output)
+    return path.encode("utf-8", "backslashreplace").decode()

@@ -66,15 +66,16 @@ class Destination:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._verify = verifier(config.store, Path(config.output), config.sink_kind.identity(config))
+        self._verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
         self.home = home_of(config.journal_root)
         self._apart = _is_apart(config)
         if self._apart:
             make_directory("--journal", Path(config.journal), self.home)
-        make_directory("-o", Path(config.output), Path(config.output) if self._apart else self.home)
+        output = Path(config.local_output)
+        make_directory("-o", output, output if self._apart else self.home)
         self.lock_fd = lock(self.home)
         # Opened before anything is written: a sync reports the failures since its descriptor was opened.
-        self._root = os.open(config.output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._root = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._unsynced: DestinationError | None = None
         try:
             self.name_key = name_key(self.home)
@@ -205,7 +206,7 @@ class Destination:
     @property
     def root(self) -> Path:
         """Return the directory that items are stored in."""
-        return Path(self._config.output)
+        return Path(self._config.local_output)
 
     @property
     def rules(self) -> Rules:
@@ -221,7 +222,7 @@ class Destination:
         """See ``name_owners.settle_contested``."""
         if self._config.slice:
             return {}  # the owner may be in another slice
-        root = Path(self._config.output)
+        root = Path(self._config.local_output)
         if self._has_shards:
             return {}  # no file has the name of an item
         return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
@@ -240,7 +241,7 @@ class Destination:
             store=config.store,
             layout=config.sink_kind.identity(config),
             foreign_before_ns=self._foreign_before(),
-            output=os.path.realpath(config.output) if self._apart else "",
+            output=self._shown_output(),
         )
         job = self.journal.job()
         if job is None:
@@ -287,14 +288,20 @@ class Destination:
     def _foreign_before(self) -> int:
         if self._config.slice:
             return self._config.shared_since_ns
-        return 0 if _is_empty(self._config.output) else self._now
+        return 0 if _is_empty(self._config.local_output) else self._now
+
+    def _shown_output(self) -> str:
+        """Return DEST where the journal is elsewhere, "" if it is in DEST."""
+        if self._config.is_bucket:
+            return self._config.output
+        return os.path.realpath(self._config.output) if self._apart else ""
 
     @property
     def _now(self) -> int:
         """Time when the lock was written, by the destination's own clock, which also stamps files."""
         if not self._apart:
             return os.fstat(self.lock_fd).st_ctime_ns
-        return _clock_of(self._config.output)
+        return _clock_of(self._config.local_output)
 
 
 def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
@@ -322,7 +329,7 @@ def _clock_of(output: str) -> int:
 
 def _is_apart(config: Config) -> bool:
     """Return whether the journal is in another directory than the destination."""
-    return os.path.realpath(config.journal_root) != os.path.realpath(config.output)
+    return os.path.realpath(config.journal_root) != os.path.realpath(config.local_output)
 
 
 def make_directory(option: str, root: Path, directory: Path) -> None:

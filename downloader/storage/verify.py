@@ -123,6 +123,8 @@ def _verify_with(output: str, root: str, quiet: bool, *, read_only: bool) -> Ver
     journal = _open(root, read_only=read_only)
     try:
         job = _job(journal)
+        if job.output.startswith("s3://"):
+            raise ConfigError(f"{job.output}: verify reads directories; it cannot read shards in a bucket")
         if job.output and job.output != os.path.realpath(output):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:

@@ -61,7 +61,6 @@ def test_help_is_readable(run_downloader: Run) -> None:
         "--connections N|auto",
     ):
         assert word in text
-    assert "--endpoint-url" not in text  # not built yet
     documented = (Path(__file__).parents[2] / "downloader" / "cli" / "main.py").read_text()
     for option in re.findall(r'option\(\s*"(?:-o", ")?(--?[a-zA-Z-]+)', documented.split("def status")[0]):
         assert option in text
@@ -177,7 +176,6 @@ def test_netrc_that_cannot_be_read_keeps_its_password(run_downloader: Run, tmp_p
 @pytest.mark.parametrize(
     "args",
     [
-        ["l.txt", "--endpoint-url", "x"],
         *(["http://h", "--source", kind] for kind in ("s3", "index")),
         *([source] for source in ("s3://bucket/p", "index+http://h/", "s3://bucket/a.csv")),
     ],

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import environment
+from harness import DevServer, Job, environment
 from shard_parts import Shards, examples, failed, publishing
 
 from downloader.errors import DestinationError
@@ -233,3 +236,59 @@ def test_keys_are_taken_from_a_profile(
     shards.publisher.publish(shards.job(1, examples(1, 2)))
     shards.publisher.close()
     assert set(server.objects("profile")) == {"00001.tar", "00001.parquet", "00001_stats.json"}
+
+
+def test_run_into_a_bucket_is_killed_and_resumed(
+    server: Server,
+    dev_server: Callable[..., DevServer],
+    start: Callable[..., Job],
+    run_downloader: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    source = dev_server(files=2500, size="100", page=500)
+    journal = tmp_path / "journal"
+    argv = (source.url, "-o", "s3://shards/run", "--journal", journal, "--store", "tar")
+    argv = (*argv, "--shard-files", 500, "--endpoint-url", server.url, "--region", "us-east-1", "--json")
+    job = start(*argv, "--rate", 1000)
+    job.until(lambda: list(journal.glob(".downloader/stats/*.json")))
+    job.kill(signal.SIGKILL)
+    job.wait()
+    job.alone()
+    done = run_downloader(*argv)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["destination"] == "s3://shards/run"
+    names: list[str] = []
+    for name, content in server.objects("run").items():
+        if name.endswith(".tar"):
+            with tarfile.open(fileobj=io.BytesIO(content)) as shard:
+                names += [each for each in shard.getnames() if each.endswith(".json")]
+    assert len(names) == len(set(names)) == 2500
+    assert {"00004.parquet", "00004_stats.json", "shards.json", "sizes.json"} <= set(server.objects("run"))
+    assert [path.name for path in journal.iterdir()] == [".downloader"]
+    assert not list(journal.glob(".downloader/shards/*"))
+    again = json.loads(run_downloader(*argv).stdout)
+    assert (again["requests"], again["exit_code"]) == (0, 0)
+    seen = run_downloader("verify", "s3://shards/run", "--journal", journal)
+    assert seen.returncode == 2
+    assert "cannot read shards in a bucket" in seen.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--store", "tar"), "--journal DIR"),
+        (("--journal", "x"), "a bucket is for shards"),
+        (("--store", "tar", "--journal", "s3://a/b"), "must be a local directory"),
+    ],
+)
+def test_buckets_that_cannot_be_used_are_refused(
+    options: tuple[str, ...],
+    text: str,
+    run_downloader: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    done = run_downloader("http://127.0.0.1:9/", "-o", "s3://shards/x", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -95,6 +95,12 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
         help="tar: members of a sample that have a column of the list.",
     ),
     Option(
+        name="endpoint_url",
+        metavar="URL",
+        help="-o s3://…: another store than that of AWS.",
+    ),
+    Option(name="region", metavar="NAME", help="-o s3://…: the region.  [that of the environment]"),
+    Option(
         name="reproducible",
         default=False,
         help="tar, parquet: samples in the order of the list, times of 0: the same bytes each time.",

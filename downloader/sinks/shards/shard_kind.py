@@ -112,7 +112,8 @@ class ShardKind:
         """Write ``shards.json`` and ``sizes.json``. Raises DestinationError."""
         from downloader.sinks.shards.indexes import write_indexes
 
-        write_indexes(config.output, str(home))
+        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+        write_indexes(config.output, str(home), endpoint_url, region)
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a ShardSink."""
@@ -130,6 +131,8 @@ class ShardKind:
             compression=options.compression,
             max_size=options.size,
             reproducible=options.reproducible,
+            endpoint_url=config.store_option("endpoint_url"),
+            region=config.store_option("region"),
         )
         return ShardSink(home, settings, options)
 
