@@ -38,7 +38,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "Config": ("config.config", "Config"),
-    "Report": ("messages", "Report"),
+    "Report": ("reporting.record", "Report"),
     "__version__": ("_version", "VERSION"),
     "download": ("api", "download"),
 }

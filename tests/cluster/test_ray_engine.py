@@ -102,6 +102,7 @@ def test_lost_nodes_lose_nothing(nodes: Nodes, origin: DevServer, dest: Path) ->
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_driver_that_is_killed_goes_on(nodes: Nodes, origin: DevServer, dest: Path) -> None:
     argv = (origin.url, "--limit", 8000, *options(dest, 1000))
     first = nodes.job(*argv)

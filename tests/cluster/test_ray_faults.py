@@ -27,6 +27,7 @@ def finished(job: Job, expected: int) -> dict[str, object]:
         job.close()
 
 
+@pytest.mark.slow
 def test_slice_that_kills_its_process_is_set_aside(
     nodes: Nodes, slow_origin: DevServer, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ def test_slice_that_kills_its_process_is_set_aside(
     assert len(stored(dest)) == 400
 
 
+@pytest.mark.slow
 def test_interrupted_job_drains_all_nodes_and_goes_on(
     nodes: Nodes, slow_origin: DevServer, tmp_path: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_interrupted_job_drains_all_nodes_and_goes_on(
     assert (told["complete"], told["stored"], told["pending"]) == (True, 4000, 0)
 
 
+@pytest.mark.slow
 def test_failed_files_are_merged_and_tried_again(nodes: Nodes, tmp_path: Path) -> None:
     down = {"bad-7", "bad-230", "bad-231"}
 

@@ -117,7 +117,7 @@ if "publisher.process" in " ".join(sys.orig_argv):
 """
 
 
-@pytest.mark.parametrize("form", slow_but([("renamed",), ("cut",), ("parquet",)], FORMS))
+@pytest.mark.parametrize("form", slow_but([("renamed",), ("parquet",)], FORMS))
 def test_killed_before_each_rename_and_removal(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

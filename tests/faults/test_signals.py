@@ -105,7 +105,8 @@ SLOW_DISK = """
     import gevent
     from downloader.core.item_states import ItemStates
     from downloader.messages import Item, Lease
-    from downloader.worker.active_batch import ActiveBatch, reconcile
+    from downloader.worker.active_batch import ActiveBatch
+    from downloader.worker.reconciling import reconcile
     from downloader.sinks.null import NullSink
 
     class Slow(NullSink):

@@ -248,6 +248,8 @@ MAY_ASK = {
     "downloader/http/pipelined/parser.py": {"time"},
     # When a file was fetched: a record, nothing depends on it.
     "downloader/http/pipelined/observing_parser.py": {"time"},
+    # When a shard was begun and finished: in its stats.
+    "downloader/sinks/shards/batch.py": {"time"},
 }
 
 
