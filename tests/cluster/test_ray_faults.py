@@ -13,6 +13,9 @@ from ray_nodes import Nodes, slice_processes
 from servers import Request, Server, ok, status
 from test_ray_engine import options, report, wait_for_slices
 
+# A cluster loads two cores so much that tests beside it miss their times.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def slow_origin() -> Iterator[DevServer]:
@@ -27,7 +30,6 @@ def finished(job: Job, expected: int) -> dict[str, object]:
         job.close()
 
 
-@pytest.mark.slow
 def test_slice_that_kills_its_process_is_set_aside(
     nodes: Nodes, slow_origin: DevServer, tmp_path: Path
 ) -> None:
@@ -42,7 +44,6 @@ def test_slice_that_kills_its_process_is_set_aside(
     assert len(stored(dest)) == 400
 
 
-@pytest.mark.slow
 def test_interrupted_job_drains_all_nodes_and_goes_on(
     nodes: Nodes, slow_origin: DevServer, tmp_path: Path
 ) -> None:
@@ -68,7 +69,6 @@ def test_interrupted_job_drains_all_nodes_and_goes_on(
     assert (told["complete"], told["stored"], told["pending"]) == (True, 4000, 0)
 
 
-@pytest.mark.slow
 def test_failed_files_are_merged_and_tried_again(nodes: Nodes, tmp_path: Path) -> None:
     down = {"bad-7", "bad-230", "bad-231"}
 
@@ -119,7 +119,6 @@ def test_plan_of_another_job_is_refused(tmp_path: Path) -> None:
     assert "no Ray cluster answers" in tell("--limit", 200, *options(dest, 50), "--restart")
 
 
-@pytest.mark.slow
 def test_source_that_breaks_off_goes_on(nodes: Nodes, tmp_path: Path) -> None:
     """A driver that is killed while the source is read: slices and files of it stay."""
     with serving(files=3000, page=100) as server:

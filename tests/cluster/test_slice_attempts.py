@@ -18,6 +18,9 @@ from downloader.core.slices import plan_digest
 from downloader.messages import Item
 from downloader.sources.slice_file import SliceWriter
 
+# A cluster loads two cores so much that tests beside it miss their times.
+pytestmark = pytest.mark.slow
+
 FILES = 400
 DIGEST = plan_digest({"plan": 1})
 
