@@ -8,12 +8,12 @@ when they are needed, since they belong to higher layers.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from downloader.errors import ConfigError
 
-__all__ = ["Extension", "Extensions", "Option", "check_options", "value_of"]
+__all__ = ["Extension", "Extensions", "Option", "check_options", "one_of", "value_of"]
 
 
 class Option(NamedTuple):
@@ -33,6 +33,17 @@ class Option(NamedTuple):
     def flag(self) -> str:
         """Return the option as it is written on the command line."""
         return f"--{self.name.replace('_', '-')}"
+
+
+def one_of(words: Sequence[str]) -> Callable[[str], str]:
+    """Return the type of an option that is one of ``words``."""
+
+    def convert(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text[:40]!r} is not one of {', '.join(words)}")
+        return text
+
+    return convert
 
 
 class Extension(Protocol):

@@ -8,7 +8,7 @@ from downloader.core.digests import HASHES, PACKAGES
 from downloader.core.extras import install_command, is_installed
 from downloader.errors import ConfigError
 
-__all__ = ["check_extras"]
+__all__ = ["Extra", "check_extras", "require"]
 
 
 class Extra(NamedTuple):
@@ -36,8 +36,13 @@ def check_extras(config: Any) -> None:
     if config.is_bucket:
         needed += [Extra("-o s3://…", module, "s3") for module in ("obstore", "boto3")]
     for extra in needed:
-        if not is_installed(extra.module):
-            raise ConfigError(
-                f"{extra.option} needs the package {extra.module}, which is not installed: "
-                + install_command(extra.name)
-            )
+        require(extra)
+
+
+def require(extra: Extra) -> None:
+    """Raise ConfigError if the package of ``extra`` is not installed."""
+    if not is_installed(extra.module):
+        raise ConfigError(
+            f"{extra.option} needs the package {extra.module}, which is not installed: "
+            + install_command(extra.name)
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 
 import gevent
 import msgspec
@@ -133,9 +134,9 @@ def _sizes(shard_items: int) -> Iterator[int]:
 
     With shards, a batch is always a whole one.
     """
+    if shard_items:
+        yield from repeat(shard_items)
     size = _FIRST_BATCH
-    while shard_items:
-        yield shard_items
     while size < BATCH_ITEMS:
         yield size
         size *= 2

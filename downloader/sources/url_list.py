@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from downloader.config.extensions import Option
+from downloader.config.extensions import Option, one_of
 from downloader.config.source_kinds import refuse_later
 from downloader.errors import ConfigError, SourceError
 from downloader.sources.lists.files import FORMATS, WITH_COLUMNS, ListFile, find_files, is_list
@@ -21,15 +20,6 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 __all__ = ["KIND", "UrlList"]
 
 _ON_DUPLICATE: Final = ("fail", "skip", "number")
-
-
-def _one_of(words: Sequence[str]) -> Callable[[str], str]:
-    def convert(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"{text[:40]!r} is not one of {', '.join(words)}")
-        return text
-
-    return convert
 
 
 def _checksum_column(text: str) -> str:
@@ -54,7 +44,7 @@ class UrlList:
         Option(
             name="list_format",
             metavar="|".join(FORMATS),
-            type=_one_of(FORMATS),
+            type=one_of(FORMATS),
             help="Format of the list, whatever its name is.  [by suffix; txt for -]",
         ),
         Option(name="url_column", metavar="NAME", default="url", help="Column with the URLs."),
@@ -91,7 +81,7 @@ class UrlList:
             name="on_duplicate",
             metavar="|".join(_ON_DUPLICATE),
             default="fail",
-            type=_one_of(_ON_DUPLICATE),
+            type=one_of(_ON_DUPLICATE),
             help="What to do with the second item of a name.",
         ),
     )

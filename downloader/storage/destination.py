@@ -24,6 +24,7 @@ from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, JournalError
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
+from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.sink import Verify
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
@@ -222,10 +223,9 @@ class Destination:
         """See ``name_owners.settle_contested``."""
         if self._config.slice:
             return {}  # the owner may be in another slice
-        root = Path(self._config.local_output)
         if self._has_shards:
             return {}  # no file has the name of an item
-        return settle_contested(self.journal, root, self._config.layout, self.job.lost_before_ns)
+        return settle_contested(self.journal, self.root, self._config.layout, self.job.lost_before_ns)
 
     def _agree(self) -> tuple[JobSpec, bool]:
         """Return the job of the journal, which must match, and whether it is resumed.
@@ -358,7 +358,7 @@ def _forget(home: Path) -> None:
     for path in home.iterdir():
         if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite", "records-")):
             path.unlink()
-    shutil.rmtree(home / "shards", ignore_errors=True)
+    shutil.rmtree(home / SHARDS, ignore_errors=True)
     fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from downloader.config.extensions import Option
+from downloader.config.extensions import Option, one_of
 from downloader.core.units import parse_size
 
 if TYPE_CHECKING:
@@ -30,18 +30,6 @@ def _size(text: str) -> int:
     if size < 1:
         raise ValueError("must be at least 1")
     return size
-
-
-def _compression(text: str) -> str:
-    if text not in _COMPRESSIONS:
-        raise ValueError(f"{text[:40]!r} is not one of {', '.join(_COMPRESSIONS)}")
-    return text
-
-
-def _key(text: str) -> str:
-    if text not in _KEYS:
-        raise ValueError(f"{text[:40]!r} is not one of {', '.join(_KEYS)}")
-    return text
 
 
 def _members(text: str) -> str:
@@ -79,13 +67,13 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
         name="shard_compression",
         metavar="|".join(_COMPRESSIONS),
         default="none",
-        type=_compression,
+        type=one_of(_COMPRESSIONS),
         help="tar: compress whole shards.",
     ),
     Option(
         name="sample_key",
         metavar="|".join(_KEYS),
-        type=_key,
+        type=one_of(_KEYS),
         help="tar, parquet: keys of samples.  [index for a list, else name]",
     ),
     Option(

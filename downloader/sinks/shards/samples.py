@@ -16,7 +16,7 @@ import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.sinks.shards.jobs import METADATA
-from downloader.sinks.shards.ustar import Member, header, members, padding
+from downloader.sinks.shards.ustar import BLOCK, Member, header, members, padding
 
 __all__ = ["Sample", "WholeSample", "encode_sample", "metadata_member", "samples"]
 
@@ -106,7 +106,7 @@ def samples(fd: int) -> Iterator[WholeSample]:
         found.append(member)
         if member.name == metadata_member(key):
             if len(found) > 1 and (crc := _checked(fd, found[0], member)) is not None:
-                start = found[0].offset - len(header(b"", 0, 0))
+                start = found[0].offset - BLOCK
                 end = member.offset + member.size + len(padding(member.size))
                 yield WholeSample(key, start, end, found[0].size, crc)
             found = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from downloader.core.extras import ZSTD, install_command, is_installed
+from downloader.config.extras import Extra, require
+from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions, shard_options
 
@@ -65,16 +66,10 @@ class ShardKind:
                 raise ConfigError(f"--member …={column} needs --keep-columns {column}")
 
     def _check_packages(self, config: Config) -> None:
-        if self.name == "parquet" and not is_installed("pyarrow"):
-            raise ConfigError(
-                "--store parquet needs the package pyarrow, which is not installed: "
-                + install_command("parquet")
-            )
-        if shard_options(config).compression == "zst" and not is_installed(ZSTD):
-            raise ConfigError(
-                f"--shard-compression zst needs the package {ZSTD}, which is not installed: "
-                + install_command("zstd")
-            )
+        if self.name == "parquet":
+            require(Extra("--store parquet", "pyarrow", "parquet"))
+        if shard_options(config).compression == "zst":
+            require(Extra("--shard-compression zst", ZSTD, "zstd"))
 
     def shard_items(self, config: Config) -> int:
         """Return how many items a shard has."""

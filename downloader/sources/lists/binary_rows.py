@@ -19,7 +19,7 @@ from downloader.core.naming import shown as shorten
 from downloader.errors import SourceError
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.columns import Wanted, choose
-from downloader.sources.lists.rows import Chunk, Table
+from downloader.sources.lists.rows import Chunk, Table, joined
 
 __all__ = ["BATCH", "BinaryRows", "Blocks", "RowPlace", "identify"]
 
@@ -126,12 +126,12 @@ class BinaryRows:
     def again(self, start: bytes, end: bytes) -> Chunk:
         """See ``Rows``."""
         self.advance(start)
-        parts = []
+        chunks = []
         while (left := _place(end).row - self._at.row) > 0 and (chunk := self.read(left)).taken:
-            parts.append(chunk.table)
-        columns = {name: [v for part in parts for v in part.columns[name]] for name in self.columns.needed}
-        numbers = [number for part in parts for number in part.numbers]
-        return Chunk(Table(numbers, columns), start, _encode(self._at), bool(parts))
+            chunks.append(chunk)
+        if not chunks:
+            return Chunk(Table((), {}), start, _encode(self._at), False)
+        return joined(chunks)._replace(start=start)
 
     def _read(self, most: int) -> Chunk:
         start = self._at

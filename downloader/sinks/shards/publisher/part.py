@@ -15,9 +15,11 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["BLOCK", "STEP", "Part", "PartError", "Sample", "member_size", "padded"]
+from downloader.sinks.shards.ustar import BLOCK
 
-BLOCK: Final = 512
+__all__ = ["STEP", "Part", "PartError", "Sample", "member_size", "padded"]
+
+
 STEP: Final = 1 << 20
 """Bytes that are hashed, copied or written at a time."""
 

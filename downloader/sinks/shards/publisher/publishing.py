@@ -20,7 +20,7 @@ import msgspec
 from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardFile, ShardJob
 from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
-from downloader.sinks.shards.publisher.sample_files import END, HashedFile, groups, write_parquet, write_tar
+from downloader.sinks.shards.publisher.sample_files import HashedFile, groups, write_parquet, write_tar
 from downloader.sinks.shards.publisher.tables import form_of_items
 from downloader.sinks.shards.stats import (
     ShardStats,
@@ -29,6 +29,7 @@ from downloader.sinks.shards.stats import (
     make_stats,
     stats_name,
 )
+from downloader.sinks.shards.ustar import END
 
 __all__ = ["Directory", "Place", "publish"]
 

@@ -12,13 +12,13 @@ from typing import Any, BinaryIO, Final, cast
 from downloader.core.extras import ZSTD
 from downloader.sinks.shards.publisher.columns import merge
 from downloader.sinks.shards.publisher.items import Items
-from downloader.sinks.shards.publisher.part import BLOCK, STEP, Part, PartError, Sample, member_size, padded
+from downloader.sinks.shards.publisher.part import STEP, Part, PartError, Sample, member_size, padded
 from downloader.sinks.shards.publisher.tables import binary_array, open_table
+from downloader.sinks.shards.ustar import BLOCK, END
 
-__all__ = ["END", "HashedFile", "groups", "write_parquet", "write_tar"]
+__all__ = ["HashedFile", "groups", "write_parquet", "write_tar"]
 
-END: Final = bytes(2 * BLOCK)
-"""What ends a tar: two blocks of zeros. It is not padded to 10,240 bytes, as tape drives needed it."""
+# A tar ends with END. It is not padded to 10,240 bytes, as tape drives needed it.
 
 _ROW_GROUP: Final = 64 << 20
 _ROWS: Final = 20_000
