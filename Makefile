@@ -41,7 +41,8 @@ demo: $(STAMP)
 # stay together (worksteal), so that the set-up of a file is not repeated in every process.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(or $(JOBS),$(shell expr 2 '*' $$(nproc))) --dist worksteal --durations=12 \
-		$(if $(SLOW),,-m 'not slow')
+		-m 'not alone$(if $(SLOW),, and not slow)'
+	$(BIN)/python -m pytest -n 0 -m 'alone$(if $(SLOW),, and not slow)'
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

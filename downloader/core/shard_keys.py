@@ -73,7 +73,7 @@ def _fitting(key: str, name: str) -> str:
 
 def extension_of(name: str, content_type: str) -> str:
     """Return the extension of a member: that of ``name``, else that of ``content_type``, else ``bin``."""
-    found = _EXTENSION(name)
+    found = _EXTENSION(name) if "." in name else None
     return found.group(1).lower() if found else _of_type(content_type)
 
 

@@ -49,6 +49,7 @@ def test_gunicorn_whose_arbiter_fetches_in_hooks(run, write):
     assert answer.json["facts"]["patched"]["socket"] is True
 
 
+@pytest.mark.slow
 def test_gunicorn_whose_patched_arbiter_fetches_in_a_greenlet(run, write):
     # Only the worker imports what makes it serial.
     write("wsgi", INJECT + WSGI)
@@ -76,6 +77,7 @@ def test_gunicorn_that_has_no_workers_within_after(run, write):
     assert answer.json["facts"]["patched"]["socket"] is True
 
 
+@pytest.mark.slow
 def test_gunicorn_whose_worker_starts_late_and_patches_later(run, write):
     write("wsgi", WSGI)
     late = "def on_starting(server): time.sleep(7)\ndef post_fork(server, worker): time.sleep(2)\n"

@@ -144,7 +144,7 @@ def test_codings_of_missing_packages_are_not_requested(tmp_path: Path) -> None:
     assert result.files == {"gzip": b"hello"}
 
 
-@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
 def test_unrequested_codings_are_stored_as_sent_and_counted(lane: str, tmp_path: Path) -> None:
     files: dict[str, Answer] = {
         "gzip": ok(gzip.compress(b"a"), "Content-Encoding: gzip"),

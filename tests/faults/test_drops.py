@@ -11,18 +11,18 @@ import pytest
 from checker import Truth, check
 from harness import DevServer, Job, serving, slow_but
 
-FILES = int(os.environ.get("DROPS", "15000"))
+FILES = int(os.environ.get("DROPS", "8000"))
 
 
 @pytest.mark.parametrize(
     ("lane", "tls"),
-    slow_but([("auto", False), ("auto", True), ("requests", True)], ("auto", "requests"), (False, True)),
+    slow_but([("auto", True), ("requests", True)], ("auto", "requests"), (False, True)),
 )
 def test_all_files_are_stored_despite_drops(
     lane: str, tls: bool, start: Callable[..., Job], tmp_path: Path
 ) -> None:
     """``DROPS=1000000`` makes it a million. The requests client without TLS adds nothing and is slow."""
-    files = FILES if lane == "auto" else FILES // 10
+    files = FILES if lane == "auto" else FILES // 5
     truth = Truth(files, 100, 1000)
     server: DevServer
     with serving(files=files, size="100-1000", drop_rate=0.003, close_after=400, seed=7, tls=tls) as server:

@@ -31,6 +31,7 @@ def spread(requests: list[Request]) -> float:
     return max((b - a for a, b in pairwise(times)), default=0.0)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("code", "asked", "least", "most"),
     [
@@ -191,6 +192,7 @@ def test_connection_limit_holds_over_all_hosts(tmp_path: Path) -> None:
         assert len({request.host for request in server.requests}) == 40
 
 
+@pytest.mark.alone
 def test_rate_holds_over_all_workers(tmp_path: Path) -> None:
     with Server(default=ok(BODY)) as server:
         options = (*PATIENT, "--workers", "2", "--connections", "16", "--rate", "50")
@@ -202,6 +204,7 @@ def test_rate_holds_over_all_workers(tmp_path: Path) -> None:
     assert times[-1] - times[0] >= 130 / 55 - 0.1
 
 
+@pytest.mark.alone
 def test_rate_counts_redirects(tmp_path: Path) -> None:
     files = {f"f{n}": redirect(f"/get/g{n}") for n in range(40)} | {f"g{n}": ok(BODY) for n in range(40)}
     with Server(files=files) as server:

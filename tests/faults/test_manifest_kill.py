@@ -22,7 +22,7 @@ from child_processes import site
 from harness import AFTER_IMPORT, Job, stored
 from servers import Certificates, Request, Server, Step, listing, ok
 
-RUNS = int(os.environ.get("CHAOS", "8"))
+RUNS = int(os.environ.get("CHAOS", "5"))
 FIRST = int(os.environ.get("CHAOS_SEED", "0"))
 FILES = 1500
 

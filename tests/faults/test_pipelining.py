@@ -193,6 +193,7 @@ def test_closing_after_n_responses_costs_no_attempt(
         assert asked <= COUNT * 1.15 + unknown
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("depth", "announced"), slow_but([("4", True), ("64", False)], DEPTHS, (True, False))
 )

@@ -27,7 +27,7 @@ import pytest
 from checker import HOME, ItemStates, Truth, check
 from harness import ROOT, DevServer, Job, command, environment, serving
 
-CUTS = int(os.environ.get("POWERCUTS", "2"))
+CUTS = int(os.environ.get("POWERCUTS", "1"))
 FIRST = int(os.environ.get("POWERCUTS_SEED", "0"))
 TRUTH = Truth(4000, 100, 3000)
 # _IOR('X', 125, __u32): what is in memory is lost; with LOGFLUSH the file system's own journal is written

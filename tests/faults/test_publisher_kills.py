@@ -62,7 +62,7 @@ def job(shards: Shards, number: int) -> Any:
     return shards.job(number, examples(number, 60, 3000), [failed(number, 60)])
 
 
-@pytest.mark.parametrize("form", slow_but([("renamed",), ("parquet",)], FORMS))
+@pytest.mark.parametrize("form", slow_but([("parquet",)], FORMS))
 def test_killed_at_a_random_instant(form: str, tmp_path: Path) -> None:
     options = FORMS[form]
     expected, files = reference(tmp_path / "expected", 4, options)
@@ -117,7 +117,7 @@ if "publisher.process" in " ".join(sys.orig_argv):
 """
 
 
-@pytest.mark.parametrize("form", slow_but([("renamed",), ("parquet",)], FORMS))
+@pytest.mark.parametrize("form", slow_but([("renamed",)], FORMS))
 def test_killed_before_each_rename_and_removal(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

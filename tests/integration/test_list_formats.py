@@ -84,7 +84,7 @@ def make(tmp_path: Path, name: str, rows: list[dict[str, Any]]) -> list[object]:
 
 
 FORMS = [*SUFFIXED, "aria2", "bagit", "directory", "pattern"]
-QUICK = {"l.csv", "l.jsonl.zst", "l.parquet", "l.arrow", "aria2", "directory"}
+QUICK = {"l.csv", "l.jsonl.zst", "l.parquet", "directory"}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_every_text_format_on_standard_input(
     assert len(server.requests) == 40
 
 
-@pytest.mark.parametrize("name", ["directory", "pattern"])
+@pytest.mark.parametrize("name", ["directory", pytest.param("pattern", marks=pytest.mark.slow)])
 def test_files_before_the_cursor_must_stay(
     run_downloader: Run, tmp_path: Path, server: Files, name: str
 ) -> None:

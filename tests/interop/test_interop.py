@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from checker import Truth, check
+from harness import slow_but
 from programs import (
     Program,
     Room,
@@ -77,7 +78,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", slow_but([(name,) for name in SERVERS if name != "gunicorn"], SERVERS))
 def test_download_from_a_listing(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
     kind = SERVERS[name]
     with kind.start(room) as program:
@@ -86,7 +87,7 @@ def test_download_from_a_listing(name: str, room: Room, truth: Truth, tmp_path: 
     assert_depth(result.report, at_least=kind.at_least, at_most=kind.at_most)
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", slow_but([(name,) for name in SERVERS if name != "http.server"], SERVERS))
 def test_download_from_a_url_list(name: str, room: Room, truth: Truth, tmp_path: Path) -> None:
     """With few connections, each of them meets the limits of the server."""
     kind = SERVERS[name]

@@ -15,7 +15,7 @@ from downloader.core.pipeline_window import room_in_window
 __all__ = ["Simulation", "simulate"]
 
 _MOST_HELD = 32 << 10
-_MIN_REST, _MAX_REST = 0.002, 5.0
+_MIN_REST, _MAX_REST = 0.005, 5.0
 
 
 @dataclass

@@ -31,7 +31,7 @@ _RECORD = 16 << 10  # maximum size of a TLS record
 _FULL = _RECORD // 2
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
-MIN_REST = 0.002 if _QUICKACK is not None else 0.25
+MIN_REST = 0.005 if _QUICKACK is not None else 0.25
 """Minimum seconds of silence after which no more data is expected: see ``acknowledge``."""
 
 ACKNOWLEDGED_AT_ONCE = 32 << 10
