@@ -14,13 +14,14 @@ import os
 import random
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from checker import HOME, Truth
-from harness import DevServer, Job, run, serving
+from harness import AFTER_IMPORT, DevServer, Job, run, serving, slow_but
 from shard_checker import Lost, check_shards, lost
 
 RUNS = int(os.environ.get("CHAOS_SHARDS", "20"))
@@ -219,3 +220,43 @@ def test_kill_campaign_over_shards(
         idle = campaign.start()
         assert idle.wait() == 0
         assert campaign.gets == fetched
+
+
+# The supervisor is killed when it is about to record the first outcome.
+KILLED_BEFORE_THE_JOURNAL = (
+    AFTER_IMPORT
+    + """
+    MODULE = "downloader.storage.journal"
+    def change(journal):
+        import signal
+        journal.Journal.settle = lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL)
+"""
+)
+
+
+@pytest.mark.parametrize("taken", slow_but([("names only",)], ["nothing", "names only", "zeros", "stats"]))
+def test_published_shard_without_an_outcome_counts_only_if_it_is_whole(
+    taken: str, dev_server: Callable[..., DevServer], start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """A kill leaves all of it, a power cut perhaps a name."""
+    truth = Truth(100, 100, 100)
+    server = dev_server(files=truth.files)
+    dest = tmp_path / "dest"
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(KILLED_BEFORE_THE_JOURNAL))
+    argv = (server.url, "-o", dest, "--store", "tar", "--shard-files", 50, "--workers", 1, "--json")
+    job = start(*argv, env={"PYTHONPATH": str(tmp_path)})
+    assert job.wait() == -signal.SIGKILL, job.err
+    job.alone(PROMPT)
+    (sealed, *_) = sorted(dest.glob(f"{HOME}/shards/*.sealed"))
+    shard, stats = dest / f"{sealed.stem}.tar", dest / f"{sealed.stem}_stats.json"
+    if taken == "names only":
+        shard.write_bytes(b"")
+        stats.write_bytes(b"")
+    elif taken == "zeros":
+        shard.write_bytes(bytes(shard.stat().st_size))
+    elif taken == "stats":
+        stats.write_bytes(b"")
+    last = start(*argv)
+    assert last.wait() == 0, last.err
+    check_shards(dest, truth, "tar", 50, json.loads(last.out))
+    assert server.stats()["gets"] - truth.files == (0 if taken == "nothing" else 50)
