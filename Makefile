@@ -71,10 +71,11 @@ fuzz: $(STAMP)
 	FUZZ_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -n 0 --timeout 900 tests/fuzz
 
 chaos: $(STAMP)
-	CHAOS=$(or $(N),1000) $(BIN)/python -m pytest -n 0 -rP tests/faults/test_kill.py
+	CHAOS=$(or $(N),1000) CHAOS_SHARDS=$(or $(N),1000) \
+		$(BIN)/python -m pytest -n 0 -rP tests/faults/test_kill.py tests/faults/test_shard_kills.py
 
 powercut: $(STAMP)
-	POWERCUTS=$(or $(N),50) $(BIN)/python -m pytest -n 0 -rP tests/faults/test_powercut.py
+	POWERCUTS=$(or $(N),50) $(BIN)/python -m pytest -n 0 -rP tests/faults/test_powercut.py tests/faults/test_shard_powercut.py
 
 soak: $(STAMP)
 	$(BIN)/python tests/soak/soak.py --minutes $(or $(MINUTES),60)

@@ -19,7 +19,7 @@ class Cell:
     missing).
 
     ``hosts``: the files are spread over that many hosts of the open web (``openweb``), of which some are
-    ``dead``; 0: one server. ``jpegs``: the files are images.
+    ``dead``; 0: one server. ``jpegs``: the files are images, fetched as a list.
 
     ``rtt``: the round trip to the server, which ``relay`` adds; "0": none, and no relay.
 
@@ -116,6 +116,7 @@ _WEB_CLIENTS: Final = (
     "urllib in 256 threads",
     "gevent pool of 128, c-ares",
 )
+_SHARDS: Final = ("downloader, list to tar", "img2dataset webdataset")
 _IMAGES: Final = ("downloader, list", "img2dataset files", "img2dataset webdataset")
 CONNECTION_COUNTS: Final = ("8", "32", "128", "512", "1024", "auto")
 """Values of ``--connections`` that are compared; one that the program refuses is left out."""
@@ -225,6 +226,10 @@ CELLS: Final = (
     replace(
         _WEB, name="web-jpeg", title="HTTPS, JPEGs of 29 kB, 5,000 hosts", tls=True, jpegs=True,
         clients=_IMAGES, size=30_000,
+    ),
+    Cell(
+        "jpeg-shards", "shards", "HTTP, JPEGs of 10 to 60 kB from one server, to tar", _SHARDS, size=35_000,
+        files=40_000, jpegs=True, patience=60.0, slowest=100,
     ),
 )  # fmt: skip
 

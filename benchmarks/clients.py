@@ -17,6 +17,7 @@ from typing import Final
 
 from benchmarks.cells import CONNECTION_COUNTS
 from benchmarks.job import Job
+from benchmarks.jpegs import stored_in_shards
 from benchmarks.openweb.images import IMG2DATASET, img2dataset, stored
 
 __all__ = ["CLIENTS", "Client", "Job", "missing"]
@@ -145,6 +146,8 @@ def _aria2_web(connections: int) -> Callable[[Job], list[str]]:
     return lambda job: _aria2(job, connections, "--connect-timeout=10", "--timeout=10", "--max-tries=1")
 
 
+_TO_TAR: Final = ("--connections", "auto", "--store", "tar")
+
 CLIENTS: Final = {
     client.name: client
     for client in (
@@ -179,6 +182,7 @@ CLIENTS: Final = {
         Client("gevent pool of 128, c-ares", _script("gevent_hosts", connections=128)),
         Client("img2dataset files", img2dataset("files"), needs=str(IMG2DATASET), stored=stored),
         Client("img2dataset webdataset", img2dataset("webdataset"), needs=str(IMG2DATASET), stored=stored),
+        Client("downloader, list to tar", _ours(*_TO_TAR, listed=True), stored=stored_in_shards),
         Client("urllib in 256 threads", _script("urllib_threads", connections=256)),
         *(
             Client(f"downloader --connections {count}", _ours("--connections", count))

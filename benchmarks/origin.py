@@ -26,6 +26,7 @@ __all__ = [
     "Outcome",
     "Surroundings",
     "dev_server",
+    "free_ports",
     "nginx",
     "nginx_installed",
     "relayed",
@@ -180,7 +181,7 @@ def nginx(
     certificate.private_key_pem.write_to_path(room / "key.pem")
     for position, part in enumerate(certificate.cert_chain_pems):
         part.write_to_path(room / "chain.pem", append=position > 0)
-    plain, secure = _free_ports(2)
+    plain, secure = free_ports(2)
     config = _CONFIG.format(
         # Started by root, nginx would serve as another user, who cannot read a private directory.
         user="user root;" if os.geteuid() == 0 else "",
@@ -266,7 +267,7 @@ def _read(path: str) -> Iterator[bytes]:
         os.close(file)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return ports on which nothing listens now; nginx does not report a port that the kernel chooses."""
     with contextlib.ExitStack() as bound:
         listeners = [bound.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]

@@ -20,6 +20,7 @@ import psutil
 from benchmarks.ballast import Ballast
 from benchmarks.cells import Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
+from benchmarks.jpegs import jpeg_server
 from benchmarks.markdown import figure
 from benchmarks.openweb.images import IMG2DATASET, encode
 from benchmarks.openweb.namespace import unavailable
@@ -103,7 +104,7 @@ def run_cell(
             say(f"{cell.name}: {name} is not installed; left out")
     if not runs:
         return
-    if cell.hosts and (why := _why_no_web(cell)):
+    if (cell.hosts or cell.jpegs) and (why := _why_not(cell)):
         say(f"{cell.name}: {why}; left out")
         return
     most = max(files_of(cell, client, quick) for _, client in runs)
@@ -139,6 +140,8 @@ def serving(cell: Cell, files: int, room: Path, which: str) -> Iterator[Origin]:
         chosen = open_web(
             files, hosts, cell.tls, served, where, cell.dead, jpegs=encode if cell.jpegs else None
         )
+    elif cell.jpegs:
+        chosen = jpeg_server(served, where)
     elif cell.origin == "nginx" and which != "dev" and (which == "nginx" or nginx_installed()):
         chosen = nginx(files, cell.size, cell.tls, served, where)
     else:
@@ -226,12 +229,12 @@ def _figures(stdout: str) -> dict[str, float]:
     return flat
 
 
-def _why_no_web(cell: Cell) -> str:
+def _why_not(cell: Cell) -> str:
     if not nginx_installed():
         return "needs nginx"
     if cell.jpegs and not os.access(IMG2DATASET, os.X_OK):
         return f"needs img2dataset in {IMG2DATASET.parents[1].name}, which also encodes the JPEGs"
-    return unavailable()
+    return unavailable() if cell.hosts else ""
 
 
 def _failure(cell: Cell, ended: Ended) -> str:

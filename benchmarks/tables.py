@@ -331,6 +331,8 @@ def all_tables(results: Results, chart: str = "") -> str:
     for cell in of_group("speed"):
         where = ", into memory" if cell.where == "memory" else ""
         parts.append((f"{cell.title}{where}, {cell.connections} connections", cell_table(results, cell)))
+    for cell in of_group("shards"):
+        parts.append((f"{cell.title}, into memory", cell_table(results, cell)))
     parts += [
         ("Depth of the pipeline", depth(results)),
         ("Number of connections", connections(results)),

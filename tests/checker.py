@@ -79,10 +79,12 @@ class Stored(NamedTuple):
 
 @dataclass
 class ItemStates:
-    """Item states by index in the batch: published, and in flight."""
+    """Item states by index in the batch: published, and in flight; ``intended``: of these, those about to
+    be published."""
 
     published: dict[int, Stored] = field(default_factory=dict)
     in_flight: set[int] = field(default_factory=set)
+    intended: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, raw: bytes, count: int) -> ItemStates:
@@ -92,6 +94,7 @@ class ItemStates:
         return cls(
             {i: Stored(state - 2, crcs[i]) for i, state in enumerate(states) if state >= 2},
             {i for i, state in enumerate(states) if state == 1 or state <= -3},
+            {i for i, state in enumerate(states) if state <= -3},
         )
 
 
@@ -104,10 +107,10 @@ class Checked(NamedTuple):
     open_batches: int
 
 
-def ledgers(dest: Path) -> Iterator[tuple[int, ItemStates]]:
+def ledgers(dest: Path, names: str = "ledger-*") -> Iterator[tuple[int, ItemStates]]:
     """Yield batch and item states of every slot of every ledger that a killed run has left behind."""
     length = 16 + 12 * SLOT_ITEMS
-    for path in sorted((dest / HOME).glob("ledger-*")):
+    for path in sorted((dest / HOME).glob(names)):
         content = path.read_bytes()
         for start in range(0, len(content) - length + 1, length):
             owner, count = struct.unpack_from("<QQ", content, start)

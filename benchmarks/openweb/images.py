@@ -7,18 +7,17 @@ them follow the newest Python. That installation encodes the JPEGs, too.
 from __future__ import annotations
 
 import subprocess
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from benchmarks.job import Job
-from benchmarks.running import ROOT, environment
+from benchmarks.jpegs import IMAGE_PYTHON, stored_in_shards
+from benchmarks.running import environment
 
 __all__ = ["IMG2DATASET", "encode", "img2dataset", "stored"]
 
-_VENV: Final = ROOT / ".venv-img2dataset" / "bin"
-IMG2DATASET: Final = _VENV / "img2dataset"
+IMG2DATASET: Final = IMAGE_PYTHON.with_name("img2dataset")
 _COUNT: Final = 8
 _SHARD: Final = 10_000  # files in a directory or tar; the key of a file is its place in the list
 _ENCODE: Final = """
@@ -33,7 +32,7 @@ for number in range(int(sys.argv[2])):
 def encode(directory: Path) -> list[bytes]:
     """Write some JPEGs of 320 × 240 to ``directory`` and return them."""
     directory.mkdir()
-    argv = [str(_VENV / "python"), "-c", _ENCODE, str(directory), str(_COUNT)]
+    argv = [str(IMAGE_PYTHON), "-c", _ENCODE, str(directory), str(_COUNT)]
     subprocess.run(argv, check=True, env=environment())
     return [(directory / f"{number}.jpg").read_bytes() for number in range(_COUNT)]
 
@@ -46,10 +45,18 @@ def img2dataset(form: str) -> Callable[[Job], list[str]]:
         trust = [f"SSL_CERT_FILE={job.cafile}"] if job.cafile else []
         options = {
             "url_list": job.urls, "output_folder": job.destination, "output_format": form,
-            "resize_mode": "no", "disable_all_reencoding": True, "compute_hash": None,
-            "extract_exif": False, "thread_count": 256, "timeout": 10, "number_sample_per_shard": _SHARD,
+            "resize_mode": "no", "skip_reencode": True, "disable_all_reencoding": True,
+            "compute_hash": None, "extract_exif": False, "processes_count": 1, "thread_count": 256,
+            "timeout": 10, "number_sample_per_shard": _SHARD,
         }  # fmt: skip
-        return ["env", *trust, str(IMG2DATASET), *(f"--{name}={value}" for name, value in options.items())]
+        # Otherwise it asks the network for a newer version of a package when it starts.
+        return [
+            "env",
+            *trust,
+            "NO_ALBUMENTATIONS_UPDATE=1",
+            str(IMG2DATASET),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
 
     return argv
 
@@ -61,8 +68,4 @@ def stored(job: Job) -> Iterator[tuple[str, bytes]]:
     assert job.destination is not None
     for path in job.destination.glob("*/*.jpg"):
         yield names[int(path.stem)], path.read_bytes()
-    for path in job.destination.glob("*.tar"):
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if member.name.endswith(".jpg") and (content := archive.extractfile(member)) is not None:
-                    yield names[int(Path(member.name).stem)], content.read()
+    yield from stored_in_shards(job)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import mimetypes
-import re
 from collections.abc import Iterable
 
 __all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys", "possible_name_keys"]
@@ -21,7 +20,7 @@ KEY_BYTES = 80
 _DIGEST_DIGITS = 16
 # Never part of an escaped name; see `naming`.
 _MARK = "%~"
-_EXTENSION = re.compile(r"[^/.][^/]*\.([A-Za-z0-9]{1,12})\Z").search
+_LONGEST_EXTENSION = 12
 _UNKNOWN = "bin"
 # Extensions that several types have, or that Python's table does not know.
 _BY_TYPE = {"image/jpeg": "jpg", "image/webp": "webp", "image/avif": "avif", "audio/mpeg": "mp3"}
@@ -44,9 +43,9 @@ def name_keys(names: Iterable[str]) -> list[str]:
     keys: list[str] = []
     seen: set[str] = set()
     for number, name in enumerate(names):
-        key, other = possible_name_keys(name, number)
+        key = _name_key(name)
         if key in seen:
-            key = other
+            key = _other_key(key, name, number)
         seen.add(key)
         keys.append(key)
     return keys
@@ -54,13 +53,29 @@ def name_keys(names: Iterable[str]) -> list[str]:
 
 def possible_name_keys(name: str, number: int) -> tuple[str, str]:
     """Return the key of ``name``, item ``number`` of a shard, and the one if another item has that key."""
-    key = _fitting(_stem(name).replace(".", "%2E"), name)
-    return key, _fitting(f"{key}{_MARK}{number}", f"{name}\0{number}")
+    key = _name_key(name)
+    return key, _other_key(key, name, number)
 
 
-def _stem(name: str) -> str:
-    found = _EXTENSION(name)
-    return name[: found.start(1) - 1] if found else name
+def _name_key(name: str) -> str:
+    return _fitting(_split(name)[0].replace(".", "%2E"), name)
+
+
+def _other_key(key: str, name: str, number: int) -> str:
+    return _fitting(f"{key}{_MARK}{number}", f"{name}\0{number}")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return ``name`` without its extension, and that, which is "" if it has none."""
+    stem, _, extension = name.rpartition(".")
+    if (
+        len(extension) <= _LONGEST_EXTENSION
+        and extension.isalnum()
+        and extension.isascii()
+        and stem.rpartition("/")[2].strip(".")
+    ):
+        return stem, extension
+    return name, ""
 
 
 def _fitting(key: str, name: str) -> str:
@@ -73,8 +88,7 @@ def _fitting(key: str, name: str) -> str:
 
 def extension_of(name: str, content_type: str) -> str:
     """Return the extension of a member: that of ``name``, else that of ``content_type``, else ``bin``."""
-    found = _EXTENSION(name) if "." in name else None
-    return found.group(1).lower() if found else _of_type(content_type)
+    return _split(name)[1].lower() or _of_type(content_type)
 
 
 @functools.lru_cache(maxsize=1024)

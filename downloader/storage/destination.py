@@ -193,6 +193,8 @@ class Destination:
             known.remove(self.home)
         self._tidy()
         self._config.sink_kind.complete(self._config, self.home)
+        if self._has_shards:
+            self.sync()  # the indexes
         grown = self.journal.position()[2] != self.listed_before
         if complete and self.journal.ended and (grown or not self.complete_since):
             self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))

@@ -75,9 +75,15 @@ def encode_sample(
     further members, and the columns that they have. ``modified``: the time of all members.
     """
     key = sample.key
-    values = _decode_columns(columns) if columns else {}
     if extension == "json" or extension in texts:
         extension = f"content.{extension}"  # a reader takes what follows the first dot as the field's name
+    before = header(f"{key}.{extension}".encode(), sample.size, modified)
+    if not columns:
+        # The same as below, for what most samples are.
+        body = _encode_json(sample)
+        last = header(f"{key}.json".encode(), len(body), modified)
+        return before, padding(sample.size) + last + body + padding(len(body))
+    values = _decode_columns(columns)
     parts = [padding(sample.size)]
     for text, column in texts.items():
         if (value := values.get(column)) is not None:
@@ -85,7 +91,7 @@ def encode_sample(
             parts += (header(f"{key}.{text}".encode(), len(body), modified), body, padding(len(body)))
     body = _encode_json(_with_columns(sample, values) if values else sample)
     parts += (header(f"{key}.json".encode(), len(body), modified), body, padding(len(body)))
-    return header(f"{key}.{extension}".encode(), sample.size, modified), b"".join(parts)
+    return before, b"".join(parts)
 
 
 def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ repeats the publishing, and fetches nothing.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from downloader.core.item_states import written
@@ -23,7 +24,7 @@ from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.publisher import Publisher
-from downloader.sinks.shards.stats import stats_directory, stats_name
+from downloader.sinks.shards.stats import are_whole, read_stats, stats_directory, stats_name
 from downloader.sinks.sink import Recovered, Written
 
 __all__ = ["ShardSink"]
@@ -93,7 +94,7 @@ class ShardSink:
                 if sample.key in indices
             }
         elif sealed is not None and not self._is_published(shard):
-            sealed, found = None, {}  # a power cut took the part
+            sealed, found = None, {}  # a power cut took the part, or what it had become
         elif sealed is not None:
             found = {mark.index: (mark.size, mark.crc) for mark in written(sealed.marks)}
         else:
@@ -101,9 +102,18 @@ class ShardSink:
         return Recovered(found, sealed.failures if sealed else [])
 
     def _is_published(self, shard: int) -> bool:
+        """Return whether the files of ``shard`` are there and whole.
+
+        They are read: after a power cut there may be names without bytes.
+        """
         root = self._settings.root
-        directory = stats_directory(self._settings.home) if root.startswith("s3://") else root
-        return Path(directory, stats_name(shard)).exists()
+        if root.startswith("s3://"):
+            return (
+                read_stats(os.path.join(stats_directory(self._settings.home), stats_name(shard)))
+                is not None
+            )
+        stats = read_stats(os.path.join(root, stats_name(shard)))
+        return stats is not None and are_whole(root, stats.files)
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """Return None: --existing is for files."""

@@ -6,6 +6,7 @@ its datasets reads these.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -19,14 +20,17 @@ __all__ = [
     "STATS_NAME",
     "FileStats",
     "ShardStats",
+    "are_whole",
     "file_name",
     "items_name",
     "make_stats",
+    "read_stats",
     "stats_directory",
     "stats_name",
 ]
 
 STATS_NAME: Final = re.compile(r"([0-9]{5,})_stats\.json")
+_PIECE: Final = 1 << 20
 _SUFFIXES: Final = {"none": "", "gz": ".gz", "zst": ".zst"}
 
 
@@ -78,6 +82,32 @@ def make_stats(job: ShardJob, content: int, files: Sequence[ShardFile]) -> Shard
         bytes=content,
         files=[FileStats(file.name, file.md5, file.samples, file.size) for file in files],
     )
+
+
+def read_stats(path: str) -> ShardStats | None:
+    """Return the stats in the file ``path``, None if there is none or it is damaged. Raises OSError."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=ShardStats)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def are_whole(directory: str, files: Sequence[FileStats]) -> bool:
+    """Return whether each of ``files`` is in ``directory`` with its size and its MD5. Raises OSError."""
+    for each in files:
+        digest, path = hashlib.md5(usedforsecurity=False), os.path.join(directory, each.name)
+        try:
+            if os.path.getsize(path) != each.size:
+                return False
+            with open(path, "rb", buffering=0) as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        except FileNotFoundError:
+            return False
+        if digest.hexdigest() != each.md5:
+            return False
+    return True
 
 
 def file_name(shard: int, index: int, store: str, compression: str) -> str:

@@ -9,6 +9,7 @@ __all__ = ["KNOWN"]
 PARTS = "tests/unit/test_part_recovery.py::"
 NUMBERS = "tests/unit/test_shard_numbers.py::"
 RUN = "tests/integration/test_shards_run.py::"
+KILLS = "tests/faults/test_shard_kills.py::"
 
 KNOWN = (
     Mutant(
@@ -37,6 +38,14 @@ KNOWN = (
             f"{NUMBERS}test_further_shards_are_behind_all_others_and_used_until_they_are_published",
             f"{RUN}test_what_has_failed_goes_into_a_further_shard_with_its_own_keys",
         ),
+    ),
+    Mutant(
+        "name of a shard counts as the shard",
+        "after a power cut, a shard whose bytes are lost counts as published",
+        "ShardSink._is_published",
+        "stats is not None and are_whole(root, stats.files)",
+        "True",
+        (f"{KILLS}test_published_shard_without_an_outcome_counts_only_if_it_is_whole",),
     ),
     Mutant(
         "failed items before the rest of the source",

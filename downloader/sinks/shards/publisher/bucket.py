@@ -14,10 +14,8 @@ import os
 import re
 from typing import Any, Final, NoReturn
 
-import msgspec
-
 from downloader.sinks.shards.jobs import PublisherSettings
-from downloader.sinks.shards.stats import ShardStats, stats_directory
+from downloader.sinks.shards.stats import ShardStats, read_stats, stats_directory
 
 __all__ = ["Bucket", "BucketError"]
 
@@ -98,11 +96,7 @@ class Bucket:
         os.replace(path, os.path.join(self._copies, name))
 
     def published(self, name: str) -> ShardStats | None:
-        try:
-            with open(os.path.join(self._copies, name), "rb") as file:
-                return msgspec.json.decode(file.read(), type=ShardStats)
-        except (FileNotFoundError, ValueError):
-            return None
+        return read_stats(os.path.join(self._copies, name))
 
 
 def _open(bucket: str, prefix: str, settings: PublisherSettings) -> Any:

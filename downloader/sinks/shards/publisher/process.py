@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -36,7 +37,9 @@ def serve() -> int:
     gc.disable()
     gc.freeze()
     frames = _frames(0)
-    settings = msgspec.msgpack.decode(next(frames), type=PublisherSettings)
+    if (first := next(frames, None)) is None:
+        return 0
+    settings = msgspec.msgpack.decode(first, type=PublisherSettings)
     decode = msgspec.msgpack.Decoder(ShardJob).decode
     encode = msgspec.msgpack.Encoder().encode
     place: Place | None = None
@@ -83,13 +86,16 @@ def _open(settings: PublisherSettings) -> Place:
 
 def _frames(descriptor: int) -> Iterator[bytes]:
     unpacker = Unpacker()
-    while data := os.read(descriptor, _CHUNK):
-        yield from unpacker.feed(data)
+    # A reset is an end, too: the other process has ended before it had read an answer.
+    with contextlib.suppress(ConnectionResetError):
+        while data := os.read(descriptor, _CHUNK):
+            yield from unpacker.feed(data)
 
 
 def _send(descriptor: int, frame: bytes) -> None:
-    while frame:
-        frame = frame[os.write(descriptor, frame) :]
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody waits for the answer
+        while frame:
+            frame = frame[os.write(descriptor, frame) :]
 
 
 def _answer(job: ShardJob, settings: PublisherSettings, place: Place) -> PublishedShard | NotPublished:

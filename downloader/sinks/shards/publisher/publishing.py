@@ -8,7 +8,6 @@ two apart: it is removed, or given its final name, in the last step.
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from downloader.sinks.shards.stats import (
     file_name,
     items_name,
     make_stats,
+    read_stats,
     stats_name,
 )
 from downloader.sinks.shards.ustar import END
@@ -224,16 +224,10 @@ class Directory:
         """Do nothing: the stats are beside the shard."""
 
     def published(self, name: str) -> ShardStats | None:
-        try:
-            with open(os.path.join(self._root, name), "rb") as file:
-                stats = msgspec.json.decode(file.read(), type=ShardStats)
-            for each in stats.files:
-                if os.path.getsize(os.path.join(self._root, each.name)) != each.size:
-                    return None
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return None
-        except ValueError:
-            return None
-        return stats
+        stats = read_stats(os.path.join(self._root, name))
+        with contextlib.suppress(FileNotFoundError):
+            if stats is not None and all(
+                os.path.getsize(os.path.join(self._root, each.name)) == each.size for each in stats.files
+            ):
+                return stats
+        return None
