@@ -18,10 +18,12 @@ __all__ = ["SINK_KINDS", "SinkForm", "Unsharded"]
 class SinkForm(Extension, Protocol):
     """The part of a sink kind that a Config needs; ``sinks.sink.SinkKind`` has the rest.
 
-    ``keeps``: stored files remain after the run, and can be verified.
+    ``keeps``: stored files remain after the run, and can be verified. ``largest``: the most bytes of an
+    item, 0 for no limit; a larger one fails as ``too-large``.
     """
 
     keeps: bool
+    largest: int
 
     def check(self, config: Config) -> None:
         """Check the options of the kind. Raises ConfigError."""
@@ -50,6 +52,8 @@ class SinkForm(Extension, Protocol):
 
 class Unsharded:
     """The methods of a kind without shards."""
+
+    largest = 0
 
     def shard_items(self, config: Config) -> int:
         """Return 0."""

@@ -89,10 +89,16 @@ def encode_sample(
 
 
 def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``KEY.json``; a kept column with a name of ours is called ``list.NAME``."""
+    """Return the fields of ``KEY.json``; a kept column with a name of ours is called ``list.NAME``.
+
+    If the list has a column of that name too, ``list.list.NAME``.
+    """
     fields = msgspec.structs.asdict(sample)
     for name, value in values.items():
-        fields[f"list.{name}" if name in METADATA else name] = value
+        free = f"list.{name}" if name in METADATA else name
+        while free != name and free in values:
+            free = f"list.{free}"
+        fields[free] = value
     return fields
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from downloader.config.extras import Extra, require
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
-from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions, shard_options
+from downloader.sinks.shards.options import LARGEST_VALUE, SHARD_OPTIONS, ShardOptions, shard_options
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from collections.abc import Callable
@@ -29,6 +29,7 @@ class ShardKind:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.largest = LARGEST_VALUE if name == "parquet" else 0
 
     def check(self, config: Config) -> None:
         """Check the options. Raises ConfigError."""
