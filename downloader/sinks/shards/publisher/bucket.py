@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from downloader.sinks.shards.files import PUBLISHING
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.stats import ShardStats, stats_directory
 
@@ -55,7 +56,7 @@ class Bucket:
             _refused(error)
 
     def temporary(self, name: str) -> str:
-        return os.path.join(self._home, f"publishing-{name}")
+        return os.path.join(self._home, f"{PUBLISHING}{name}")
 
     def can_take(self, path: str) -> bool:
         return True
