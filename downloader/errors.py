@@ -135,7 +135,7 @@ FAILURES: Final[dict[str, Kind]] = {
         True, False, "the body has another checksum than the source or the response says"
     ),
     "bad-checksum": Kind(False, False, "the source gives a checksum that cannot be verified"),
-    "too-large": Kind(False, False, "larger than --max-size"),
+    "too-large": Kind(False, False, "larger than --max-size, or than --store parquet can have (2 GiB)"),
     "redirect-loop": Kind(False, False, "more than --redirects hops"),
     "redirect-refused": Kind(False, False, "a redirect that is not followed for safety"),
     "robots": Kind(False, False, "the robots.txt of the host does not allow it (--robots)"),

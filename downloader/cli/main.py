@@ -318,7 +318,8 @@ def fetch(**given: Any) -> int:
         # A retry cannot mend what a list says, nor what a host refuses.
         lasting = {*ROW_FAULTS, "robots", "opted-out"}
         retry = any(code not in lasting for code in report.failed_by_error)
-        command = console.next_command(report.exit_code, retry=retry, faulty=faulty)
+        relist = not config.sink_kind.shard_items(config)
+        command = console.next_command(report.exit_code, retry=retry, faulty=faulty, relist=relist)
         # Where the same command would be refused again, `stopped_by` names one that is not.
         refused = "--restart" in (report.stopped_by or "")
         say(as_text(report, "" if refused else command, failures))

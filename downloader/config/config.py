@@ -236,7 +236,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def checking(self) -> Checking:
         """Return what is checked and computed of every body."""
-        return Checking(self.max_size, self.checksums, self.hash_algorithm)
+        limits = [size for size in (self.max_size, self.sink_kind.largest) if size]
+        return Checking(min(limits, default=0), self.checksums, self.hash_algorithm)
 
     @property
     def secrets(self) -> tuple[str, ...]:

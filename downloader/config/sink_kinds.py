@@ -18,10 +18,12 @@ __all__ = ["SINK_KINDS", "SinkForm", "Unsharded"]
 class SinkForm(Extension, Protocol):
     """The part of a sink kind that a Config needs; ``sinks.sink.SinkKind`` has the rest.
 
-    ``keeps``: stored files remain after the run, and can be verified.
+    ``keeps``: stored files remain after the run, and can be verified. ``largest``: the most bytes of an
+    item, 0 for no limit; a larger one fails as ``too-large``.
     """
 
     keeps: bool
+    largest: int
 
     def check(self, config: Config) -> None:
         """Check the options of the kind. Raises ConfigError."""
@@ -38,18 +40,26 @@ class SinkForm(Extension, Protocol):
     def describe(self, identity: str) -> str:
         """Return the options that make ``identity``, for messages."""
 
+    def check_begin(self, config: Config) -> None:
+        """Raise ConfigError if DEST has files that a job which begins there would replace, and must not."""
+
     def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
         """Remove the tool's own files of shards whose outcome the journal has.
 
         Called at the start and at the end of a run; ``is_finished`` tells this of a shard.
         """
 
-    def complete(self, config: Config, home: Path) -> None:
-        """Write what describes all stored files, at the end of a run. Raises DestinationError."""
+    def complete(self, config: Config, home: Path, shards: int) -> None:
+        """Write what describes all stored files, at the end of a run. Raises DestinationError.
+
+        ``shards``: how many shards of the job are published.
+        """
 
 
 class Unsharded:
     """The methods of a kind without shards."""
+
+    largest = 0
 
     def shard_items(self, config: Config) -> int:
         """Return 0."""
@@ -63,10 +73,13 @@ class Unsharded:
         """Return the option of the layout."""
         return f"--layout {identity}"
 
+    def check_begin(self, config: Config) -> None:
+        """Do nothing: --existing says what becomes of files."""
+
     def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
         """Do nothing."""
 
-    def complete(self, config: Config, home: Path) -> None:
+    def complete(self, config: Config, home: Path, shards: int) -> None:
         """Do nothing."""
 
 

@@ -38,8 +38,9 @@ _HEX = re.compile(r"[0-9a-f]+")
 class Checking(msgspec.Struct, frozen=True):
     """What is checked and computed of every body.
 
-    ``max_size`` is in bytes; 0 means no limit. ``checksums`` and ``hash`` are the options; ``hash`` is the
-    algorithm of a digest to compute, "" for none.
+    ``max_size``: in bytes, the smaller of --max-size and what the store can have; 0 means no limit.
+    ``checksums`` and ``hash`` are the options; ``hash`` is the algorithm of a digest to compute, "" for
+    none.
     """
 
     max_size: int = 0
@@ -81,7 +82,7 @@ class ContentCheck:
         """Add the next chunk of the body. Raises FetchError ``too-large``."""
         self.size += len(chunk)
         if self._max_size and self.size > self._max_size:
-            raise FetchError("too-large", f"more than --max-size {show_size(self._max_size)}")
+            raise _too_large("it", self._max_size)
         for digest in self._digests.values():
             digest.update(chunk)
 
@@ -121,7 +122,13 @@ def check_item(item: Item) -> None:
 def check_length(length: int, max_size: int) -> None:
     """Raise FetchError ``too-large`` if ``length`` bytes are more than ``max_size`` (0: no limit)."""
     if max_size and length > max_size:
-        raise FetchError("too-large", f"{show_size(length)}, --max-size is {show_size(max_size)}")
+        raise _too_large(show_size(length), max_size)
+
+
+def _too_large(size: str, most: int) -> FetchError:
+    return FetchError(
+        "too-large", f"{size} is more than {show_size(most)}, the limit of --max-size or --store"
+    )
 
 
 def is_checksum(text: str) -> bool:

@@ -88,7 +88,10 @@ def run_job(
         report = reports.make(config, destination, run, monotonic() - began)
         if report.exit_code == 0 and destination.journal.unsynced:
             destination.journal.mark_synced()
-        destination.finish(report.exit_code == 0)
+        try:
+            destination.finish(report.exit_code == 0)
+        except (DestinationError, JournalError) as error:
+            report = _with_error(report, error, lasting=True)
         # From the open journal: the destination may have been moved or removed by now.
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
@@ -130,14 +133,16 @@ def _write(config: Config, destination: Destination, report: Report, log: Callab
     return report
 
 
-def _with_error(report: Report, error: DownloaderError) -> Report:
-    """Return ``report`` with ``error``, which kept it from being written, and an exit code other than 0.
+def _with_error(report: Report, error: DownloaderError, *, lasting: bool = False) -> Report:
+    """Return ``report`` with ``error``, which kept a file about the job from being written.
 
-    The job itself is done.
+    The exit code is not 0, although all items are done. ``lasting``: the file is part of what is stored, so
+    the exit code is that of ``error`` also where items have failed.
     """
+    code = 0 if lasting and report.exit_code == 1 else report.exit_code
     return msgspec.structs.replace(
         report,
-        exit_code=report.exit_code or error.exit_code,
+        exit_code=code or error.exit_code,
         stopped_by=report.stopped_by or str(error),
     )
 

@@ -135,7 +135,7 @@ class RequestsClient:
                 if self._config.respect:
                     self._check_opt_out(response)
                 length = _length(response)
-                check_length(length or 0, self._config.max_size)
+                check_length(length or 0, self._checking.max_size)
                 if self._recording:
                     task.response = _info(response, at, hops)
                 task.stated = self._stated(response, task) if self._checking.checksums == "all" else None

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from downloader.core.content_check import Checking, ContentCheck
+from downloader.core.content_check import Checking, ContentCheck, check_length
 from downloader.core.host import Host
 from downloader.core.latency import Histogram
 from downloader.core.stated_checksum import Stated
@@ -86,6 +86,10 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     mismatches: int = 0
 
 
-def open_writer(task: FetchTask, checking: Checking) -> CheckedWriter:
-    """Return a writer for the body of ``task``, which is checked. Raises FetchError, DestinationError."""
+def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> CheckedWriter:
+    """Return a writer for the body of ``task``, which is checked. ``length``: that of the body, if known.
+
+    Raises FetchError (``too-large``), DestinationError.
+    """
+    check_length(length, checking.max_size)
     return CheckedWriter(task.batch.open(task), ContentCheck(task.item, checking, task.stated))

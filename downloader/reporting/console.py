@@ -97,10 +97,13 @@ class Console:
             text = json.dumps({"level": "debug", "message": text})
         note(text)
 
-    def next_command(self, exit_code: int, *, retry: bool = True, faulty: Sequence[str] = ()) -> str:
+    def next_command(
+        self, exit_code: int, *, retry: bool = True, faulty: Sequence[str] = (), relist: bool = True
+    ) -> str:
         """Return what to type next; "" where the job is done, or where no command mends what failed.
 
         ``retry``: some files may not fail again. ``faulty``: lines that only a corrected list can mend.
+        ``relist``: the store can take that.
         """
         command = f"downloader {shlex.join(self._shown_arguments())}"
         same = " (and the same list on standard input)" if "-" in self._arguments else ""
@@ -112,7 +115,8 @@ class Console:
         if faulty:
             more = ", …" if len(faulty) > _LINES_NAMED else ""
             lines = f"{', '.join(faulty[:_LINES_NAMED])}{more}"
-            advice.append(f"correct the list ({lines}), then: {command} --relist")
+            then = f", then: {command} --relist" if relist else ": store the corrected rows with another -o"
+            advice.append(f"correct the list ({lines}){then}")
         return "\n  ".join(advice)
 
     def _shown_arguments(self) -> Iterator[str]:

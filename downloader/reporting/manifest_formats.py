@@ -82,12 +82,23 @@ def _kept(path: str, rows: Rows) -> dict[str, set[type]]:
         for name, value in row.columns.items():
             types = found.setdefault(name, set())
             if value is not None:
-                types.add(type(value))
+                types.add(_type_of(value))
         if len(found) > _MOST_COLUMNS:
             raise DestinationError(
                 f"{path}: the list has more than {_MOST_COLUMNS:,} columns; name a manifest in .jsonl"
             )
     return found
+
+
+class _Large(int):
+    """An integer that a double does not have exactly."""
+
+
+def _type_of(value: Any) -> type:
+    """Return the type of ``value``; of an integer that int64 does not have, str."""
+    if type(value) is int and abs(value) > 1 << 53:
+        return _Large if -(1 << 63) <= value < 1 << 63 else str
+    return type(value)
 
 
 def _named(kept: Iterable[str]) -> dict[str, str]:
@@ -125,7 +136,8 @@ def _write_parquet(file: BinaryIO, rows: Rows, kept: dict[str, set[type]]) -> No
         "fetched_at": pyarrow.timestamp("ms", "UTC"),
     }
     types = {
-        **{frozenset({bool}): pyarrow.bool_(), frozenset({int}): pyarrow.int64()},
+        frozenset({bool}): pyarrow.bool_(),
+        **dict.fromkeys([frozenset({int}), frozenset({_Large}), frozenset({int, _Large})], pyarrow.int64()),
         **{frozenset({float}): pyarrow.float64(), frozenset({int, float}): pyarrow.float64()},
     }
     kinds = {name: types.get(frozenset(seen), pyarrow.string()) for name, seen in kept.items()}

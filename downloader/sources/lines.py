@@ -383,5 +383,6 @@ class Lines:
 
 
 REMEDY = (
-    "give the same list, or --relist to read this one from its start and keep what is stored, or --restart"
+    "give the same list, or another -o for this one, or --relist to read it from its start and keep what "
+    "is stored (not with shards), or --restart"
 )

@@ -203,7 +203,8 @@ class UrlLister:
         if cursor.options != self._options:
             raise SourceError(
                 f"{self._shown}: this job was begun with other options for format or columns of the "
-                "list; give the same, or --relist to read the list from its start, or --restart"
+                "list; give the same, or another -o, or --relist to read the list from its start (not with "
+                "shards), or --restart"
             )
         files, name = self._files, shown(cursor.name.decode("utf-8", "surrogateescape"))
         if cursor.file >= len(files) or os.fsencode(files[cursor.file].name) != cursor.name:

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -24,7 +23,8 @@ from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, JournalError
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
-from downloader.sinks.shards.files import SHARDS
+from downloader.sinks.shards.files import INDEXED
+from downloader.sinks.shards.files import forget as forget_shards
 from downloader.sinks.sink import Verify
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
@@ -81,6 +81,7 @@ class Destination:
         try:
             self.name_key = name_key(self.home)
             if config.restart:
+                config.sink_kind.check_begin(config)
                 _forget(self.home)
             self._records_run = record_spool.next_run(self.home)
             if config.retry_failed and not journal_exists(self.home):
@@ -93,6 +94,9 @@ class Destination:
                 self.sync()
                 boot, before = boot_id(), self.journal.running
                 self.cut_off = bool(before and boot and before != boot)
+                if self.cut_off:
+                    # The journal may have lost shards, which are then published again, with other bytes.
+                    (self.home / INDEXED).unlink(missing_ok=True)
                 self.job, self.resumed = self._agree()
                 self.journal.run(boot)
                 collect_ledgers(self.home, self.journal, self._verify)
@@ -192,7 +196,7 @@ class Destination:
         if self.journal.ended and not self.journal.open_count():
             known.remove(self.home)
         self._tidy()
-        self._config.sink_kind.complete(self._config, self.home)
+        self._config.sink_kind.complete(self._config, self.home, self.journal.shards.finished_count)
         if self._has_shards:
             self.sync()  # the indexes
         grown = self.journal.position()[2] != self.listed_before
@@ -247,6 +251,7 @@ class Destination:
         )
         job = self.journal.job()
         if job is None:
+            config.sink_kind.check_begin(config)
             known_records.forget(self.home)
             self.journal.begin(mine)
             return mine, False
@@ -257,6 +262,8 @@ class Destination:
             if self.cut_off:
                 before = job.foreign_before_ns
                 mine = msgspec.structs.replace(mine, foreign_before_ns=before, lost_before_ns=self._now)
+            else:
+                config.sink_kind.check_begin(config)
             if not same:
                 known_records.forget(self.home)
             self.journal.begin(mine, anew=True)
@@ -360,7 +367,7 @@ def _forget(home: Path) -> None:
     for path in home.iterdir():
         if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite", "records-")):
             path.unlink()
-    shutil.rmtree(home / SHARDS, ignore_errors=True)
+    forget_shards(home)
     fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -38,6 +38,12 @@ class ShardNumbers:
         if row is not None and not row[2]:
             self._rows.put("shard", row[0], seq, 1)
 
+    @property
+    def finished_count(self) -> int:
+        """Number of shards whose outcome the journal has; it never decreases in a job."""
+        (count,) = self._rows.figures("SELECT count(*) FROM shard WHERE done = 1")
+        return count
+
     def is_finished(self, number: int) -> bool:
         """Return whether the journal has the outcome of shard ``number``."""
         row = self._rows.find("shard", "WHERE number = ?", number)

@@ -212,6 +212,7 @@ def test_changed_list_is_refused_with_its_row(
         ("none*.csv", None, [], "no file matches it"),
         ("empty", None, [], "there is no list in this directory"),
         ("l.csv", "url,a\nhttp://h/1,2\n", ["--header-column", "h"], "no column 'h' (--header-column)"),
+        ("l.csv", "url,a,a\nhttp://h/1,2,3\n", ["--keep-columns", "all"], "has 2 columns 'a'"),
     ],
 )  # fmt: skip
 def test_usage_errors(

@@ -272,3 +272,14 @@ def test_columns_that_are_recognized() -> None:
     for wrong in ("sha1", "=x", "SHA-1=x"):
         with pytest.raises(ValueError, match="is not"):
             parse_checksum_column(wrong)
+
+
+def test_depth_of_json_is_limited(tmp_path: Path) -> None:
+    depths = (99, 100, 101)
+    lines = [
+        f'{{"url": "u", "x": {"[" * depth + "]" * depth}, "y": {"[" * 300 + "]" * 300}}}'
+        for depth in depths
+    ]
+    (tmp_path / "l.jsonl").write_text("\n".join([*lines, '{"url": "u", "x": [' + "[]," * 200 + "1]}"]))
+    with closing(opened(tmp_path / "l.jsonl", Wanted(keep="x"))) as source:
+        assert faults_of(read_on(source, b"", 10)) == {3: "values are nested more than 100 deep"}

@@ -329,9 +329,9 @@ class PipelinedClient:
         finally:
             writer.abort()
 
-    def open_writer(self, task: FetchTask) -> CheckedWriter:
-        """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
-        return open_writer(task, self._checking)
+    def open_writer(self, task: FetchTask, length: int = 0) -> CheckedWriter:
+        """See ``task.open_writer``."""
+        return open_writer(task, self._checking, length)
 
     # connections
 

@@ -386,7 +386,7 @@ class PipelinedConnection:
             outstanding.extend([None] * len(behind))
         self.origin_state.large_body()
         self._transport.widen(length)
-        return self._client.open_writer(task)
+        return self._client.open_writer(task, length)
 
     def proxied(self) -> None:
         """Disable pipelining, since a response came through a proxy."""

@@ -91,8 +91,8 @@ class ConnectionOwner(Protocol):
     def store_completed(self, origin_state: OriginState, completed: list[tuple[FetchTask, Body]]) -> None:
         """Store the files among ``completed`` now, and report failures."""
 
-    def open_writer(self, task: FetchTask) -> CheckedWriter:
-        """Return a writer for the body of ``task``. Raises FetchError, DestinationError."""
+    def open_writer(self, task: FetchTask, length: int = 0) -> CheckedWriter:
+        """See ``task.open_writer``."""
 
     def release(self, host: Host) -> None:
         """See ``Owner``."""

@@ -1,12 +1,14 @@
-"""Name the files of the tool's own that a shard has until it is published.
+"""Name the files of the tool's own that shards have, in the home of the job.
 
-They are under ``shards/`` in the home of the job. ``N.part``: the part of shard N. ``N.sealed``: that all
-items of the shard are finished, and how (``SealedShard``); written before the shard is published.
+``shards/N.part``: the part of shard N. ``shards/N.sealed``: that all items of the shard are finished, and
+how (``SealedShard``); written before the shard is published. Both are removed when it is. ``indexed``: see
+``indexes.Indexed``. If the shards are in a bucket: ``stats/`` with copies of their stats, and the indexes.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -14,8 +16,14 @@ import msgspec
 from downloader.messages import Failure
 
 __all__ = [
+    "INDEX",
+    "INDEXED",
+    "PUBLISHING",
     "SHARDS",
+    "SIZES",
+    "STATS",
     "SealedShard",
+    "forget",
     "part_path",
     "read_sealed",
     "seal",
@@ -25,6 +33,11 @@ __all__ = [
 ]
 
 SHARDS = "shards"
+STATS = "stats"
+INDEX = "shards.json"
+SIZES = "sizes.json"
+INDEXED = "indexed"
+PUBLISHING = "publishing-"
 
 
 class SealedShard(msgspec.Struct, frozen=True):
@@ -72,3 +85,11 @@ def sealed_shards(home: Path) -> list[int]:
     except FileNotFoundError:
         return []
     return sorted(int(name[:-7]) for name in names if name.endswith(".sealed"))
+
+
+def forget(home: Path) -> None:
+    """Remove everything of shards from ``home``. Raises OSError."""
+    for directory in (SHARDS, STATS):
+        shutil.rmtree(home / directory, ignore_errors=True)
+    for path in (home / INDEX, home / SIZES, home / INDEXED, *home.glob(f"{PUBLISHING}*")):
+        path.unlink(missing_ok=True)

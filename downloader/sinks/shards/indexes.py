@@ -11,6 +11,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -18,13 +19,12 @@ from downloader.core.frames import pack
 from downloader.errors import DestinationError
 from downloader.process import isolation
 from downloader.sinks.failing import advice
+from downloader.sinks.shards.files import INDEX, INDEXED, SIZES
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_directory, stats_name
 
-__all__ = ["INDEX", "SIZES", "write_indexes"]
+__all__ = ["Indexed", "write_indexes"]
 
-INDEX = "shards.json"
-SIZES = "sizes.json"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -39,6 +39,40 @@ class _Shard(msgspec.Struct, frozen=True, gc=False):
     md5sum: str
     nsamples: int
     filesize: int
+
+
+class Indexed:
+    """A note in ``home`` of what the indexes in ``directory`` have; they take seconds for 100,000 shards.
+
+    It counts only as long as the indexes have the sizes that they had.
+    """
+
+    def __init__(self, home: Path, directory: Path) -> None:
+        self._note = home / INDEXED
+        self._directory = directory
+
+    def has(self, shards: int) -> bool:
+        """Return whether the indexes were written when ``shards`` shards were published."""
+        try:
+            return self._note.read_text() == self._text(shards)
+        except (OSError, ValueError):
+            return False
+
+    def note(self, shards: int) -> None:
+        """Note that the indexes have ``shards`` shards. Without the note they are written again."""
+        with contextlib.suppress(OSError):
+            self._note.write_text(self._text(shards))
+
+    def _text(self, shards: int) -> str:
+        sizes = [_size(self._directory / name) for name in (INDEX, SIZES)]
+        return f"{shards} shards, indexes of {sizes} bytes\n"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
 
 
 def write_indexes(root: str, home: str, endpoint_url: str = "", region: str = "") -> None:

@@ -6,12 +6,10 @@ import contextlib
 import gzip
 import importlib
 import os
-import shutil
-import tempfile
 import zlib
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
@@ -91,22 +89,22 @@ class ShardInspector:
 
 
 def _tar_samples(path: Path) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
     if path.suffix == ".tar":
         with open(path, "rb") as file:
-            return _whole(file.fileno())
-    # Decompressed as a whole, since the samples are found by their positions.
+            _add(found, file)
+        return found
     module: Any = gzip if path.suffix == ".gz" else importlib.import_module(ZSTD)
     damaged = zlib.error if path.suffix == ".gz" else module.ZstdError
-    with tempfile.TemporaryFile(dir=path.parent) as plain:
-        # Of a damaged shard, what could be decompressed is compared, and the rest is missing.
-        with contextlib.suppress(EOFError, OSError, damaged), module.open(path, "rb") as packed:
-            shutil.copyfileobj(packed, plain)
-        plain.flush()
-        return _whole(plain.fileno())
+    # Of a damaged shard, what can be decompressed is compared, and the rest is missing.
+    with contextlib.suppress(EOFError, OSError, damaged), module.open(path, "rb") as file:
+        _add(found, file)
+    return found
 
 
-def _whole(fd: int) -> dict[str, tuple[int, int]]:
-    return {sample.key: (sample.size, sample.crc) for sample in samples(fd)}
+def _add(found: dict[str, tuple[int, int]], file: BinaryIO) -> None:
+    for sample in samples(file):
+        found[sample.key] = (sample.size, sample.crc)
 
 
 def _parquet_samples(path: Path) -> dict[str, tuple[int, int]]:

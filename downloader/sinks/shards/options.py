@@ -11,9 +11,18 @@ from downloader.core.units import parse_size
 if TYPE_CHECKING:
     from downloader.config.config import Config
 
-__all__ = ["MOST_SHARD_FILES", "SHARD_OPTIONS", "ShardOptions", "parse_members", "shard_options"]
+__all__ = [
+    "LARGEST_VALUE",
+    "MOST_SHARD_FILES",
+    "SHARD_OPTIONS",
+    "ShardOptions",
+    "parse_members",
+    "shard_options",
+]
 
 MOST_SHARD_FILES: Final = 100_000
+LARGEST_VALUE: Final = (1 << 31) - (1 << 16)
+"""The most bytes of a value in Parquet: a page has a size of 32 bits, and more in it than the value."""
 _COMPRESSIONS: Final = ("none", "gz", "zst")
 _KEYS: Final = ("index", "name")
 _MEMBER = re.compile(r"([A-Za-z0-9_-]{1,12})=(.+)").fullmatch

@@ -26,9 +26,10 @@ def recover(path: Path, expected: dict[str, tuple[int, int]]) -> list[WholeSampl
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             whole: dict[str, WholeSample] = {}
-            for sample in samples(fd):
-                if expected.get(sample.key, (sample.size, sample.crc)) == (sample.size, sample.crc):
-                    whole.setdefault(sample.key, sample)
+            with open(fd, "rb", closefd=False) as file:
+                for sample in samples(file):
+                    if expected.get(sample.key, (sample.size, sample.crc)) == (sample.size, sample.crc):
+                        whole.setdefault(sample.key, sample)
             kept = list(whole.values())
             end = 0
             for sample in kept:

@@ -8,21 +8,19 @@ a power cut any: so a sample counts only if all its members are there and its co
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.sinks.shards.jobs import METADATA
-from downloader.sinks.shards.ustar import BLOCK, Member, header, members, padding
+from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
 
 __all__ = ["Sample", "WholeSample", "encode_sample", "metadata_member", "samples"]
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
-_BLOCK = 1 << 20
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -95,40 +93,66 @@ def encode_sample(
 
 
 def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``KEY.json``; a kept column with a name of ours is called ``list.NAME``."""
+    """Return the fields of ``KEY.json``; a kept column with a name of ours is called ``list.NAME``.
+
+    If the list has a column of that name too, ``list.list.NAME``.
+    """
     fields = msgspec.structs.asdict(sample)
     for name, value in values.items():
-        fields[f"list.{name}" if name in METADATA else name] = value
+        free = f"list.{name}" if name in METADATA else name
+        while free != name and free in values:
+            free = f"list.{free}"
+        fields[free] = value
     return fields
 
 
-def samples(fd: int) -> Iterator[WholeSample]:
-    """Yield the whole samples of the part ``fd``, in order. Reads the content of each."""
-    found: list[Member] = []
-    for member in members(fd, os.fstat(fd).st_size):
+def samples(file: BinaryIO) -> Iterator[WholeSample]:
+    """Yield the whole samples of the tar file ``file``, in order, up to the first member that is not whole.
+
+    Reads it once, from its beginning. Raises what ``file.read`` raises.
+    """
+    members = Members(file)
+    content: _Content | None = None  # the first member of the current sample
+    while (member := members.next()) is not None:
         key = member.name.partition(".")[0]
-        if found and found[0].name.partition(".")[0] != key:
-            found = []
-        found.append(member)
+        if content is not None and content.key != key:
+            content = None
         if member.name == metadata_member(key):
-            if len(found) > 1 and (crc := _checked(fd, found[0], member)) is not None:
-                start = found[0].offset - BLOCK
+            text: list[bytes] = []
+            if not members.content(member, text.append):
+                return
+            if content is not None and content.is_stated(b"".join(text)):
                 end = member.offset + member.size + len(padding(member.size))
-                yield WholeSample(key, start, end, found[0].size, crc)
-            found = []
+                yield WholeSample(key, content.start, end, content.size, content.crc)
+            content = None
+        elif content is None:
+            content = _Content(key, member)
+            if not members.content(member, content.feed):
+                return
+        elif not members.content(member, lambda piece: None):
+            return
 
 
-def _checked(fd: int, content: Member, metadata: Member) -> int | None:
-    """Return the CRC-32 of ``content``, None if it is not what ``metadata`` says."""
-    try:
-        stated = _decode_stated(os.pread(fd, metadata.size, metadata.offset))
-    except msgspec.DecodeError:
-        return None
-    digest, crc = hashlib.sha256(), 0
-    at, end = content.offset, content.offset + content.size
-    while at < end:
-        chunk = os.pread(fd, min(_BLOCK, end - at), at)
-        digest.update(chunk)
-        crc = crc32(chunk, crc)
-        at += len(chunk)
-    return crc if (content.size, digest.hexdigest()) == (stated.size, stated.sha256) else None
+class _Content:
+    """The content of a sample that is read: where its header is, its size and its CRC-32."""
+
+    __slots__ = ("_digest", "crc", "key", "size", "start")
+
+    def __init__(self, key: str, member: Member) -> None:
+        self.key = key
+        self.start = member.offset - BLOCK
+        self.size = member.size
+        self.crc = 0
+        self._digest = hashlib.sha256()
+
+    def feed(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self.crc = crc32(piece, self.crc)
+
+    def is_stated(self, metadata: bytes) -> bool:
+        """Return whether the content is what ``KEY.json`` says."""
+        try:
+            stated = _decode_stated(metadata)
+        except msgspec.DecodeError:
+            return False
+        return (self.size, self._digest.hexdigest()) == (stated.size, stated.sha256)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from downloader.config.extras import Extra, require
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
-from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions, shard_options
+from downloader.sinks.shards.options import LARGEST_VALUE, SHARD_OPTIONS, ShardOptions, shard_options
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from collections.abc import Callable
-    from pathlib import Path
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
@@ -29,6 +30,7 @@ class ShardKind:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.largest = LARGEST_VALUE if name == "parquet" else 0
 
     def check(self, config: Config) -> None:
         """Check the options. Raises ConfigError."""
@@ -95,6 +97,23 @@ class ShardKind:
             words.append("--member " + ",".join(f"{ext}={name}" for ext, name in options.members.items()))
         return " ".join([*words, "--reproducible"] if options.reproducible else words)
 
+    def check_begin(self, config: Config) -> None:
+        """Raise ConfigError if DEST has files with the names of shards: they may be another dataset's.
+
+        The files of a bucket are not looked at.
+        """
+        from downloader.sinks.shards.stats import IS_OURS
+
+        if config.is_bucket:
+            return
+        with os.scandir(config.output) as entries:
+            found = min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+        if found:
+            raise ConfigError(
+                f"{config.output} has {found}, which would be replaced and may be of another dataset; "
+                "move the shards there away with the files beside them, or choose another -o"
+            )
+
     def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
         """Remove the outcomes of published shards that the journal has."""
         from downloader.sinks.shards.files import sealed_shards, unseal
@@ -103,17 +122,18 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Path) -> None:
-        """Write ``shards.json`` and ``sizes.json``. Raises DestinationError."""
-        from downloader.sinks.shards.indexes import write_indexes
+    def complete(self, config: Config, home: Path, shards: int) -> None:
+        """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
+        from downloader.sinks.shards.indexes import Indexed, write_indexes
 
-        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        write_indexes(config.output, str(home), endpoint_url, region)
+        indexed = Indexed(home, home if config.is_bucket else Path(config.output))
+        if not indexed.has(shards):
+            endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+            write_indexes(config.output, str(home), endpoint_url, region)
+            indexed.note(shards)
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a ShardSink."""
-        from pathlib import Path
-
         from downloader.sinks.shards.jobs import PublisherSettings
         from downloader.sinks.shards.sink import ShardSink
 

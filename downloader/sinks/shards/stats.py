@@ -14,9 +14,11 @@ from typing import Final
 
 import msgspec
 
+from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.jobs import ShardFile, ShardJob
 
 __all__ = [
+    "IS_OURS",
     "STATS_NAME",
     "FileStats",
     "ShardStats",
@@ -31,6 +33,11 @@ __all__ = [
 
 STATS_NAME: Final = re.compile(r"([0-9]{5,})_stats\.json")
 _PIECE: Final = 1 << 20
+IS_OURS: Final = re.compile(
+    r"[0-9]{5,}(-[0-9]+)?\.(tar|tar\.gz|tar\.zst|parquet)|[0-9]{5,}(_items)?\.(parquet|jsonl)"
+    r"|[0-9]{5,}_stats\.json|shards\.json|sizes\.json"
+).fullmatch
+"""Whether a name may be that of a file of a dataset, in any of the stores."""
 _SUFFIXES: Final = {"none": "", "gz": ".gz", "zst": ".zst"}
 
 
@@ -129,4 +136,4 @@ def stats_name(shard: int) -> str:
 
 def stats_directory(home: str) -> str:
     """Return the directory with copies of the stats of shards that are in a bucket."""
-    return os.path.join(home, "stats")
+    return os.path.join(home, STATS)

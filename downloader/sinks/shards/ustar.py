@@ -9,13 +9,12 @@ tar writes it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from zlib import adler32
 
-__all__ = ["BLOCK", "END", "Member", "header", "members", "padding"]
+__all__ = ["BLOCK", "END", "Member", "Members", "header", "padding"]
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -28,7 +27,7 @@ _AFTER_CHECKSUM = b"\0 0" + bytes(100) + b"ustar\x0000" + bytes(64 + 16 + 155 + 
 _CONSTANT_SUM = sum(_BEFORE_SIZE) + sum(_AFTER_CHECKSUM) - sum(b"\0 ") + sum(b" " * 8)
 _LOW_HALF = 0xFFFF
 _OCTAL_SIZE = 8**11
-_READ = 64 << 10
+_READ = 1 << 20  # a multiple of BLOCK
 
 
 class Member(NamedTuple):
@@ -65,24 +64,42 @@ def padding(size: int) -> bytes:
     return _PADDINGS[size % BLOCK]
 
 
-def members(fd: int, end: int) -> Iterator[Member]:
-    """Yield the members of the tar file ``fd`` whose blocks are whole and lie before ``end``, in order.
+class Members:
+    """The members of a tar file, read once and in order from a stream, which may be decompressed.
 
-    Ends at the first header that is not one.
+    Raises what ``file.read`` raises.
     """
-    at = 0
-    ahead, ahead_at = b"", 0
-    while at + BLOCK <= end:
-        if not ahead_at <= at <= ahead_at + len(ahead) - BLOCK:
-            ahead, ahead_at = os.pread(fd, _READ, at), at
-        block = ahead[at - ahead_at : at - ahead_at + BLOCK]
-        member = _parsed(block, at + BLOCK)
-        if member is None:
-            return
-        at += BLOCK + member.size + -member.size % BLOCK
-        if at > end:
-            return
-        yield member
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._read = file.read
+        self._at = 0
+
+    def next(self) -> Member | None:
+        """Return the member whose header is next, None at the end or if that is no header.
+
+        ``content`` of the member before must have returned True.
+        """
+        block = self._read(BLOCK)
+        self._at += BLOCK
+        return _parsed(block, self._at) if len(block) == BLOCK else None
+
+    def content(self, member: Member, use: Callable[[bytes], object]) -> bool:
+        """Call ``use`` with the content of ``member``, at most 1 MiB at a time.
+
+        Returns whether it is whole, including what fills its last block.
+        """
+        left = member.size
+        while left > _READ:
+            piece = self._read(_READ)
+            use(piece)
+            if len(piece) < _READ:
+                return False
+            left -= _READ
+        filled = left + len(padding(left))
+        piece = self._read(filled)
+        use(piece[:left])
+        self._at += member.size - left + filled
+        return len(piece) == filled
 
 
 def _parsed(block: bytes, offset: int) -> Member | None:

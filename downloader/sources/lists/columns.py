@@ -98,7 +98,7 @@ def choose(wanted: Wanted, present: Sequence[str], where: str, *, varying: bool 
     keep: tuple[str, ...] | None = ()
     if wanted.keep == ALL:
         left_out = {url, header}
-        keep = None if varying else tuple(name for name in present if name not in left_out)
+        keep = None if varying else tuple(find("", name) for name in present if name not in left_out)
     elif wanted.keep:
         keep = tuple(find("--keep-columns", name) for name in dict.fromkeys(wanted.keep.split(",")) if name)
         if header in keep and header:

@@ -194,8 +194,8 @@ class ItemMaker:
     def _packed(self, row: dict[str, Any]) -> bytes:
         try:
             return self._encode(row)
-        except UnicodeEncodeError:
-            return self._encode({_encodable(name): _encodable(value) for name, value in row.items()})
+        except (UnicodeEncodeError, OverflowError):
+            return self._encode(_encodable(row))
 
 
 def _valid_urls(
@@ -289,9 +289,16 @@ def _as_text(value: Any) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Return ``value`` as MessagePack can have it: valid Unicode, and larger integers as text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encodable(each) for each in value]
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+        return str(value)
+    return value
 
 
 def _is_url(url: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,10 @@ from downloader.sources.lists.rows import Numbered, Table
 __all__ = ["JsonlParser"]
 
 _LONGEST = 1 << 20
+# Kept values are encoded and decoded recursively several times, last by readers of the dataset.
+_DEEPEST = 100
+# What a struct's field can be called.
+_is_field = re.compile(r'[^"\\\0-\x1f]*').fullmatch
 
 
 class JsonlParser:
@@ -29,6 +34,7 @@ class JsonlParser:
         self._needed: list[str] = []
         self._left_out: set[str] = set()
         self._keeps_all = False
+        self._are_dicts = False
         self._decode: Callable[[bytes], Any] = msgspec.json.decode
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
@@ -46,16 +52,13 @@ class JsonlParser:
         self._needed = columns.needed
         self._keeps_all = columns.keep is None
         self._left_out = {columns.url, columns.header}
-        if self._keeps_all:
+        rename = {f"c{index}": name for index, name in enumerate(self._needed)}
+        self._are_dicts = self._keeps_all or not all(map(_is_field, self._needed))
+        if self._are_dicts:
             self._decode = msgspec.json.Decoder(dict[str, Any]).decode
             return
         # Values of other keys are not made.
-        row = msgspec.defstruct(
-            "Row",
-            [(f"c{index}", Any, None) for index in range(len(self._needed))],
-            rename={f"c{index}": name for index, name in enumerate(self._needed)},
-            gc=False,
-        )
+        row = msgspec.defstruct("Row", [(field, Any, None) for field in rename], rename=rename, gc=False)
         self._decode = msgspec.json.Decoder(row).decode
 
     def skip_header(self, lines: Lines) -> None:
@@ -69,17 +72,20 @@ class JsonlParser:
         faults: dict[int, str] = {}
         for number, line in lines:
             try:
-                rows.append(decode(line))
+                row = decode(line)
+                if line.count(b"[") + line.count(b"{") > _DEEPEST and _is_deeper(row):
+                    raise RecursionError
+                rows.append(row)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if not line.strip():
                     continue
                 faults[len(rows)] = _why(line, error)
                 rows.append(None)
             numbers.append(number)
-        if self._keeps_all:
+        if self._are_dicts:
             columns = {name: [row.get(name) if row else None for row in rows] for name in self._needed}
             extra = [{k: v for k, v in (row or {}).items() if k not in self._left_out} for row in rows]
-            return Table(numbers, columns, faults, extra)
+            return Table(numbers, columns, faults, extra if self._keeps_all else None)
         columns = {
             name: [getattr(row, f"c{index}", None) for row in rows]
             for index, name in enumerate(self._needed)
@@ -87,10 +93,28 @@ class JsonlParser:
         return Table(numbers, columns, faults)
 
 
+def _is_deeper(row: Any) -> bool:
+    """Return whether a value of ``row`` is nested more than _DEEPEST deep."""
+    if not isinstance(row, dict):
+        row = msgspec.structs.asdict(row)
+    level: list[Any] = list(row.values())
+    for _ in range(_DEEPEST):
+        level = [each for value in level for each in _inner(value)]
+    return any(isinstance(value, (list, dict)) for value in level)
+
+
+def _inner(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        return iter(value)
+    return iter(value.values() if isinstance(value, dict) else ())
+
+
 def _why(line: bytes, error: Exception) -> str:
     if len(line) >= _LONGEST and not line.endswith(b"\n"):
         return f"longer than {_LONGEST >> 20} MiB"
     if isinstance(error, msgspec.ValidationError):
-        return "not a JSON object"
+        return "a number out of range" if "out of range" in str(error) else "not a JSON object"
+    if isinstance(error, RecursionError):
+        return f"values are nested more than {_DEEPEST} deep"
     # The message of msgspec has a position, and no content of the line.
     return "not valid UTF-8" if isinstance(error, UnicodeDecodeError) else "not valid JSON"

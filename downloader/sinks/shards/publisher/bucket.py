@@ -14,6 +14,7 @@ import os
 import re
 from typing import Any, Final, NoReturn
 
+from downloader.sinks.shards.files import PUBLISHING
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_directory
 
@@ -53,7 +54,7 @@ class Bucket:
             _refused(error)
 
     def temporary(self, name: str) -> str:
-        return os.path.join(self._home, f"publishing-{name}")
+        return os.path.join(self._home, f"{PUBLISHING}{name}")
 
     def can_take(self, path: str) -> bool:
         return True

@@ -60,8 +60,10 @@ class Reader:
         if self._decode is None:
             self._prepare(list(_decode_dict(texts[0])))
         try:
-            rows = self._decode(b"[" + b",".join(texts) + b"]")
+            rows = self._decode(b"[" + b",".join(texts) + b"]") if self._decode else None
         except msgspec.ValidationError:
+            rows = None
+        if rows is None:
             return _columns_of_dicts([_decode_dict(text) for text in texts])
         fields = zip(self._names, self._fields, strict=True)
         return {name: list(map(attrgetter(field), rows)) for name, field in fields}
@@ -71,16 +73,19 @@ class Reader:
         sources = [*METADATA, *kept]
         self._names = [*METADATA, *_free_names(kept)]
         self._fields = [f"f{index}" for index in range(len(sources))]
-        row = msgspec.defstruct(
-            "Row",
-            [
-                (field, _TYPES[FIXED[source]] if source in METADATA else Any)
-                for field, source in zip(self._fields, sources, strict=True)
-            ],
-            rename=dict(zip(self._fields, sources, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
-        )
+        try:
+            row = msgspec.defstruct(
+                "Row",
+                [
+                    (field, _TYPES[FIXED[source]] if source in METADATA else Any)
+                    for field, source in zip(self._fields, sources, strict=True)
+                ],
+                rename=dict(zip(self._fields, sources, strict=True)),
+                forbid_unknown_fields=True,
+                gc=False,
+            )
+        except ValueError:
+            return  # a name has a quote, a backslash or a control character
         self._decode = msgspec.json.Decoder(list[row]).decode  # type: ignore[valid-type]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final, cast
 
 from downloader.core.extras import ZSTD
+from downloader.sinks.shards.options import LARGEST_VALUE
 from downloader.sinks.shards.publisher.columns import merge
 from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import STEP, Part, PartError, Sample, member_size, padded
@@ -22,7 +23,6 @@ __all__ = ["HashedFile", "groups", "write_parquet", "write_tar"]
 
 _ROW_GROUP: Final = 64 << 20
 _ROWS: Final = 20_000
-_LARGEST_VALUE: Final = (1 << 31) - 1  # of Parquet, whose pages have 32-bit sizes
 _LEVEL_GZ: Final = 6
 _LEVEL_ZST: Final = 3
 _NO_TIME: Final = b"00000000000\0"
@@ -169,7 +169,7 @@ def _content(part: Part, samples: Sequence[Sample], start: int) -> tuple[int, by
     ends: list[int] = []
     for stop in range(start, min(start + _ROWS, len(samples))):
         sample = samples[stop]
-        if sample.content_size > _LARGEST_VALUE:
+        if sample.content_size > LARGEST_VALUE:
             raise PartError(
                 f"{sample.key} has {sample.content_size} bytes, and a value in Parquet below 2 GiB"
             )

@@ -1,0 +1,209 @@
+"""Columns as no list should have them, through the kinds of stores: what is stored, kept and refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from harness import report_of
+from list_writer import write
+from pyarrow import parquet
+from servers import CLOSE, Request, Server, Step, ok
+
+from downloader.sources.lists.arrow_values import values_of
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+QUICK = ("--workers", 1, "--retries", 0, "--progress", "none", "--json")
+
+
+def answer(request: Request) -> Sequence[Step]:
+    return ok(hashlib.sha256(request.target.encode()).digest(), "Content-Type: image/jpeg")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(default=answer) as made:
+        yield made
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as shard:
+        return {member.name: shard.extractfile(member).read() for member in shard}  # type: ignore[union-attr]
+
+
+def items(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.parquet"])
+def test_every_row_has_its_place_in_the_shard(
+    name: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    names = [
+        "a.b.jpg",
+        "..",
+        "../../x",
+        "/etc/passwd",
+        "a\nb",
+        "a//b",
+        "%2E",
+        "00000.tar",
+        "A",
+        "a",
+        "x.json",
+    ]
+    names += ["a\0b"] if name != "l.csv" else []
+    rows = [{"url": f"{server.url}/{n}", "name": each, "size": "32"} for n, each in enumerate(names)]
+    faults = {
+        "bad-url": [None, "", "file:///etc/passwd", f"{server.url}/a\nb"],
+        "bad-row": [f"{server.url}/size"] * 3,
+        "bad-name": [f"{server.url}/name"],
+    }
+    sizes = iter(["-1", "many", "1e400"])
+    for code, urls in faults.items():
+        for url in urls:
+            size = next(sizes) if code == "bad-row" else None
+            rows.append({"url": url, "name": "n" * 300 if code == "bad-name" else "n", "size": size})
+    source = write(tmp_path / name, rows)
+    argv = (source, "-o", tmp_path / "d", "--store", "tar", "--sample-key", "name", *QUICK)
+    done = run_downloader(*argv)
+    report = report_of(done)
+    assert (report["stored"], done.returncode) == (len(names), 1), done.stderr
+    assert report["failed_by_error"] == {code: len(urls) for code, urls in faults.items()}
+    found = items(tmp_path / "d/00000.parquet")
+    assert len({row["key"] for row in found}) == len(rows)
+    stored = {row["url"].rpartition("/")[2]: row for row in found if row["error"] is None}
+    content = members(tmp_path / "d/00000.tar")
+    assert len(content) == 2 * len(names)
+    for number in range(len(names)):
+        body = hashlib.sha256(f"/{number}".encode()).digest()
+        assert content[stored[str(number)]["member"]] == body
+    for member in content:
+        assert not member.startswith("/")
+        assert not {"..", "."} & set(member.split("/"))
+        assert member.isprintable()
+
+
+def test_correct_rows_go_elsewhere_since_shards_cannot_be_listed_again(
+    server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "l.csv", [{"url": f"{server.url}/1"}, {"url": "nothing"}])
+    said = run_downloader(source, "-o", tmp_path / "d", "--store", "tar", *QUICK[:6]).stdout
+    assert "correct the list (line 3): store the corrected rows with another -o" in said
+    assert "--relist" not in said
+
+
+KEPT = {
+    "list": [["a"], []],
+    "struct": [{"x": 1, "y": [1.5]}, {"x": None, "y": None}],
+    "large": pa.array([2**64 - 1, 0], pa.uint64()),
+    "bytes": ["a name of ours", "x"],
+    "key": ["k", "l"],
+    "list.key": ["m", "n"],
+    'a "name"\nof \\ two lines': ["v", None],
+    "": ["no name", "x"],
+    "null": pa.nulls(2),
+    "a.b": [True, False],
+    "A.B": [1, 2],
+}
+
+
+@pytest.mark.parametrize("store", ["tar", "parquet"])
+def test_columns_of_every_name_and_type_are_kept(
+    store: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    urls = [f"{server.url}/{n}.jpg" for n in range(2)]
+    parquet.write_table(pa.table({"url": urls, **KEPT}), tmp_path / "l.parquet")
+    argv = (tmp_path / "l.parquet", "-o", tmp_path / "d", "--store", store, "--keep-columns", "all", *QUICK)
+    done = run_downloader(*argv, "--manifest", tmp_path / "m.parquet")
+    assert done.returncode == 0, done.stderr
+    values = {name: each.to_pylist() if isinstance(each, pa.Array) else each for name, each in KEPT.items()}
+    row = items(tmp_path / "d/00000.parquet")[0]
+    renamed = {"bytes": "bytes_", "key": "list.list.key"}
+    for name, (value, _) in values.items():
+        if not name:
+            continue  # a column without a name, as that of an index in pandas
+        found = row[renamed.get(name, name)]
+        nested = name in ("list", "struct", "large")
+        assert (json.loads(found) if nested else found) == value, name
+    (manifest, _) = items(tmp_path / "m.parquet")
+    assert manifest["large"] == str(2**64 - 1)
+    assert json.loads(manifest["struct"]) == values["struct"][0]
+    if store == "tar":
+        fields = json.loads(members(tmp_path / "d/00000.tar")["000000000.json"])
+        renamed = {"key": "list.list.key"}
+        assert {name: fields[renamed.get(name, name)] for name in values if name} == {
+            name: value for name, (value, _) in values.items() if name
+        }
+        assert fields["key"] == "000000000"
+
+
+def test_values_of_json_that_no_format_has(server: Server, run_downloader: Run, tmp_path: Path) -> None:
+    given = [str(10**30), str(-(2**63) - 1), "[" * 101 + "]" * 101, "[" * 9999 + "]" * 9999, "1e999", "NaN"]
+    given += ['"\\ud800"', "[[1]," * 60 + "1" + "]" * 60]
+    lines = [f'{{"url": "{server.url}/{n}", "a\\"b": {value}}}' for n, value in enumerate(given)]
+    (tmp_path / "l.jsonl").write_text("\n".join(lines))
+    argv = (tmp_path / "l.jsonl", "-o", tmp_path / "d", "--store", "tar", "--keep-columns", 'a"b', *QUICK)
+    done = run_downloader(*argv, "--manifest", tmp_path / "m.parquet")
+    assert report_of(done)["failed_by_error"] == {"bad-row": 5}, done.stderr
+    rows = items(tmp_path / "d/00000.parquet")
+    assert [row["error_message"] for row in rows] == [
+        None,
+        None,
+        "line 3: values are nested more than 100 deep",
+        "line 4: values are nested more than 100 deep",
+        "line 5: a number out of range",
+        "line 6: not valid JSON",
+        "line 7: not valid JSON",
+        None,
+    ]
+    assert [json.loads(rows[at]['a"b']) for at in (0, 1)] == [given[0], given[1]]
+
+
+def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Path) -> None:
+    def text(*values: bytes) -> pa.Array:
+        return pa.Array.from_buffers(pa.string(), len(values), pa.array(values, pa.binary()).buffers())
+
+    urls = text(*(f"{server.url}/{n}".encode() for n in range(2)), b"http://h/\xff")
+    note = text(b"\xffx", b"y", b"z")
+    parquet.write_table(pa.table({"url": urls, "note": note}), tmp_path / "l.parquet")
+    argv = (
+        tmp_path / "l.parquet",
+        "-o",
+        tmp_path / "d",
+        "--store",
+        "tar",
+        "--keep-columns",
+        "note",
+        *QUICK,
+    )
+    assert report_of(run_downloader(*argv))["failed_by_error"] == {"bad-url": 1}
+    assert [row["note"] for row in items(tmp_path / "d/00000.parquet")] == ["\ufffdx", "y", None]
+    with pytest.raises(ValueError, match="text that is not valid UTF-8 in a column of type list<"):
+        values_of(pa.ListArray.from_arrays([0, 1, 2, 3], note))
+
+
+@pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
+def test_value_that_parquet_cannot_have_fails_alone(
+    lane: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {(1 << 31) - (1 << 16) + 1}\r\n\r\n"
+    server.routes["/large.jpg"] = [head.encode(), b"x" * 300_000, CLOSE]
+    source = write(
+        tmp_path / "l.csv", [{"url": f"{server.url}/{name}.jpg"} for name in ("a", "large", "b")]
+    )
+    argv = (source, "-o", tmp_path / "d", "--store", "parquet", *QUICK, "--lane", lane)
+    done = run_downloader(*argv)
+    assert report_of(done)["failed_by_error"] == {"too-large": 1}, done.stderr
+    rows = items(tmp_path / "d/00000_items.parquet")
+    assert [row["error"] for row in rows] == [None, "too-large", None]
+    assert "2.0 GiB, the limit of --max-size or --store" in rows[1]["error_message"]
+    assert len(items(tmp_path / "d/00000.parquet")) == 2
