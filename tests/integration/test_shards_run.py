@@ -330,3 +330,19 @@ def test_manifest_names_shard_and_key(server: Server, run_downloader: Run, tmp_p
         ("3.jpg", "00001", "000010000"),
         ("4.jpg", "00001", "000010001"),
     ]
+
+
+@pytest.mark.parametrize("compression", ["gz", pytest.param("zst", marks=pytest.mark.slow)])
+def test_compressed_shard_is_verified_up_to_where_it_is_cut(
+    compression: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    source = write_list(server, tmp_path / "list.csv", 400)
+    dest = tmp_path / "dest"
+    argv = (source, "-o", dest, "--store", "tar", "--shard-compression", compression)
+    assert run_downloader(*argv).returncode == 0
+    shard = dest / f"00000.tar.{compression}"
+    os.truncate(shard, shard.stat().st_size * 2 // 3)
+    seen = run_downloader("verify", dest)
+    assert seen.returncode == 1
+    agree = int(seen.stdout.split(" of 400 files")[0].split()[-1])
+    assert 0 < agree < 400

@@ -10,13 +10,15 @@ PARTS = "tests/unit/test_part_recovery.py::"
 NUMBERS = "tests/unit/test_shard_numbers.py::"
 RUN = "tests/integration/test_shards_run.py::"
 KILLS = "tests/faults/test_shard_kills.py::"
+COLUMNS = "tests/integration/test_hostile_columns.py::"
+BESIDE = "tests/integration/test_shard_destinations.py::"
 
 KNOWN = (
     Mutant(
         "torn sample counts as whole",
         "after a power cut a shard has a sample with the bytes of nothing",
-        "_checked",
-        "(content.size, digest.hexdigest()) == (stated.size, stated.sha256)",
+        "_Content.is_stated",
+        "(self.size, self._digest.hexdigest()) == (stated.size, stated.sha256)",
         "True",
         (f"{PARTS}test_damaged_sample_is_taken_out",),
     ),
@@ -46,6 +48,46 @@ KNOWN = (
         "stats is not None and are_whole(root, stats.files)",
         "True",
         (f"{KILLS}test_published_shard_without_an_outcome_counts_only_if_it_is_whole",),
+    ),
+    Mutant(
+        "shards of another dataset are replaced",
+        "a run in a directory with a dataset overwrites that",
+        "ShardKind.check_begin",
+        "min((entry.name for entry in entries if IS_OURS(entry.name)), default='')",
+        "''",
+        (f"{BESIDE}test_shards_of_another_job_are_never_replaced",),
+    ),
+    Mutant(
+        "indexes without the last shards",
+        "after a run has published further shards, shards.json lacks them",
+        "Indexed.has",
+        "self._note.read_text() == self._text(shards)",
+        "bool(self._note.read_text())",
+        (f"{BESIDE}test_indexes_are_written_when_they_lack_a_shard",),
+    ),
+    Mutant(
+        "value that Parquet cannot have",
+        "a file of 2 GiB stops the run when its shard is published",
+        "Config.checking",
+        "(self.max_size, self.sink_kind.largest)",
+        "(self.max_size,)",
+        (f"{COLUMNS}test_value_that_parquet_cannot_have_fails_alone",),
+    ),
+    Mutant(
+        "column that is no field of a struct",
+        "a kept column with a line break in its name stops the run",
+        "Reader._prepare",
+        "ValueError",
+        "ZeroDivisionError",
+        (f"{COLUMNS}test_columns_of_every_name_and_type_are_kept[tar]",),
+    ),
+    Mutant(
+        "integers of any size",
+        "an integer in a list that 64 bits cannot hold stops the run",
+        "ItemMaker._packed",
+        "(UnicodeEncodeError, OverflowError)",
+        "UnicodeEncodeError",
+        (f"{COLUMNS}test_values_of_json_that_no_format_has",),
     ),
     Mutant(
         "failed items before the rest of the source",
