@@ -20,7 +20,7 @@ from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
 from downloader.engine.job import run_job
-from downloader.errors import DownloaderError, InUse
+from downloader.errors import DownloaderError
 from downloader.messages import HostPause, Tally
 from downloader.process.spawn import die_with
 from downloader.reporting.record import Report
@@ -49,7 +49,6 @@ class SliceResult(msgspec.Struct, frozen=True):
     report: Report | None = None
     latency: dict[int, int] = {}
     error: str = ""
-    in_use: bool = False
 
 
 class Pulse(msgspec.Struct, frozen=True, array_like=True):
@@ -76,7 +75,7 @@ def main() -> int:
             _write(Path(job.failures), b"".join(_failed(config)))
         result = SliceResult(finished.report, finished.latency)
     except DownloaderError as error:
-        result = SliceResult(error=str(error), in_use=isinstance(error, InUse))
+        result = SliceResult(error=str(error))
     _write(Path(job.result), msgspec.json.encode(result))
     return 0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ import msgspec
 from downloader.cluster.board import Orders, Sign
 from downloader.cluster.configs import changed, decode, encode
 from downloader.cluster.plan import Done, PlanDirectory
+from downloader.cluster.scratch import Scratch, scratch_of
 from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
 from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
@@ -67,20 +67,16 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
     directory = PlanDirectory(task.journal_root)
     if directory.done(task.name) is not None:
         return Outcome(task.name, "done", "", attempt, node)
-    scratch = _scratch(task)
-    journal = scratch / task.name
-    result, last_words = _attempt(task, config, board, journal, attempt, node)
-    if result is not None and result.in_use:
-        # An earlier attempt at this slice has not ended yet on this node, or another node has this disk.
-        journal = scratch / f"{task.name}-{attempt}"
-        result, last_words = _attempt(task, config, board, journal, attempt, node)
-    outcome = _outcome(task, directory, result, last_words, attempt, node)
-    if outcome.how == "done":
-        shutil.rmtree(journal, ignore_errors=True)
-    else:
-        directory.failures(task.name, attempt).unlink(missing_ok=True)
+    root = _scratch(task)
+    with scratch_of(root, task.name, attempt) as scratch:
+        result, last_words = _attempt(task, config, board, scratch, attempt, node)
+        outcome = _outcome(task, directory, result, last_words, attempt, node)
+        if outcome.how == "done":
+            scratch.remove()
+        else:
+            directory.failures(task.name, attempt).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
-        scratch.rmdir()
+        root.rmdir()
     return outcome
 
 
@@ -109,10 +105,10 @@ def _outcome(
 
 
 def _attempt(
-    task: SliceTask, config: bytes, board: Any, journal: Path, attempt: str, node: str
+    task: SliceTask, config: bytes, board: Any, scratch: Scratch, attempt: str, node: str
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
-    journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    journal = scratch.path
     result = journal / f"result-{attempt}.json"
     directory = PlanDirectory(task.journal_root)
     job = SliceJob(
@@ -138,6 +134,8 @@ def _attempt(
             env=env,
             start_new_session=True,
             cwd=journal,
+            # The slice can outlive this process by a moment, should this one be killed.
+            pass_fds=(scratch.lock_fd,),
         )
         try:
             _feed(process, pack(msgspec.msgpack.encode(job)))
