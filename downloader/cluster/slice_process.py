@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
+from typing import NoReturn
 
 import msgspec
 
@@ -66,7 +67,7 @@ def encode_order(order: Order) -> bytes:
     return pack(_encode(order))
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the process."""
     link = _Link()
     job = msgspec.msgpack.decode(link.first(), type=SliceJob)
@@ -80,7 +81,9 @@ def main() -> int:
     except DownloaderError as error:
         result = SliceResult(error=str(error))
     _write(Path(job.result), msgspec.json.encode(result))
-    return 0
+    sys.stderr.flush()
+    # All is written. To take the modules down costs a slice up to a tenth of its fixed CPU time.
+    os._exit(0)
 
 
 class _Link:
