@@ -1,8 +1,8 @@
 """Share what concerns all slices that run: the divided rate, pauses of hosts, the end of the job.
 
-A Board is an actor of the cluster: each slice exchanges with it once a second, and the driver does. While
-it cannot be reached, each slice keeps its share of the rate; a Board that the cluster has started again
-is empty until the driver's next call.
+A Board is an actor of the cluster: each slice exchanges with it before it starts, once a second, and when
+a host pauses; the driver once a second. While it cannot be reached, each slice keeps its share of the rate;
+a Board that the cluster has started again is empty until the driver's next call.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ import msgspec
 from downloader.cluster.board import Orders, Sign
 from downloader.cluster.configs import changed, decode, encode
 from downloader.cluster.plan import Done, PlanDirectory
+from downloader.cluster.scratch import Scratch, scratch_of
 from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
 from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
@@ -30,6 +30,9 @@ from downloader.process.isolation import child
 __all__ = ["Outcome", "SliceTask", "run_slice"]
 
 _TICK = 1.0  # seconds
+_PAUSES_EVERY = 0.2  # seconds; pauses of hosts do not wait for the next tick
+_ANSWER_WITHIN = 0.2  # seconds; a later answer is taken up at the next tick
+_FIRST_ANSWER_WITHIN = 2.0  # seconds
 _GRACE = 30.0  # seconds that a slice which was told to end may take
 _LAST_WORDS = 2000  # bytes of standard error that are read
 _decode_pulse = msgspec.msgpack.Decoder(Pulse).decode
@@ -67,20 +70,16 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
     directory = PlanDirectory(task.journal_root)
     if directory.done(task.name) is not None:
         return Outcome(task.name, "done", "", attempt, node)
-    scratch = _scratch(task)
-    journal = scratch / task.name
-    result, last_words = _attempt(task, config, board, journal, attempt, node)
-    if result is not None and result.in_use:
-        # An earlier attempt at this slice has not ended yet on this node, or another node has this disk.
-        journal = scratch / f"{task.name}-{attempt}"
-        result, last_words = _attempt(task, config, board, journal, attempt, node)
-    outcome = _outcome(task, directory, result, last_words, attempt, node)
-    if outcome.how == "done":
-        shutil.rmtree(journal, ignore_errors=True)
-    else:
-        directory.failures(task.name, attempt).unlink(missing_ok=True)
+    root = _scratch(task)
+    with scratch_of(root, task.name, attempt) as scratch:
+        result, last_words = _attempt(task, config, board, scratch, attempt, node)
+        outcome = _outcome(task, directory, result, last_words, attempt, node)
+        if outcome.how == "done":
+            scratch.remove()
+        else:
+            directory.failures(task.name, attempt).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
-        scratch.rmdir()
+        root.rmdir()
     return outcome
 
 
@@ -109,10 +108,10 @@ def _outcome(
 
 
 def _attempt(
-    task: SliceTask, config: bytes, board: Any, journal: Path, attempt: str, node: str
+    task: SliceTask, config: bytes, board: Any, scratch: Scratch, attempt: str, node: str
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
-    journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    journal = scratch.path
     result = journal / f"result-{attempt}.json"
     directory = PlanDirectory(task.journal_root)
     job = SliceJob(
@@ -128,6 +127,8 @@ def _attempt(
         failures=os.fspath(directory.failures(task.name, attempt)),
         parent=os.getpid(),
     )
+    exchange = _Exchange(board, task.name, attempt, node)
+    pauses = exchange.pauses()
     argv, env = child("downloader.cluster.slice_process:main")
     with tempfile.TemporaryFile(dir=journal) as errors:
         process = subprocess.Popen(
@@ -138,10 +139,12 @@ def _attempt(
             env=env,
             start_new_session=True,
             cwd=journal,
+            # The slice can outlive this process by a moment, should this one be killed.
+            pass_fds=(scratch.lock_fd,),
         )
         try:
-            _feed(process, pack(msgspec.msgpack.encode(job)))
-            _watch(process, _Exchange(board, task.name, attempt, node))
+            _feed(process, pack(msgspec.msgpack.encode(job)) + pauses)
+            _watch(process, exchange)
         finally:
             _end(process)
         try:
@@ -167,7 +170,7 @@ def _watch(process: subprocess.Popen[bytes], exchange: _Exchange) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
-            if selector.select(_TICK):
+            if selector.select(_PAUSES_EVERY if pulse.pauses else _TICK):
                 data = os.read(process.stdout.fileno(), 1 << 16)
                 if not data:
                     return
@@ -197,7 +200,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Exchange:
-    """The exchange with the board: one call at a time, never waited for."""
+    """The exchange with the board: one call at a time, none waited for long."""
 
     def __init__(self, board: Any, name: str, attempt: str, node: str) -> None:
         self._board = board
@@ -208,11 +211,19 @@ class _Exchange:
         self._pending: Any = None
         self._sent = 0.0
 
+    def pauses(self) -> bytes:
+        """Return the pauses of hosts so far, as orders: a slice that starts must not request from those."""
+        # Nothing else: its share of the rate is newer than what the board has.
+        self.send(Pulse(Tally()))
+        orders = self._answer(_FIRST_ANSWER_WITHIN)
+        return b"" if orders is None else b"".join(_pause_frames(orders))
+
     def send(self, pulse: Pulse) -> bool:
-        """Send ``pulse``, unless the last call has not returned or was less than a second ago."""
+        """Send ``pulse`` and return True; return False while a call is under way, or right after one."""
         from time import monotonic
 
-        if self._board is None or self._pending is not None or monotonic() - self._sent < _TICK:
+        wait = _PAUSES_EVERY if pulse.pauses else _TICK
+        if self._board is None or self._pending is not None or monotonic() - self._sent < wait:
             return False
         self._sent = monotonic()
         sign = Sign(self._name, self._node, tuple(msgspec.structs.astuple(pulse.tally)))
@@ -222,17 +233,10 @@ class _Exchange:
 
     def received(self) -> list[bytes]:
         """Return what the board has answered, as orders to the process."""
-        import ray
-
-        if self._pending is None or not ray.wait([self._pending], timeout=0)[0]:
+        orders = self._answer(_ANSWER_WITHIN)
+        if orders is None:
             return []
-        pending, self._pending = self._pending, None
-        try:
-            orders: Orders = ray.get(pending)
-        except ray.exceptions.RayError:
-            return []  # gone, or being started again: the share holds
-        self._seen = orders.seen
-        frames = [encode_order(HostPause(host, seconds)) for host, seconds in orders.pauses]
+        frames = _pause_frames(orders)
         if orders.rate and orders.rate != self._rate:
             self._rate = orders.rate
             frames.append(encode_order(Rate(orders.rate)))
@@ -240,6 +244,25 @@ class _Exchange:
             self._drained = True
             frames.append(encode_order(Drain(0.0)))
         return frames
+
+    def _answer(self, within: float) -> Orders | None:
+        if self._pending is None:
+            return None
+        import ray
+
+        if not ray.wait([self._pending], timeout=within)[0]:
+            return None
+        pending, self._pending = self._pending, None
+        try:
+            orders: Orders = ray.get(pending)
+        except ray.exceptions.RayError:
+            return None  # gone, or being started again: the share holds
+        self._seen = orders.seen
+        return orders
+
+
+def _pause_frames(orders: Orders) -> list[bytes]:
+    return [encode_order(HostPause(host, seconds)) for host, seconds in orders.pauses]
 
 
 def _scratch(task: SliceTask) -> Path:

@@ -53,10 +53,10 @@ def check_contradictions(config: Config) -> None:
     if config.dry_run and (config.report or config.failures or config.retry_failed):
         raise ConfigError("--dry-run fetches nothing, so it has no --report, --failures, --retry-failed")
     _check_manifest(config)
-    if config.is_bucket:
-        _check_bucket(config)
     if config.engine == "ray":
         _check_engine(config)
+    if config.is_bucket:
+        _check_bucket(config)
 
 
 def _check_manifest(config: Config) -> None:
@@ -87,12 +87,20 @@ def _check_bucket(config: Config) -> None:
 
 
 def _check_engine(config: Config) -> None:
+    if config.is_bucket:
+        raise ConfigError(
+            f"-o {config.output}: a bucket is not available with --engine ray; give a directory that all "
+            "nodes share, or use --engine local"
+        )
     if config.store not in ("files", "null"):
         raise ConfigError(
-            f"--store {config.store} is not yet available with --engine ray; use --store files"
+            f"--store {config.store} is not available with --engine ray; use --store files, or "
+            "--engine local"
         )
     if config.manifest:
-        raise ConfigError("--manifest is not yet available with --engine ray")
+        raise ConfigError(
+            "--manifest is not available with --engine ray; leave it out, or use --engine local"
+        )
     if config.relist:
         raise ConfigError("--relist is not available with --engine ray; --restart reads the source again")
 

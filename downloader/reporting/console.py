@@ -10,12 +10,14 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
-
-import click
+from typing import IO, TYPE_CHECKING, Any
 
 from downloader.core.redact import redact
 from downloader.errors import DestinationError
+
+# Imported where it is used: not by slices, of which a job over many machines has thousands.
+if TYPE_CHECKING:
+    import click
 
 __all__ = ["Console", "note", "one_line", "own_standard_streams", "say", "say_json", "silence"]
 
@@ -24,6 +26,8 @@ _LINES_NAMED = 5
 
 def say(text: str | bytes) -> None:
     """Write a result to stdout; bytes are written unchanged. Raises DestinationError."""
+    import click
+
     try:
         click.echo(text)
     except BrokenPipeError:
@@ -44,6 +48,8 @@ def silence(stream: IO[str]) -> None:
 
 def note(line: str) -> None:
     """Write a line to stderr; the job continues when that is closed, or its disk is full."""
+    import click
+
     try:
         click.echo(line, err=True)
     except OSError:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import signal
+import textwrap
+import time
+from collections.abc import Callable
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 
 import msgspec
 import pytest
-from harness import serving, stored
+from harness import AFTER_IMPORT, serving, stored
+from ray_nodes import slice_processes
 
 from downloader.cluster import configs
 from downloader.cluster.plan import Head, Plan, PlanDirectory
@@ -23,6 +30,27 @@ pytestmark = pytest.mark.slow
 
 FILES = 400
 DIGEST = plan_digest({"plan": 1})
+
+# A slice whose journal another run has says so in $EVENTS/refused, and ends when there is $EVENTS/go.
+_REFUSED = """
+MODULE = "downloader.engine.job"
+
+def change(job):
+    import pathlib, time
+    from downloader.errors import InUse
+    run, events = job.run_job, pathlib.Path(os.environ["EVENTS"])
+
+    def run_job(config, **given):
+        try:
+            return run(config, **given)
+        except InUse:
+            (events / "refused").touch()
+            while not (events / "go").exists():
+                time.sleep(0.01)
+            raise
+
+    job.run_job = run_job
+"""
 
 
 def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
@@ -43,22 +71,53 @@ def attempt(dest: str, scratch: str, config: bytes, node: str) -> Outcome:
     return run_slice(SliceTask("00000000", DIGEST, dest, scratch, 0.0), config, None, node)
 
 
+def until(holds: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
 @pytest.mark.parametrize("disks", [("a", "b"), ("a", "a")], ids=["two nodes", "one node"])
-def test_attempts_that_overlap(tmp_path: Path, disks: tuple[str, str]) -> None:
+def test_attempts_that_overlap(
+    tmp_path: Path, disks: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is stopped until the second stores files, too; then both go on."""
+    (tmp_path / "sitecustomize.py").write_text(_REFUSED + textwrap.dedent(AFTER_IMPORT))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("EVENTS", str(tmp_path))
     dest = tmp_path / "d"
+
+    def files() -> int:
+        return sum(1 for _ in dest.glob("file-*"))
+
     with serving(files=FILES, delay="10ms-20ms") as server:
         directory, config = plan(dest, server.url)
         with multiprocessing.get_context("spawn").Pool(2) as pool:
-            running = [
-                pool.apply_async(attempt, (str(dest), str(tmp_path / disk), config, f"node {number}"))
-                for number, disk in enumerate(disks)
-            ]
-            outcomes = [each.get(60) for each in running]
+
+            def start(number: int) -> AsyncResult[Outcome]:
+                scratch = str(tmp_path / disks[number])
+                return pool.apply_async(attempt, (str(dest), scratch, config, f"node {number}"))
+
+            first = start(0)
+            until(lambda: files() > 0)
+            stopped = slice_processes(dest)
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            before = files()
+            second = start(1)
+            until(lambda: files() > before or (tmp_path / "refused").exists() or second.ready())
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            # What the second was refused is gone when it ends.
+            first.wait(60)
+            (tmp_path / "go").touch()
+            outcomes = [first.get(60), second.get(60)]
         gets = server.stats()["gets"]
     assert [outcome.how for outcome in outcomes] == ["done", "done"]
     assert len({outcome.attempt for outcome in outcomes}) == 2
     assert len(stored(dest)) == FILES
-    # They did overlap, or only one would have had anything to request.
+    # They did overlap: some were requested twice.
     assert FILES + 1 < gets <= 2 * (FILES + 1)
     record = directory.done("00000000")
     assert record is not None

@@ -114,6 +114,8 @@ def test_help_is_readable(run_downloader: Run) -> None:
         (["http://127.0.0.1:1", "--dry-run", "--report", "r"], "--dry-run fetches nothing"),
         (["http://127.0.0.1:1", "-o", "d", "--log-json", "--progress", "bar"], "give one of the two"),
         (["http://127.0.0.1:1", "-o", "d", "--restart", "--retry-failed"], "--restart forgets"),
+        (["http://127.0.0.1:1", "-o", "d", "--engine", "ray", "--store", "tar"], "use --store files, or"),
+        (["http://127.0.0.1:1", "-o", "s3://b/p", "--engine", "ray"], "a bucket is not available with"),
         (["http://127.0.0.1:1/?a=b", "-o", "d"], "has no query or fragment"),
         (["http://127.0.0.1:1/p?", "-o", "d"], "has no query or fragment"),
         (["http://127.0.0.1:1", "-o", "d", "--list-path", "list#x"], "--list-path has a fragment"),
