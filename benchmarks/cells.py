@@ -191,7 +191,7 @@ CELLS: Final = (
     replace(_CONNECTIONS, name="rtt-100", title="HTTP, 100 ms away", rtt="100ms", files=200_000),
     replace(
         _CONNECTIONS, name="slow-random", title="HTTP, each answer after 0–3 s", delay="0-3s", origin="dev",
-        files=10_000,
+        files=40_000,
     ),
     Cell(
         "billion", "billion", "the strategies of the talk",
