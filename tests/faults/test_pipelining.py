@@ -12,10 +12,11 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from subprocess import CompletedProcess
 from threading import Event
 
 import pytest
-from harness import Job, serving, slow_but
+from harness import Job, report_of, serving, slow_but
 from servers import (
     CLOSE,
     CUT,
@@ -409,3 +410,15 @@ def test_interrupted_run_stores_nothing_wrong_and_resumes(
         result = fetch(server, tmp_path, "16")
     assert all_right(result.files)
     assert result.report["resumed"]
+
+
+def test_held_responses_are_bounded_in_bytes(
+    run_downloader: Callable[..., CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """Also those that arrive in several pieces."""
+    with serving(files=4500, size=60_000) as server:
+        argv = ("--store", "null", "--workers", 1, "--connections", 100, "--pipeline", 64, "--json")
+        done = run_downloader(server.url, "-o", tmp_path / "dest", *argv)
+    report = report_of(done)
+    assert report["stored"] == 4500
+    assert report["peak_rss_mb"]["worker"] < 150

@@ -220,7 +220,7 @@ class PipelinedConnection:
 
         ``unsent`` of these are about to be sent. The result is at most 0 if no request may be sent.
         """
-        depth, limit = self.origin_state.depth.now, self.origin_state.limit
+        depth, limit = self.origin_state.depth_within(self._client.window_bytes), self.origin_state.limit
         free, window = depth - waiting, self._window
         if self._deep or depth > 1:
             free = min(free, room_in_window(depth, self._client.window, window.sent + unsent))
@@ -233,7 +233,7 @@ class PipelinedConnection:
         """Send more requests, or rest until the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
-        free = self._room(waiting) if waiting * 2 <= origin_state.depth.now else 0
+        free = self._room(waiting) if waiting * 2 <= origin_state.depth_within(client.window_bytes) else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
             return
@@ -272,7 +272,7 @@ class PipelinedConnection:
     def _commit_window(self) -> None:
         """Store the held responses, since the connection is in step."""
         completed, self.parser.completed = self.parser.completed, []
-        self.origin_state.trusted = self.origin_state.trusted or self._deep
+        self.origin_state.record_window(self._window.counted, self._window.held_bytes, deep=self._deep)
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)

@@ -54,6 +54,7 @@ class OriginState:
     __slots__ = (
         "_active",
         "_began",
+        "_body_size",
         "_broke_at",
         "_client",
         "_head",
@@ -85,7 +86,7 @@ class OriginState:
         self._head, self._tail = template
         self._joint = self._tail + self._head
         self.depth = depth
-        self.fallback_count = self.limit = self._broke_at = 0
+        self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = False
         self.shapes = shapes
         self._client = client
@@ -105,6 +106,18 @@ class OriginState:
         extra = task.request.headers if task.request is not None else ()
         lines = b"".join([f"{name}: {value}\r\n".encode("latin-1") for name, value in extra])
         return self._head + task.target + self._tail[:-2] + lines + b"\r\n"
+
+    def record_window(self, count: int, size: int, *, deep: bool) -> None:
+        """Record that ``count`` responses with ``size`` bytes in all are in step, ``deep``: of several."""
+        self.trusted = self.trusted or deep
+        if count:
+            self._body_size = size // count
+
+    def depth_within(self, memory: int) -> int:
+        """Return how many requests may be in flight on a connection whose responses have so much memory."""
+        if not self._body_size:
+            return self.depth.now
+        return min(self.depth.now, max(1, memory // self._body_size))
 
     def record_responses(self, now: float, count: int) -> None:
         """Record ``count`` more responses; the depth may change."""

@@ -39,7 +39,7 @@ class Window:
         """Record latency and size of the new responses in ``completed``; return how many are new."""
         size, fresh = 0, len(completed) - self.counted
         for task, body in islice(completed, self.counted, None):
-            if type(body) is bytes:
+            if type(body) is bytes or type(body) is bytearray:  # in one piece, or in several
                 size += len(body)
                 if task.promised and task.item.size not in (-1, len(body)):
                     self.shifted = True
