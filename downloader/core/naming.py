@@ -16,12 +16,14 @@ from hashlib import blake2b
 from typing import Final, NewType, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from downloader.core.redact import is_secret_param, without_secrets
+from downloader.core.redact import is_secret_param, redact_url, without_secrets
 
 __all__ = [
     "PATH_BYTES",
     "BadName",
     "SafeName",
+    "cut_path",
+    "cut_url_name",
     "escape",
     "escape_all",
     "hashed",
@@ -211,6 +213,26 @@ def list_path(name: str) -> str:
     if "/" not in name:
         return escape(name.encode("utf-8", "surrogateescape") if not name.isascii() else name)
     return mirror_path([part.encode("utf-8", "surrogateescape") for part in name.split("/")])
+
+
+def cut_path(name: str) -> SafeName:
+    """Return a name for one that is too long for ``list_path``: its last segment, cut, and a digest of it.
+
+    For stores that have no file of the name. Different names are cut to different ones.
+    """
+    return _cut(name.rpartition("/")[2].encode("utf-8", "surrogateescape"), name)
+
+
+def cut_url_name(url: str) -> SafeName:
+    """Return a name for a URL whose ``url_name`` is too long, without query and secrets. Raises BadName."""
+    segments = _split(url)[2]
+    return _cut(_decoded(segments[-1])[1] or b"index.html", redact_url(url))
+
+
+def _cut(name: bytes, whole: str) -> SafeName:
+    extension = _EXTENSION.search(name)
+    end = extension.start() if extension else len(name)
+    return _marked(name[:end], name[end:], whole, b"")
 
 
 def numbered(path: str, number: int) -> str:

@@ -51,7 +51,8 @@ class UrlLister:
     """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
     ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is.
-    ``full``: a page has as many items as were asked for, as long as its file has them.
+    ``full``: the store has shards, so a page has as many items as were asked for, as long as its file has
+    them.
     ``checksums``: they are verified.
     """
 
@@ -89,7 +90,11 @@ class UrlLister:
         file = self._files[number]
         self._rows = open_rows(file, self._name_of(file), self._wanted)
         self._maker = ItemMaker(
-            self._rows.columns, self._name_key, mirror=self._mirror, checksums=self._checksums
+            self._rows.columns,
+            self._name_key,
+            mirror=self._mirror,
+            checksums=self._checksums,
+            cut=self._full,
         )
         self._number = number
 

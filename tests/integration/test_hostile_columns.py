@@ -60,29 +60,31 @@ def test_every_row_has_its_place_in_the_shard(
         "a",
         "x.json",
     ]
+    names += ["n" * 300 + ".png", "é" * 300, "d/" * 3000 + "e", "x/" + "n" * 300 + ".png"]
     names += ["a\0b"] if name != "l.csv" else []
     rows = [{"url": f"{server.url}/{n}", "name": each, "size": "32"} for n, each in enumerate(names)]
     faults = {
         "bad-url": [None, "", "file:///etc/passwd", f"{server.url}/a\nb"],
         "bad-row": [f"{server.url}/size"] * 3,
-        "bad-name": [f"{server.url}/name"],
     }
     sizes = iter(["-1", "many", "1e400"])
     for code, urls in faults.items():
         for url in urls:
             size = next(sizes) if code == "bad-row" else None
-            rows.append({"url": url, "name": "n" * 300 if code == "bad-name" else "n", "size": size})
+            rows.append({"url": url, "name": "n", "size": size})
+    long = [f"/{'u' * 300}.png", f"/a?{'q' * 300}=1", f"/a?{'q' * 300}=2&token=secret"]
+    rows += [{"url": server.url + path, "name": None, "size": None} for path in long]
     source = write(tmp_path / name, rows)
     argv = (source, "-o", tmp_path / "d", "--store", "tar", "--sample-key", "name", *QUICK)
     done = run_downloader(*argv)
     report = report_of(done)
-    assert (report["stored"], done.returncode) == (len(names), 1), done.stderr
+    assert (report["stored"], done.returncode) == (len(names) + len(long), 1), done.stderr
     assert report["failed_by_error"] == {code: len(urls) for code, urls in faults.items()}
     found = items(tmp_path / "d/00000.parquet")
     assert len({row["key"] for row in found}) == len(rows)
     stored = {row["url"].rpartition("/")[2]: row for row in found if row["error"] is None}
     content = members(tmp_path / "d/00000.tar")
-    assert len(content) == 2 * len(names)
+    assert len(content) == 2 * (len(names) + len(long))
     for number in range(len(names)):
         body = hashlib.sha256(f"/{number}".encode()).digest()
         assert content[stored[str(number)]["member"]] == body
@@ -90,6 +92,12 @@ def test_every_row_has_its_place_in_the_shard(
         assert not member.startswith("/")
         assert not {"..", "."} & set(member.split("/"))
         assert member.isprintable()
+        assert len(member.encode()) <= 100
+    digests = {hashlib.sha256(hashlib.sha256(path.encode()).digest()).hexdigest() for path in long}
+    cut = [row["name"] for row in found if row["sha256"] in digests]
+    assert len(set(cut)) == len(cut) == len(long)
+    assert all(len(each.encode()) <= 255 and "secret" not in each for each in cut)
+    assert [each.rpartition(".")[2] for each in cut].count("png") == 1
 
 
 def test_correct_rows_go_elsewhere_since_shards_cannot_be_listed_again(

@@ -15,7 +15,16 @@ import msgspec
 
 from downloader.core.content_check import ALGORITHMS, is_checksum
 from downloader.core.headers import row_headers
-from downloader.core.naming import BadName, escape_all, list_path, shown, url_name, url_path
+from downloader.core.naming import (
+    BadName,
+    cut_path,
+    cut_url_name,
+    escape_all,
+    list_path,
+    shown,
+    url_name,
+    url_path,
+)
 from downloader.core.redact import redact, redact_url
 from downloader.messages import Item
 from downloader.sources.lines import LONGEST_LINE
@@ -53,14 +62,18 @@ class ItemMaker:
     """Makes the items of a list that has ``columns``.
 
     ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``.
-    ``checksums``: use those of the list; else its rows have none, not even a bad one.
+    ``checksums``: use those of the list; else its rows have none, not even a bad one. ``cut``: no file has
+    the names, so one that is too long is cut.
     """
 
-    def __init__(self, columns: Columns, name_key: bytes, *, mirror: bool, checksums: bool = True) -> None:
+    def __init__(
+        self, columns: Columns, name_key: bytes, *, mirror: bool, checksums: bool = True, cut: bool = False
+    ) -> None:
         self._columns = columns
         self._key = name_key
         self._mirror = mirror
         self._verifies = checksums
+        self._cut = cut
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         self._of_url = url_path if mirror else url_name
         self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
@@ -148,13 +161,29 @@ class ItemMaker:
                 else:
                     if match is None:
                         _check_url(url)
-                    name = self._of_url(url, self._key)
+                    name = self._name_of(url)
             except _Fault as fault:
                 faults.setdefault(index, fault)
             except BadName as error:
                 faults.setdefault(index, _Fault("bad-name", f": {error}"))
             names.append(name)
         return names, urls
+
+    def _name_of(self, url: str) -> str:
+        try:
+            return self._of_url(url, self._key)
+        except BadName:
+            if not self._cut:
+                raise
+            return cut_url_name(url)
+
+    def _path_of(self, name: str) -> str:
+        try:
+            return list_path(name)
+        except BadName:
+            if not self._cut:
+                raise
+            return cut_path(name)
 
     def _given_names(
         self, given: Sequence[Any], of_urls: Sequence[str], faults: dict[int, _Fault]
@@ -166,7 +195,7 @@ class ItemMaker:
             safe = of_url
             try:
                 if text:
-                    safe = list_path(text)
+                    safe = self._path_of(text)
                     _forgive_name(index, faults)
                 if directory:
                     safe = f"{list_path(directory)}/{safe}"
