@@ -26,6 +26,7 @@ class Answer(NamedTuple):
     @property
     def json(self) -> Any:
         """The parsed output of ``--json``."""
+        assert self.out, self.err
         return json.loads(self.out)
 
     @property

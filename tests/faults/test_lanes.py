@@ -109,8 +109,9 @@ def test_server_closing_each_connection_costs_no_attempt(end: str, lane: str, tm
     assert result.files == {f"f{n}": b"x%d" % n for n in range(100)}
     if lane == "auto":
         assert result.report["attempts_by_error"] == {}
-        # Each of the four connections may have sent one more request before it was known.
-        assert 100 <= result.report["lanes"]["wire"] <= 108
+        # Connections send one more request until it is known, and again after a close that came late. If it
+        # were never known, each would, and there were 200.
+        assert 100 <= result.report["lanes"]["wire"] < 150
 
 
 @pytest.mark.parametrize("lane", LANES)

@@ -336,7 +336,7 @@ def settle(owner: Owner, batch: ActiveBatch, jobs: list[FetchTask]) -> None:
     assert all(isinstance(error, FetchError) for _, error in owner.failures)
 
 
-@bounded(20)
+@bounded(12)
 # Its kernel keeps the last response until we acknowledge.
 @example([(["right", "right", "twice"], 0)], 2, 1, NONE)
 # Two close after nine; then a surplus response makes nine of eight, and it closes.

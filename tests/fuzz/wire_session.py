@@ -33,7 +33,7 @@ def by_requests(url: str) -> str:
     return request.url or ""
 
 
-@bounded(examples=500)
+@bounded(examples=200)
 @given(url=URL)
 def test_url_is_sent_as_requests_would_send_it(url: str) -> None:
     session = HttpSession(Config(source="http://h", output="d"))

@@ -153,7 +153,7 @@ class Ends:
 
 @pytest.mark.parametrize(
     ("tls", "size"),
-    slow_but([(False, 1), (True, 300)], (False, True), (1, 300, 2 * MIB)),
+    slow_but([(True, 300)], (False, True), (1, 300, 2 * MIB)),
 )
 def test_drops_occur_at_every_position_and_sent_bytes_are_right(tls: bool, size: int) -> None:
     files = 40 if size > MIB else 200
@@ -225,6 +225,7 @@ def test_drops_with_delays_and_a_head_alone() -> None:
             pass
 
 
+@pytest.mark.slow
 def test_a_limit_and_drops_together_with_workers() -> None:
     with serving(files=400, drop_rate=0.05, close_after=50, workers=2, seed=1) as server:
         ends, done, connections = Ends(), 0, 0
