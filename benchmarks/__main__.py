@@ -36,7 +36,9 @@ _MAIN = _BY_NAME["http-100B"]
     "--client", "only", type=click.Choice(list(CLIENTS)), multiple=True, metavar="NAME",
     help="Only this client (repeatable).",
 )  # fmt: skip
-@click.option("--fresh", is_flag=True, help="Forget the runs that are kept, and begin anew.")
+@click.option(
+    "--fresh", is_flag=True, help="Forget the runs that are kept (of NAMES, if any), and begin anew."
+)
 @click.option(
     "--origin", type=click.Choice(["auto", "nginx", "dev"]), default="auto", show_default=True,
     help="auto: nginx where it is installed.",
@@ -64,7 +66,9 @@ def main(
     compile_all()
     raise_limit()  # for thousands of connections; child processes inherit it
     kept = _kept(out)
-    results = Results(None if quick else kept, fresh)
+    results = Results(None if quick else kept, fresh and not names)
+    for name in names if fresh else ():
+        results.forget(name)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if results.begun_elsewhere and not tables_only:
         console.print("What is kept was measured with other versions or elsewhere; --fresh begins anew.")

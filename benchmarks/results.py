@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -40,7 +40,8 @@ class Run:
     """One run of one client. ``wrong``: files that are missing or differ from the origin's.
 
     ``seconds`` is None where it never finished; ``hung`` is how often it was killed before because its time
-    was over; ``said`` has the figures that the client itself gave.
+    was over; ``said`` has the figures that the client itself gave. ``on``: the machine and the interpreter,
+    "" for those of ``Results.measured_on``.
     """
 
     cell: str
@@ -55,6 +56,7 @@ class Run:
     failure: str = ""
     at: str = ""
     said: dict[str, float] = field(default_factory=dict)
+    on: str = ""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -82,11 +84,11 @@ class Results:
                 self._runs[run.key] = run
             self.reports = kept.get("reports", {})
             self.measured_on = kept.get("measured_on", {})
-        self.begun_elsewhere = bool(self._runs) and {
-            **self.measured_on, "date": ""
-        } != {**environment_of(), "date": ""}  # fmt: skip
+        here = environment_of()
         if not self.measured_on:
-            self.measured_on = environment_of()
+            self.measured_on = here
+        self.begun_elsewhere = bool(self._runs) and {**self.measured_on, "date": ""} != {**here, "date": ""}
+        self._here = "" if place_of(here) == place_of(self.measured_on) else place_of(here)
 
     def has(self, cell: str, client: str, turn: int, files: int) -> bool:
         """Return whether this run is recorded with the same number of files: a cell can have changed
@@ -96,9 +98,23 @@ class Results:
         return run is not None and run.files == files
 
     def add(self, run: Run) -> None:
-        """Record ``run`` and save at once."""
-        self._runs[run.key] = run
+        """Record ``run``, which was made here, and save at once."""
+        self._runs[run.key] = replace(run, on=self._here)
         self.save()
+
+    def forget(self, cell: str) -> None:
+        """Discard all runs of ``cell``."""
+        self._runs = {key: run for key, run in self._runs.items() if run.cell != cell}
+
+    def elsewhere(self) -> dict[str, list[str]]:
+        """Return the cells with runs that were not made on ``measured_on``, by where and when they were."""
+        found: dict[str, list[str]] = {}
+        for run in self._runs.values():
+            if run.on:
+                cells = found.setdefault(f"{run.on}, {run.at[:10]}", [])
+                if run.cell not in cells:
+                    cells.append(run.cell)
+        return found
 
     def of(self, cell: str, client: str) -> list[Run]:
         """Return the rounds of one client in one cell."""
@@ -113,13 +129,18 @@ class Results:
         if self._path is None:
             return
         record = {
-            "measured_on": {**self.measured_on, "date": now()[:10]},
+            "measured_on": self.measured_on,
             "runs": [asdict(run) for run in self._runs.values()],
             "reports": self.reports,
         }
         beside = self._path.with_name(f".{self._path.name}.new")
         beside.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         os.replace(beside, self._path)
+
+
+def place_of(environment: dict[str, Any]) -> str:
+    """Return machine and interpreter of ``environment``, in a few words."""
+    return f"{environment['processor']}, python {environment['versions']['python']}"
 
 
 def now() -> str:

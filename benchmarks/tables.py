@@ -344,7 +344,10 @@ def all_tables(results: Results, chart: str = "") -> str:
         ("The main job", reports(results)),
     ]
     shown = [f"## {title}\n\n{table}" for title, table in parts if table]
-    return "\n\n".join([*shown, measured_on(results.measured_on)])
+    elsewhere = [
+        f"{', '.join(cells)}: measured on {place}." for place, cells in results.elsewhere().items()
+    ]
+    return "\n\n".join([*shown, measured_on(results.measured_on), *elsewhere])
 
 
 def insert(page: Path, text: str) -> None:
