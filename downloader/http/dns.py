@@ -26,6 +26,7 @@ from downloader.http.name_lookup import Lookup, NoAnswer, numeric  # noqa: E402
 __all__ = ["Resolver"]
 
 _TTL = 60.0  # seconds
+_MIN_AGE = 30.0  # seconds before a name is looked up again because no address of it works
 _MAX_NAMES = 8_000
 _DROPPED = _MAX_NAMES // 10  # at a time
 # Names that are looked up and not needed yet. With more, addresses would have expired when they are needed,
@@ -92,8 +93,14 @@ class Resolver:
         return self._lookup.most - self._lookup.most // _SPARE
 
     def forget(self, host: str) -> None:
-        """Drop ``host`` from the cache: no address works, so the next call looks it up again."""
-        self._known.pop(host.strip("[]"), None)
+        """Let the next call look ``host`` up again, since no address works; not if it was looked up lately.
+
+        Otherwise each retry at a dead host would ask the name server again, for the same answer.
+        """
+        host = host.strip("[]")
+        known = self._known.get(host)
+        if known is not None and monotonic() > known[0] - _TTL + _MIN_AGE:
+            del self._known[host]
 
     def _find(self, host: str) -> list[str] | None:
         """Return the addresses of ``host`` if they are known, or that there are none."""

@@ -78,3 +78,16 @@ def test_names_that_do_not_exist_take_no_room_ahead() -> None:
         resolver.addresses(hosts[0])
     assert failed.value.errno == socket.EAI_NONAME
     assert names.asked[hosts[0]] == 1
+
+
+def test_retries_at_a_dead_host_do_not_ask_again_until_its_addresses_are_older() -> None:
+    resolver, names = made()
+    for _ in range(5):
+        assert resolver.addresses("h.test") == ["192.0.2.1"]
+        resolver.forget("h.test")
+    assert names.asked["h.test"] == 1
+    valid_until, found = resolver._known["h.test"]
+    resolver._known["h.test"] = valid_until - 31.0, found  # as if it had been looked up so long ago
+    resolver.forget("h.test")
+    assert resolver.addresses("h.test") == ["192.0.2.1"]
+    assert names.asked["h.test"] == 2

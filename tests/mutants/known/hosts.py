@@ -55,6 +55,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "name asked for with each retry",
+        "the name server gets a query for each attempt at a host that refuses connections",
+        "Resolver.forget",
+        "known is not None and monotonic() > known[0] - _TTL + _MIN_AGE",
+        "known is not None",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
+    ),
+    Mutant(
         "template of another host",
         "a server is asked for the files of another one, which it may have under the same names",
         "HttpSession.template",
