@@ -302,6 +302,7 @@ def test_run_into_a_bucket_is_killed_and_resumed(
         (("--store", "tar"), "--journal DIR"),
         (("--journal", "x"), "a bucket is for shards"),
         (("--store", "tar", "--journal", "s3://a/b"), "must be a local directory"),
+        (("--store", "tar", "--journal", "x", "-o", "s3:///y"), "the bucket is missing"),
     ],
 )
 def test_buckets_that_cannot_be_used_are_refused(

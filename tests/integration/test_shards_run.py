@@ -325,7 +325,7 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
         (("--store", "tar", "--key", "name", "--sample-key", "index"), "contradict each other; give one"),
         (("--store", "tar", "--key", "name", "--key", "k.pem", "--cert", "c.pem"), "--key is given twice"),
         (("--store", "tar", "--key", "name", "--cert", "c.pem"), "--cert c.pem cannot be read"),
-        (("--store", "tar", "--key", "./name"), "--key needs --cert"),
+        (("--store", "tar", "--key", "./name"), "--key needs --cert; a key of samples is index or name"),
         (
             ("--key", "name"),
             "is for --store tar or parquet; for a file of that name write --cert FILE --key ./name",
