@@ -15,6 +15,7 @@ import sqlite3
 import struct
 import subprocess
 import tempfile
+import time
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ __all__ = ["LOGFLUSH", "NOLOGFLUSH", "Disk", "after_reboot", "counted", "disk"]
 # _IOR('X', 125, __u32): what is in memory is lost; with LOGFLUSH the file system's own journal is written
 # first, so that names exist and their bytes do not.
 SHUTDOWN, LOGFLUSH, NOLOGFLUSH = 0x8004587D, 1, 2
+_ENDS_WITHIN = 60.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -70,9 +72,25 @@ class Disk:
             os.close(fd)
 
     def comes_back(self) -> None:
-        """Mount the disk again."""
+        """Mount the disk again.
+
+        Another test, in a mount namespace of its own (``after_reboot``), may have this disk mounted, too:
+        then it would still be the file system that was shut down. So wait until that has ended.
+        """
         self.unmount()
+        give_up = time.monotonic() + _ENDS_WITHIN
+        while self._is_attached():
+            assert time.monotonic() < give_up, f"{self._image} is still mounted in another namespace"
+            time.sleep(0.05)  # no event tells
         self.mount()
+
+    def _is_attached(self) -> bool:
+        """Return whether a loop device has the disk, as long as it is mounted anywhere."""
+        for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with contextlib.suppress(OSError):  # it was detached meanwhile
+                if path.read_text().strip().startswith(str(self._image)):
+                    return True
+        return False
 
     def unmount(self) -> None:
         if os.path.ismount(self.path):

@@ -11,6 +11,7 @@ from downloader.config.extensions import Extension
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.errors import ConfigError
+from downloader.sinks.shards.options import SAMPLE_KEYS
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
@@ -36,6 +37,7 @@ def config_of(given: dict[str, Any]) -> Config:
     }
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
     source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
+    _settle_key(given)
     return Config(
         **{name: given[name] for name in plain.split()},
         **numbers,
@@ -52,7 +54,35 @@ def config_of(given: dict[str, Any]) -> Config:
     )
 
 
+def _settle_key(given: dict[str, Any]) -> None:
+    """Replace the values of --key, which has two meanings, by the one path that ``Config.key`` has.
+
+    With a store that has keys of samples, and without --cert, ``index`` and ``name`` are such keys.
+    """
+    keys = given["key"]
+    if len(keys) > 1:
+        raise ConfigError(
+            "--key is given twice; for the keys of samples beside a --cert write --sample-key"
+        )
+    given["key"] = keys[0] if keys else ""
+    if given["cert"] or given["key"] not in SAMPLE_KEYS:
+        return
+    word, option = given["key"], STORE_OPTION + "sample_key"
+    kind = SINK_KINDS.find(given["store"])
+    if kind is None or not any(each.name == "sample_key" for each in kind.options):
+        raise ConfigError(
+            f"--key {word}, a key of samples, is for --store tar or parquet; for a file of that name write "
+            f"--cert FILE --key ./{word}"
+        )
+    if given[option] not in (None, word):
+        raise ConfigError(f"--key {word} and --sample-key {given[option]} contradict each other; give one")
+    given["key"], given[option] = "", word
+
+
 def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the values of the options of ``kind``, without those of other kinds."""
     values = {option: given[prefix + option.name] for option in (kind.options if kind else ())}
-    return {option.name: option.default if value is None else value for option, value in values.items()}
+    return {
+        option.name: ",".join(value) if option.repeatable else (option.default if value is None else value)
+        for option, value in values.items()
+    }

@@ -172,9 +172,9 @@ def cli() -> None:
 @click.option(
     "--key",
     type=click.Path(),
+    multiple=True,
     metavar="FILE",
-    default="",
-    help="Key of --cert, if in another file.",
+    help="Key of --cert, if in another file. Without --cert, index and name are those of --sample-key.",
 )
 @click.option("--insecure", is_flag=True, help="Do not verify server certificates.")
 @click.option(

@@ -256,6 +256,7 @@ def _option_of(each: Option, prefix: str) -> click.Option:
         metavar=each.metavar,
         default=None if each.default == "" else each.default,
         show_default=each.default not in ("", None),
+        multiple=each.repeatable,
         help=each.help,
     )
 

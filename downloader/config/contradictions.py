@@ -42,7 +42,8 @@ def check_contradictions(config: Config) -> None:
     if config.insecure and config.cacert:
         raise ConfigError("--insecure ignores --cacert; give one of the two")
     if config.key and not config.cert:
-        raise ConfigError("--key needs --cert")
+        sharded = config.sink_kind.shard_items(config)
+        raise ConfigError("--key needs --cert" + ("; a key of samples is index or name" if sharded else ""))
     if config.log_json and config.progress == "bar":
         raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
     given = [path for path in (config.report, config.failures, config.manifest) if path]
@@ -78,6 +79,8 @@ def _check_manifest(config: Config) -> None:
 def _check_bucket(config: Config) -> None:
     if not config.sink_kind.shard_items(config):
         raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
+    if not config.output.removeprefix("s3://").partition("/")[0]:
+        raise ConfigError(f"-o {config.output}: the bucket is missing, as in s3://BUCKET/PREFIX")
     if not config.journal:
         raise ConfigError(
             f"-o {config.output}: the journal and unfinished shards need a local directory: --journal DIR"

@@ -21,6 +21,7 @@ class Option(NamedTuple):
 
     ``type`` converts text to the value, which must survive a round trip through JSON; it raises ValueError
     with a sentence for the user. An option whose default is False has no value: it is True where given.
+    One that is ``repeatable`` has a list with commas, and may be given several times: the lists are joined.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Option(NamedTuple):
     metavar: str = "TEXT"
     default: Any = ""
     type: Callable[[str], Any] = str
+    repeatable: bool = False
 
     @property
     def flag(self) -> str:

@@ -11,8 +11,9 @@ from gevent.event import Event
 from gevent.queue import Queue
 
 from downloader.config.config import Config
+from downloader.core.frames import MAX_FRAME
 from downloader.core.name_list import encode_names
-from downloader.errors import FetchError, SourceError, failure_kind
+from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
 from downloader.messages import (
     BATCH_ITEMS,
@@ -39,6 +40,8 @@ from downloader.storage.known_names import exists as is_read_again
 __all__ = ["run"]
 
 _FIRST_BATCH = 32
+# Room in a frame for what is said of each item when it fails: its key, code and detail.
+_FAILURE_BYTES = 300
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -65,7 +68,9 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
                 page = lister.recall(command)
                 if duplicates:
                     page = duplicates.recall(command.seq, page)
-                link.send(_batch(command.seq, page, recalled=True))
+                batch = _batch(command.seq, page, recalled=True)
+                _check_size(batch, config)
+                link.send(batch)
             elif isinstance(command, Continue):
                 home = home_of(config.journal_root)
                 known = Known(home, command.seq) if is_read_again(home) else None
@@ -129,6 +134,20 @@ def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None 
     )
 
 
+def _check_size(batch: Batch, config: Config) -> None:
+    """Raise ConfigError if ``batch`` is too large to be sent, with room to say what failed."""
+    size = len(batch.items) + len(batch.names) + _FAILURE_BYTES * batch.count
+    if size <= MAX_FRAME:
+        return
+    shard_items = config.sink_kind.shard_items(config)
+    fewer = batch.count * MAX_FRAME // size * 9 // 10 if shard_items else 0
+    raise ConfigError(
+        f"{config.shown_source}: names, URLs and kept columns of {batch.count:,} rows take {size:,} bytes, "
+        f"and those of a {'shard' if shard_items else 'batch'} may take {MAX_FRAME:,}; keep fewer columns"
+        + (f", or store the list with --shard-files {fewer} and another -o" if fewer else "")
+    )
+
+
 def _sizes(shard_items: int) -> Iterator[int]:
     """Yield small sizes first, so that every worker has work at once, then that of a full batch.
 
@@ -174,6 +193,7 @@ def _read_on(
             link.send(Log("warning", read.note))
         page = duplicates.settle(seq, read) if duplicates else read
         batch = _batch(seq, page, known=known)
+        _check_size(batch, config)
         link.send(batch)
         seq += 1
         listed += batch.count

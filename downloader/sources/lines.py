@@ -184,14 +184,16 @@ class Lines:
 
     def sample(self) -> list[bytes]:
         """Return the first lines of the list, which are not taken; of a pipe one line at least."""
-        try:
+        text = b""
+        # What is before an error is enough; the error is raised when that place is read.
+        with contextlib.suppress(*READ_ERRORS):
             if isinstance(self._stream, Pipe):
                 text = self._stream.sample(self._longest)
             else:
                 with contextlib.closing(open_stream(self._source, self._shown)[0]) as stream:
-                    text = stream.read(_SAMPLE)
-        except READ_ERRORS:
-            return []  # the error is raised when it is read
+                    text = stream.readline(self._longest)
+                    while len(text) < _SAMPLE and (more := stream.readline(_SAMPLE - len(text))):
+                        text += more
         lines = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
         return [line + b"\n" for line in lines if line]
 
@@ -358,7 +360,8 @@ class Lines:
             return cast("bytes", read(size))  # type: ignore[operator]
         except READ_ERRORS as error:
             raise SourceError(
-                f"{self._shown} cannot be read after line {self._read_lines}: {error}"
+                f"{self._shown} cannot be read after line {self._read_lines}: {error}; write it again, and "
+                "run the same command"
             ) from error
 
     def _check(self, expected: Place) -> None:

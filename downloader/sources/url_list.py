@@ -74,7 +74,8 @@ class UrlList:
         Option(
             name="keep_columns",
             metavar="A,B|all",
-            help="Columns that are kept with each file, for a manifest.",
+            repeatable=True,
+            help="Columns that are kept with each file, for manifests and shards (repeatable).",
         ),
         Option(name="no_header", default=False, help="csv, tsv: no header; columns are named 1, 2, …"),
         Option(

@@ -15,7 +15,7 @@ import pytest
 from harness import report_of
 from list_writer import write
 from pyarrow import parquet
-from servers import CLOSE, Request, Server, Step, ok
+from servers import CLOSE, Request, Server, Step, ok, status
 
 from downloader.sources.lists.arrow_values import values_of
 
@@ -194,7 +194,7 @@ def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Pa
         *QUICK,
     )
     assert report_of(run_downloader(*argv))["failed_by_error"] == {"bad-url": 1}
-    assert [row["note"] for row in items(tmp_path / "d/00000.parquet")] == ["\ufffdx", "y", None]
+    assert [row["note"] for row in items(tmp_path / "d/00000.parquet")] == ["\ufffdx", "y", "z"]
     with pytest.raises(ValueError, match="text that is not valid UTF-8 in a column of type list<"):
         values_of(pa.ListArray.from_arrays([0, 1, 2, 3], note))
 
@@ -215,3 +215,47 @@ def test_value_that_parquet_cannot_have_fails_alone(
     assert [row["error"] for row in rows] == [None, "too-large", None]
     assert "2.0 GiB, the limit of --max-size or --store" in rows[1]["error_message"]
     assert len(items(tmp_path / "d/00000.parquet")) == 2
+
+
+@pytest.mark.parametrize("store", ["tar", "parquet"])
+def test_row_that_fails_keeps_its_columns(
+    store: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    """In a shard with stored items, in one without, and in one of what is fetched again."""
+    server.routes["/1.jpg"] = server.routes["/2.jpg"] = server.routes["/3.jpg"] = status(404)
+    rows = [
+        {"url": f"{server.url}/{n}.jpg", "name": f"n{n}", "caption": f"c{n}", "width": n, "bytes": "x"}
+        for n in range(4)
+    ]
+    rows.append({**rows[0], "url": None})
+    source = write(tmp_path / "l.parquet", rows)
+    argv = (source, "-o", tmp_path / "d", "--store", store, "--shard-files", 2, "--keep-columns", "all")
+    assert run_downloader(*argv, *QUICK).returncode == 1
+    server.routes.pop("/1.jpg")
+    assert run_downloader(*argv, *QUICK).returncode == 1
+    beside = "_items.parquet" if store == "parquet" else ".parquet"
+    found = [row for shard in range(4) for row in items(tmp_path / f"d/{shard:05d}{beside}")]
+    assert [(row["caption"], row["width"], row["bytes_"], row["error"]) for row in found] == [
+        ("c0", 0, "x", None),
+        ("c1", 1, "x", "http-404"),
+        ("c2", 2, "x", "http-404"),
+        ("c3", 3, "x", "http-404"),
+        ("c0", 0, "x", "bad-url"),
+        ("c1", 1, "x", None),
+    ]
+    assert {row["error_message"] for row in found} == {
+        None,
+        "the server answered 404",
+        "row 5 has no URL",
+    }
+
+
+def test_rows_that_are_too_large_together(run_downloader: Run, tmp_path: Path) -> None:
+    rows = [{"url": f"http://127.0.0.1:9/{n}", "caption": "x" * 1_000_000} for n in range(70)]
+    source = write(tmp_path / "l.jsonl.gz", rows)
+    argv = (source, "-o", tmp_path / "d", "--store", "tar", "--keep-columns", "caption", *QUICK)
+    done = run_downloader(*argv)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "bytes, and those of a " in line
+    assert "with --shard-files 60" in line

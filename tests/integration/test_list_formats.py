@@ -260,6 +260,21 @@ def test_list_that_is_cut_off_ends_the_run(
     assert done.returncode == 4
     assert name in done.stderr
     assert "is no complete" in done.stderr or "cannot be read after line" in done.stderr
+    assert "write it again" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["l.csv.gz", "l.jsonl.gz"])
+def test_end_that_is_cut_off_close_to_the_beginning(
+    run_downloader: Run, tmp_path: Path, server: Files, name: str
+) -> None:
+    """The columns are known from the lines before it."""
+    path = write(tmp_path / name, rows_of(server, 50))
+    data = path.read_bytes()
+    path.write_bytes(data[:-12])
+    done = run_downloader(path, "-o", tmp_path / "d", *ONE)
+    assert done.returncode == 4
+    (line,) = done.stderr.splitlines()
+    assert "cannot be read after line " in line
 
 
 @pytest.mark.parametrize("name", ["l.csv", "l.parquet"])

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 from harness import DevServer, Job, environment
+from servers import Server as HttpServer
+from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
 
 from downloader.errors import DestinationError
@@ -221,6 +223,26 @@ def test_refusal_is_one_sentence(
         write_indexes(root, str(shards.home), server.url)
 
 
+def test_missing_credentials_are_named(
+    run_downloader: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without credentials, those of a machine at AWS are asked for, here of a server that refuses."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # for boto3, which asks first
+    with HttpServer(files={"a": ok(b"a")}, default=status(403)) as machine:
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", machine.url)
+        argv = (machine.url, "-o", "s3://shards/x", "--journal", tmp_path / "j", "--store", "tar")
+        done = run_downloader(*argv, "--endpoint-url", "http://127.0.0.1:9", "--workers", 1, "-q")
+    assert done.returncode == 4
+    (line,) = done.stderr.splitlines()
+    assert (
+        "cannot publish shard 00000 in s3://shards/x: no credentials were found; set AWS_ACCESS_KEY" in line
+    )
+
+
 def test_keys_are_taken_from_a_profile(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +302,7 @@ def test_run_into_a_bucket_is_killed_and_resumed(
         (("--store", "tar"), "--journal DIR"),
         (("--journal", "x"), "a bucket is for shards"),
         (("--store", "tar", "--journal", "s3://a/b"), "must be a local directory"),
+        (("--store", "tar", "--journal", "x", "-o", "s3:///y"), "the bucket is missing"),
     ],
 )
 def test_buckets_that_cannot_be_used_are_refused(

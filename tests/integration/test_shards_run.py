@@ -120,6 +120,36 @@ def test_columns_are_members_and_fields(server: Server, run_downloader: Run, tmp
     ]
 
 
+def test_columns_are_given_in_one_option_or_in_several(
+    server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "list.csv").write_text(f"url,caption,label\n{server.url}/f/0.jpg,a text,3\n")
+    options = ("--keep-columns", "caption", "--keep-columns", "label")
+    options += ("--member", "txt=caption", "--member", "cls=label")
+    done = run_downloader(tmp_path / "list.csv", "-o", tmp_path / "d", "--store", "tar", *options)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "d/00000.tar") as shard:
+        found = {member.name: shard.extractfile(member).read() for member in shard}  # type: ignore[union-attr]
+    assert (found["000000000.txt"], found["000000000.cls"]) == (b"a text", b"3")
+    fields = json.loads(found["000000000.json"])
+    assert (fields["caption"], fields["label"]) == ("a text", "3")
+
+
+@pytest.mark.parametrize("option", ["--key", "--sample-key"])
+@pytest.mark.parametrize(("word", "keys"), [("name", {"0", "1"}), ("index", {"000000000", "000000001"})])
+def test_key_of_samples_has_two_spellings(
+    option: str, word: str, keys: set[str], server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    source = write_list(server, tmp_path / "list.csv", 2)
+    (tmp_path / word).write_text("a file of that name is not a key of samples")
+    argv = (source, "-o", tmp_path / "d", "--store", "tar", option, word)
+    done = run_downloader(*argv, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert tar_samples(tmp_path / "d").keys() == keys
+    # Both spellings are the same job.
+    assert run_downloader(*argv[:-2], "--sample-key", word, cwd=tmp_path).returncode == 0
+
+
 def test_names_are_keys_without_dots(run_downloader: Run, tmp_path: Path) -> None:
     names = ["a.b.jpg", "a.jpg", "a.png", "x.json", "no-extension", "ü.JPG", ".a.jpg", "n" * 200 + ".jpg"]
     with Server(files={name: ok(name.encode()) for name in names}) as server:
@@ -289,7 +319,17 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
         (("--store", "tar", "--member", "txt=caption"), "needs --keep-columns caption"),
         (("--store", "tar", "--member", "caption"), "is not EXT=COLUMN"),
         (("--store", "tar", "--shard-files", "0"), "is not a number from 1 to"),
+        (("--store", "tar", "--member", "JSON=caption"), "is not EXT=COLUMN"),
+        (("--store", "tar", "--member", "t=a", "--member", "T=b"), "t is given two columns, a and b"),
         (("--store", "parquet", "--shard-compression", "gz"), "is for --store tar"),
+        (("--store", "tar", "--key", "name", "--sample-key", "index"), "contradict each other; give one"),
+        (("--store", "tar", "--key", "name", "--key", "k.pem", "--cert", "c.pem"), "--key is given twice"),
+        (("--store", "tar", "--key", "name", "--cert", "c.pem"), "--cert c.pem cannot be read"),
+        (("--store", "tar", "--key", "./name"), "--key needs --cert; a key of samples is index or name"),
+        (
+            ("--key", "name"),
+            "is for --store tar or parquet; for a file of that name write --cert FILE --key ./name",
+        ),
     ],
 )
 def test_impossible_options_are_refused(

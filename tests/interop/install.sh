@@ -1,6 +1,10 @@
 #!/bin/sh
 # Install the servers of these tests, on Debian or Ubuntu, as root. None of them is started.
+# `install.sh versitygw` builds the S3 server, with Go, instead: that takes some minutes.
 set -eu
+if [ "${1-}" = versitygw ]; then
+    GOBIN=/usr/local/bin exec go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+fi
 export DEBIAN_FRONTEND=noninteractive
 
 # Debian starts the servers that it installs unless this script forbids it; an existing one is kept.

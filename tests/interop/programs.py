@@ -79,6 +79,15 @@ def found(program: str) -> str:
     return path
 
 
+def optional(program: str) -> str:
+    """Return the path of ``program``; skip the test without it, whatever INTEROP says: it takes minutes to
+    build."""
+    path = shutil.which(program, path=_SBIN)
+    if path is None:
+        pytest.skip(f"{program} is not installed; tests/interop/install.sh {program} builds it with Go")
+    return path
+
+
 def free_port() -> int:
     """Return a port on which nothing listens; the servers cannot choose one themselves."""
     with socket.create_server(("127.0.0.1", 0)) as probe:

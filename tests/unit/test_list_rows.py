@@ -251,7 +251,7 @@ def test_order_of_files_is_that_of_their_names(tmp_path: Path) -> None:
         (Wanted("URL", size="bytes"), "l has no column 'bytes' (--size-column), it has URL, nmae, sha256"),
         (Wanted("URL", keep="sha256,x"), "no column 'x' (--keep-columns)"),
         (Wanted("URL", header="x"), "no column 'x' (--header-column)"),
-        (Wanted("URL", checksum=("md5", "sha")), "did you mean --checksum-column sha256?"),
+        (Wanted("URL", checksum=("md5", "sha")), "did you mean --checksum-column md5=sha256?"),
         (Wanted("URL", header="nmae", keep="nmae"), "has the header fields, which are kept nowhere"),
     ],
 )

@@ -12,6 +12,7 @@ from downloader.core.checksum import crc32
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.redact import redact_url
 from downloader.core.shard_keys import extension_of
+from downloader.errors import failure_kind
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.files import SHARDS, SealedShard, part_path, seal
@@ -175,13 +176,21 @@ class ShardBatch:
         """Return the items of the shard that have no sample."""
         key, items = self._keys.key, self._keys.items
         failed = [
-            FailedItem(key(each.index), each.name, each.url, each.code, each.detail)
+            FailedItem(
+                key(each.index),
+                each.name,
+                each.url,
+                each.code,
+                each.detail or failure_kind(each.code).meaning,
+                items[each.index].columns,
+            )
             for each in content.failures
         ]
         for index in self._lease.only or range(self._lease.count):
             if items[index].fault == DUPLICATE:
                 text = "an earlier item has its name (--on-duplicate skip)"
-                failed.append(FailedItem(key(index), items[index].name, "", DUPLICATE, text))
+                columns = items[index].columns
+                failed.append(FailedItem(key(index), items[index].name, "", DUPLICATE, text, columns))
         return failed
 
     def abort(self) -> None:

@@ -56,13 +56,17 @@ class PublisherSettings(msgspec.Struct, frozen=True):
 
 
 class FailedItem(msgspec.Struct, frozen=True, array_like=True):
-    """An item of a shard that is not stored: ``key`` would have been that of its sample."""
+    """An item of a shard that is not stored: ``key`` would have been that of its sample.
+
+    ``columns``: its kept columns, in MessagePack.
+    """
 
     key: str
     name: str
     url: str
     code: str
     detail: str
+    columns: bytes = b""
 
 
 class ShardJob(msgspec.Struct, frozen=True, array_like=True):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LARGEST_VALUE",
     "MOST_SHARD_FILES",
+    "SAMPLE_KEYS",
     "SHARD_OPTIONS",
     "ShardOptions",
     "parse_members",
@@ -24,7 +25,7 @@ MOST_SHARD_FILES: Final = 100_000
 LARGEST_VALUE: Final = (1 << 31) - (1 << 16)
 """The most bytes of a value in Parquet: a page has a size of 32 bits, and more in it than the value."""
 _COMPRESSIONS: Final = ("none", "gz", "zst")
-_KEYS: Final = ("index", "name")
+SAMPLE_KEYS: Final = ("index", "name")
 _MEMBER = re.compile(r"([A-Za-z0-9_-]{1,12})=(.+)").fullmatch
 
 
@@ -51,9 +52,11 @@ def parse_members(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in filter(None, text.split(",")):
         match = _MEMBER(each)
-        if match is None or match[1] == "json":
+        if match is None or match[1].lower() == "json":
             raise ValueError(f"{each[:40]!r} is not EXT=COLUMN, as in txt=caption")
-        found[match[1].lower()] = match[2]
+        extension = match[1].lower()
+        if found.setdefault(extension, match[2]) != match[2]:
+            raise ValueError(f"{extension} is given two columns, {found[extension]} and {match[2]}")
     return found
 
 
@@ -81,15 +84,16 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="sample_key",
-        metavar="|".join(_KEYS),
-        type=one_of(_KEYS),
-        help="tar, parquet: keys of samples.  [index for a list, else name]",
+        metavar="|".join(SAMPLE_KEYS),
+        type=one_of(SAMPLE_KEYS),
+        help="tar, parquet: keys of samples; also --key, without --cert.  [index for a list, else name]",
     ),
     Option(
         name="member",
         metavar="EXT=COLUMN,…",
         type=_members,
-        help="tar: members of a sample that have a column of the list.",
+        repeatable=True,
+        help="tar: members of a sample that have a column of the list (repeatable).",
     ),
     Option(
         name="endpoint_url",

@@ -17,7 +17,7 @@ from downloader.core.checksum import crc32
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
 
-__all__ = ["Sample", "WholeSample", "encode_sample", "metadata_member", "samples"]
+__all__ = ["Sample", "WholeSample", "encode_kept", "encode_sample", "metadata_member", "samples"]
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -93,17 +93,27 @@ def encode_sample(
 
 
 def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``KEY.json``; a kept column with a name of ours is called ``list.NAME``.
+    """Return the fields of ``KEY.json``."""
+    return msgspec.structs.asdict(sample) | _renamed(values)
+
+
+def encode_kept(columns: bytes) -> bytes:
+    """Return the kept columns of an item without a sample, as JSON with the names of ``KEY.json``."""
+    return _encode_json(_renamed(_decode_columns(columns))) if columns else b"{}"
+
+
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns ``values``; one with the name of a field of ours is called ``list.NAME``.
 
     If the list has a column of that name too, ``list.list.NAME``.
     """
-    fields = msgspec.structs.asdict(sample)
+    found: dict[str, Any] = {}
     for name, value in values.items():
         free = f"list.{name}" if name in METADATA else name
         while free != name and free in values:
             free = f"list.{free}"
-        fields[free] = value
-    return fields
+        found[free] = value
+    return found
 
 
 def samples(file: BinaryIO) -> Iterator[WholeSample]:

@@ -120,8 +120,10 @@ class BinaryRows:
         except (SourceError, MemoryError):
             raise
         except Exception as error:
-            why = shorten(" ".join(str(error).split()))
-            raise SourceError(f"{self._shown} cannot be read after row {self._at.row:,}: {why}") from error
+            why = shorten(" ".join(str(error).split())).rstrip(".")
+            raise SourceError(
+                f"{self._shown} cannot be read after row {self._at.row:,}: {why}; write it again"
+            ) from error
 
     def again(self, start: bytes, end: bytes) -> Chunk:
         """See ``Rows``."""

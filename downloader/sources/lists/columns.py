@@ -87,7 +87,7 @@ def choose(wanted: Wanted, present: Sequence[str], where: str, *, varying: bool 
     checksums: list[tuple[str, str]] = []
     if wanted.checksum:
         algorithm, column = wanted.checksum
-        checksums = [(algorithm, find("--checksum-column", column))]
+        checksums = [(algorithm, find(f"--checksum-column {algorithm}=", column))]
     elif not positions:
         checksums = [(name, name) for name in RECOGNIZED if present.count(name) == 1 or varying]
     recognized = [name for name in RECOGNIZED if name in present]
@@ -116,6 +116,9 @@ def choose(wanted: Wanted, present: Sequence[str], where: str, *, varying: bool 
 def _missing(option: str, name: str, present: Sequence[str], where: str) -> ConfigError:
     folded = {each.casefold(): each for each in present}
     near = get_close_matches(name.casefold(), folded, 1, 0.5)
-    hint = f"; did you mean {option} {folded[near[0]]}?" if near else ""
+    written = option if option.endswith("=") else f"{option} "
+    hint = f"; did you mean {written}{folded[near[0]]}?" if near else ""
     names = ", ".join(present[:_SHOWN]) + (", …" if len(present) > _SHOWN else "")
-    return ConfigError(f"{where} has no column {name!r} ({option}), it has {names or 'none'}{hint}")
+    return ConfigError(
+        f"{where} has no column {name!r} ({option.partition(' ')[0]}), it has {names or 'none'}{hint}"
+    )

@@ -120,7 +120,9 @@ class ItemMaker:
         )
         for index, fault in faults.items():
             name = where(table.numbers[index])
-            items[index] = Item(name, fault=fault.code, detail=f"{name}{fault.why}")
+            # Of a row with too few or too many fields, nobody knows which is which.
+            known = b"" if index in table.faults else items[index].columns
+            items[index] = Item(name, fault=fault.code, detail=f"{name}{fault.why}", columns=known)
         return items
 
     def _plain_names(self, urls: Sequence[Any], given: Sequence[Any] | None) -> Sequence[str] | None:

@@ -24,9 +24,8 @@ class ParquetBlocks:
         try:
             self._file = parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
         except (OSError, pyarrow.ArrowException) as error:
-            raise SourceError(
-                f"{shown} is no complete Parquet file: {' '.join(str(error).split())[:200]}; write it again"
-            ) from error
+            why = " ".join(str(error).split())[:200].rstrip(".")
+            raise SourceError(f"{shown} is no complete Parquet file: {why}; write it again") from error
         self.names: Sequence[str] = self._file.schema_arrow.names
         self._columns: list[str] = []
         self.count = self._file.metadata.num_row_groups

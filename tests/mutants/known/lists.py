@@ -83,4 +83,12 @@ KNOWN = (
         "False",
         (f"{RUNS}test_header_fields_that_are_refused",),
     ),
+    Mutant(
+        "columns from a whole block only",
+        "a small list that is cut off ends with IndexError, one with a long first line lacks columns",
+        "Lines.sample",
+        "stream.readline(self._longest)",
+        "stream.read(_SAMPLE)",
+        (f"{FORMATS}test_end_that_is_cut_off_close_to_the_beginning",),
+    ),
 )

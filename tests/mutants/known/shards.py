@@ -90,6 +90,22 @@ KNOWN = (
         (f"{COLUMNS}test_values_of_json_that_no_format_has",),
     ),
     Mutant(
+        "rows of failed items without their columns",
+        "what the list says about an item is lost where the item fails",
+        "ShardBatch._failed",
+        "items[each.index].columns",
+        "b''",
+        (f"{COLUMNS}test_row_that_fails_keeps_its_columns",),
+    ),
+    Mutant(
+        "--key index is a file",
+        "scripts that name the keys of samples as the contract has it end with 2",
+        "_settle_key",
+        "given['cert'] or given['key'] not in SAMPLE_KEYS",
+        "True",
+        (f"{RUN}test_key_of_samples_has_two_spellings",),
+    ),
+    Mutant(
         "failed items before the rest of the source",
         "after a kill the rest of the list comes into other shards than without it",
         "BatchQueue.__init__",

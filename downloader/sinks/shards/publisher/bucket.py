@@ -25,6 +25,8 @@ _CHUNK: Final = 8 << 20
 _MOST_CHUNKS: Final = 10_000  # of an upload, in S3
 _AT_ONCE: Final = 2
 _REQUEST_WITHIN: Final = datetime.timedelta(minutes=5)
+# Asked for the credentials of a machine at AWS when there are no others.
+_METADATA_SERVICE: Final = ("/latest/api/token", "/latest/meta-data/iam")
 _code = re.compile(r"<Code>(\w{1,60})</Code>").search
 _types: Final = {
     ".json": "application/json",
@@ -149,6 +151,11 @@ def _refused(error: Exception) -> NoReturn:
     elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         shown = f" ({code[1]})" if code else ""
         why = f"access is denied{shown}; check the credentials and the rights of their owner"
+    elif any(path in text for path in _METADATA_SERVICE):
+        why = (
+            "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
+            "and run the same command again"
+        )
     elif "error sending request" in text:
         why = "the server cannot be reached; check --endpoint-url, and run the same command again"
     else:

@@ -112,12 +112,18 @@ def _free_names(kept: Sequence[str]) -> list[str]:
     return names
 
 
-def with_failed(stored: Columns, keys: Sequence[str], failed: Sequence[FailedItem]) -> Columns:
-    """Return ``stored`` with a row for each failed item, all rows in the order of ``keys``."""
+def with_failed(
+    stored: Columns, keys: Sequence[str], failed: Sequence[FailedItem], kept: Columns
+) -> Columns:
+    """Return ``stored`` with a row for each failed item, all rows in the order of ``keys``.
+
+    ``kept``: the kept columns of the failed items, and columns of METADATA, which do not count.
+    """
     row_of = {key: row for row, key in enumerate([*stored["key"], *(item.key for item in failed)])}
     order = [row_of[key] for key in keys]
-    empty = [None] * len(failed)
+    none, empty = [None] * len(stored["key"]), [None] * len(failed)
     of_failed: Columns = {
+        **{name: values for name, values in kept.items() if name not in METADATA},
         "key": [item.key for item in failed],
         "name": [item.name for item in failed],
         "url": [item.url for item in failed],
@@ -125,8 +131,8 @@ def with_failed(stored: Columns, keys: Sequence[str], failed: Sequence[FailedIte
         "error_message": [item.detail for item in failed],
     }
     found = {}
-    for name, values in stored.items():
-        every = values + of_failed.get(name, empty)
+    for name in dict.fromkeys([*stored, *of_failed]):
+        every = stored.get(name, none) + of_failed.get(name, empty)
         found[name] = [every[row] for row in order]
     return found
 

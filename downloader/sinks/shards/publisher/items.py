@@ -17,6 +17,7 @@ from downloader.sinks.shards.publisher.columns import (
 )
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.tables import open_table
+from downloader.sinks.shards.samples import encode_kept
 
 __all__ = ["CHUNK", "Items"]
 
@@ -46,11 +47,13 @@ class Items:
         self._kinds: dict[str, str] | None = None
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each kept column; reads all metadata once."""
+        """Return the type of each kept column; reads all metadata and failed items once."""
         if self._kinds is None:
             seen = Kinds()
             for start in range(0, len(self._samples), CHUNK):
                 seen.see(self.metadata(start, min(start + CHUNK, len(self._samples))))
+            for start in range(0, len(self._failed), CHUNK):
+                seen.see(self._kept(self._failed[start : start + CHUNK]))
             self._kinds = seen.result()
         return self._kinds
 
@@ -64,6 +67,10 @@ class Items:
                 raise PartError(f"metadata that cannot be read: {error}") from error
             self._last = (start, stop, found)
         return self._last[2]
+
+    def _kept(self, failed: Sequence[FailedItem]) -> Columns:
+        """Return the kept columns of failed items, among columns of METADATA without values."""
+        return self._reader.columns([encode_kept(item.columns) for item in failed])
 
     def write(self, file: BinaryIO, form: str, files: Mapping[str, str], members: bool) -> None:
         """Write the table; ``files``: the file that each sample is in; ``members``: it is a tar."""
@@ -87,7 +94,7 @@ class Items:
                     columns.setdefault(name, [None] * len(samples))
                 lost = self._failed[at[1] : failed]
                 if lost:
-                    columns = with_failed(columns, keys, lost)
+                    columns = with_failed(columns, keys, lost, self._kept(lost))
                 if form == "parquet":
                     columns = merge(columns, kinds, len(keys))
                 table.write(columns)
