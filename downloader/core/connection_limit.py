@@ -37,6 +37,7 @@ _PER_HOST_OF_MANY = 8
 _FEWEST = 8
 _GAIN = 1.05
 _GAIN_OF_MANY = 1.15  # what many servers do in a second varies more
+_CLEAR_GAIN = 1.5  # one measurement suffices; a smaller gain may be chance and must be seen twice
 _BUSY = 0.85  # share of the time with the CPU, or waiting for it, from which on the CPU is the limit
 _IDLE_AGAIN = 0.7  # the same once it was the limit, so that chance does not make the difference
 _IDLE = 0.2  # below this the limit is multiplied by 4, not by 2: the CPU is enough for that
@@ -45,7 +46,7 @@ _SECONDS = 1.0  # minimum duration of a measurement
 # do so by chance are twice as fast as others.
 _TIMES = 4
 _REFUSED_WITHIN = 5.0  # seconds in which refused requests are counted together
-_TRIES = 2  # measurements without a gain before the limit stops growing
+_TRIES = 2  # measurements after a step; the limit grows on if each of them has a gain
 _PAUSE, _MAX_PAUSE = 20, 640  # measurements until the next try, doubled each time
 
 _CPU = "the CPU is the limit"
@@ -70,9 +71,10 @@ class ConnectionLimit:
     it grows; ``ceiling``: the reason once it is ``most``; ``by_user``: the user chose it.
 
     ``before``, ``came_from``: the measurement before the last step, and the limit then; ``tries``:
-    measurements since without a gain; ``wait``: measurements to skip before the next step; ``pause``: the
-    next value of ``wait``. ``best``: the greatest rate while the CPU was the limit, since a bad second must
-    not make what follows the next step look like a gain. ``gain``: by what factor the rate must grow.
+    measurements since; ``gains``: how many of them had a gain; ``wait``: measurements to skip before the
+    next step; ``pause``: the next value of ``wait``. ``best``: the greatest rate while the CPU was the
+    limit, since a bad second must not make what follows the next step look like a gain. ``gain``: by what
+    factor the rate must grow.
     """
 
     now: int
@@ -85,6 +87,7 @@ class ConnectionLimit:
     best: float = 0.0
     gain: float = _GAIN
     tries: int = 0
+    gains: int = 0
     wait: int = 0
     pause: int = _PAUSE
 
@@ -121,10 +124,13 @@ def measured(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
         limit = replace(limit, wait=limit.wait - 1)
         return limit if limit.wait else _grow(limit, sample)
     before = limit.before
-    if before is None or sample.rate > before.rate * limit.gain:
+    if before is None or sample.rate > before.rate * _CLEAR_GAIN:
         return _grow(limit, sample)
-    if limit.tries + 1 < _TRIES:
-        return replace(limit, tries=limit.tries + 1)
+    tries, gains = limit.tries + 1, limit.gains + (sample.rate > before.rate * limit.gain)
+    if tries < _TRIES:
+        return replace(limit, tries=tries, gains=gains)
+    if gains == tries:
+        return _grow(limit, sample)
     return _stop_growing(limit, limit.came_from, "more were not faster")
 
 
@@ -133,7 +139,7 @@ def spread(limit: ConnectionLimit) -> ConnectionLimit:
     if limit.by_user:
         return limit
     now = min(max(limit.now, _FIRST_OF_MANY), limit.most)
-    return replace(limit, now=now, before=None, tries=0, gain=_GAIN_OF_MANY)
+    return replace(limit, now=now, before=None, tries=0, gains=0, gain=_GAIN_OF_MANY)
 
 
 def refused(limit: ConnectionLimit) -> ConnectionLimit:
@@ -145,13 +151,15 @@ def refused(limit: ConnectionLimit) -> ConnectionLimit:
 
 def _grow(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
     if limit.now >= limit.most:
-        return replace(limit, stopped=limit.ceiling, before=None, tries=0)
+        return replace(limit, stopped=limit.ceiling, before=None, tries=0, gains=0)
     best = max(limit.best, sample.rate)
     if sample.busy > (_IDLE_AGAIN if limit.stopped == _CPU else _BUSY):
-        return replace(limit, stopped=_CPU, before=None, best=best, tries=0)
+        return replace(limit, stopped=_CPU, before=None, best=best, tries=0, gains=0)
     now = min(limit.now * (4 if sample.busy < _IDLE else 2), limit.most)
     before = sample._replace(rate=best)
-    return replace(limit, now=now, stopped="", before=before, came_from=limit.now, best=0.0, tries=0)
+    return replace(
+        limit, now=now, stopped="", before=before, came_from=limit.now, best=0.0, tries=0, gains=0
+    )
 
 
 def _stop_growing(limit: ConnectionLimit, now: int, why: str) -> ConnectionLimit:
@@ -162,6 +170,7 @@ def _stop_growing(limit: ConnectionLimit, now: int, why: str) -> ConnectionLimit
         before=None,
         best=0.0,
         tries=0,
+        gains=0,
         wait=limit.pause,
         pause=min(limit.pause * 2, _MAX_PAUSE),
     )

@@ -114,6 +114,24 @@ def test_one_slow_second_is_no_reason_for_more() -> None:
     assert (limit.now, limit.why) == (FIRST, "more were not faster")
 
 
+@pytest.mark.parametrize(
+    ("rates", "expected", "why"),
+    [
+        # Twice the rate is no chance; a tenth more may be.
+        ((2000.0,), 4 * FIRST, "the end of the job"),
+        ((1100.0,), 2 * FIRST, "the end of the job"),
+        ((1100.0, 1100.0), 4 * FIRST, "the end of the job"),
+        ((1100.0, 1000.0), FIRST, "more were not faster"),
+        ((1000.0, 1100.0), FIRST, "more were not faster"),
+    ],
+)
+def test_small_gain_must_be_seen_twice(rates: tuple[float, ...], expected: int, why: str) -> None:
+    limit = measured(adaptive(MOST, "the most"), Sample(1000.0, 0.5))
+    for rate in rates:
+        limit = measured(limit, Sample(rate, 0.5))
+    assert (limit.now, limit.why) == (expected, why)
+
+
 def test_limit_stays_while_there_is_no_work_for_more() -> None:
     servers = Servers(latency=1.0)
     climbing = Climb(adaptive(MOST, "the most"), servers.counted)

@@ -130,6 +130,14 @@ KNOWN = (
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
     ),
     Mutant(
+        "gain by chance counts",
+        "connections are opened because of one second that was faster, and stay open",
+        "measured",
+        "if gains == tries:",
+        "if gains:",
+        ("tests/unit/test_core_connection_limit.py::test_small_gain_must_be_seen_twice",),
+    ),
+    Mutant(
         "one slow second counts",
         "after a second in which servers were slow, more connections are opened that gain nothing",
         "_grow",
