@@ -169,7 +169,9 @@ class ActiveBatch:
         problem: Exception | None = None
         try:
             for task, body in responses:
-                if type(body) is not bytes or task.batch is not self or task.promised:
+                if type(body) is not bytes and type(body) is not bytearray:
+                    break
+                if task.batch is not self or task.promised:
                     break
                 if task.host is not host:
                     if host is not None:
@@ -206,7 +208,7 @@ class ActiveBatch:
         self._count(count, old, size, replaced)
         return count, problem
 
-    def _put(self, task: FetchTask, body: bytes, hash: str = "") -> int:
+    def _put(self, task: FetchTask, body: bytes | bytearray, hash: str = "") -> int:
         """Store ``body`` through a writer; return what ``FileWriter.publish`` returns."""
         writer = self.open(task)
         try:

@@ -51,7 +51,7 @@ class Recorder:
         self._digest = digest_of(algorithm) if algorithm else None
         self._builder = builder
 
-    def hashes(self, bodies: list[bytes]) -> list[bytes]:
+    def hashes(self, bodies: list[bytes | bytearray]) -> list[bytes]:
         """Return the digest of each of ``bodies``, none without --hash."""
         return list(map(self._digest, bodies)) if self._digest is not None else []
 
@@ -164,13 +164,15 @@ class RecordedBatch(ActiveBatch):
 
     def _leading(
         self, responses: Iterable[tuple[FetchTask, object]]
-    ) -> tuple[list[FetchTask], list[bytes], Exception | None]:
+    ) -> tuple[list[FetchTask], list[bytes | bytearray], Exception | None]:
         """Return the leading ``responses`` that can be stored together, and the error of the next one."""
         tasks: list[FetchTask] = []
-        bodies: list[bytes] = []
+        bodies: list[bytes | bytearray] = []
         host: Host | None = None
         for task, body in responses:
-            if type(body) is not bytes or task.batch is not self or task.promised:
+            if type(body) is not bytes and type(body) is not bytearray:
+                break
+            if task.batch is not self or task.promised:
                 break
             if task.host is not host:
                 if host is not None:

@@ -239,9 +239,9 @@ class _Batch:
         """See ``TaskBatch``."""
         count = 0
         for task, body in responses:
-            if type(body) is not bytes or task.batch is not self:
+            if not isinstance(body, (bytes, bytearray)) or task.batch is not self:
                 break
-            self._received(task.item.name, body)
+            self._received(task.item.name, bytes(body))
             count += 1
         return count, None
 

@@ -281,7 +281,7 @@ class PipelinedClient:
         at, last = 0, len(completed)
         while at < last:
             task, body = completed[at]
-            if type(body) is bytes and not task.promised:
+            if (type(body) is bytes or type(body) is bytearray) and not task.promised:
                 count, problem = task.batch.put_all(islice(completed, at, None))
                 at += count
                 if count:
