@@ -117,7 +117,9 @@ _WEB_CLIENTS: Final = (
     "gevent pool of 128, c-ares",
 )
 _SHARDS: Final = ("downloader, list to tar", "img2dataset webdataset")
-_IMAGES: Final = ("downloader, list", "img2dataset files", "img2dataset webdataset")
+_TAR_AND_FILES: Final = ("downloader", "downloader to tar")
+_MANIFEST: Final = (*_TAR_AND_FILES, "downloader --manifest", "downloader to tar --manifest")
+_IMAGES: Final = ("downloader, list", "img2dataset files")
 CONNECTION_COUNTS: Final = ("8", "32", "128", "512", "1024", "auto")
 """Values of ``--connections`` that are compared; one that the program refuses is left out."""
 
@@ -224,12 +226,17 @@ CELLS: Final = (
         patience=1_500.0,
     ),
     replace(
-        _WEB, name="web-jpeg", title="HTTPS, JPEGs of 29 kB, 5,000 hosts", tls=True, jpegs=True,
-        clients=_IMAGES, size=30_000,
+        _WEB, name="web-jpeg", title="HTTPS, JPEGs of 10 to 60 kB, 5,000 hosts", tls=True, jpegs=True,
+        clients=(*_SHARDS, *_IMAGES), size=35_000,
     ),
     Cell(
         "jpeg-shards", "shards", "HTTP, JPEGs of 10 to 60 kB from one server, to tar", _SHARDS, size=35_000,
         files=40_000, jpegs=True, patience=60.0, slowest=100,
+    ),
+    Cell("tar-100B", "shards", "HTTP, 100 B, to tar and into a directory", _MANIFEST, files=200_000),
+    Cell(
+        "tar-100B-disk", "shards", "HTTP, 100 B, to tar and into a directory, on disk", _TAR_AND_FILES,
+        where="disk", files=200_000,
     ),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from benchmarks.cells import CONNECTION_COUNTS
 from benchmarks.job import Job
-from benchmarks.jpegs import stored_in_shards
+from benchmarks.jpegs import named_in_shards, stored_in_shards
 from benchmarks.openweb.images import IMG2DATASET, img2dataset, stored
 
 __all__ = ["CLIENTS", "Client", "Job", "missing"]
@@ -59,6 +59,11 @@ def _ours(*options: str, workers: int = 1, listed: bool = False) -> Callable[[Jo
         return command
 
     return argv
+
+
+def _with_manifest(*options: str) -> Callable[[Job], list[str]]:
+    """Return the command line of our program with a manifest beside its destination."""
+    return lambda job: [*_ours(*options)(job), "--manifest", str(job.room / "manifest.jsonl")]
 
 
 def _script(module: str, *options: str, connections: int | None = None) -> Callable[[Job], list[str]]:
@@ -182,6 +187,9 @@ CLIENTS: Final = {
         Client("gevent pool of 128, c-ares", _script("gevent_hosts", connections=128)),
         Client("img2dataset files", img2dataset("files"), needs=str(IMG2DATASET), stored=stored),
         Client("img2dataset webdataset", img2dataset("webdataset"), needs=str(IMG2DATASET), stored=stored),
+        Client("downloader to tar", _ours("--store", "tar"), stored=named_in_shards),
+        Client("downloader --manifest", _with_manifest()),
+        Client("downloader to tar --manifest", _with_manifest("--store", "tar"), stored=named_in_shards),
         Client("downloader, list to tar", _ours(*_TO_TAR, listed=True), stored=stored_in_shards),
         Client("urllib in 256 threads", _script("urllib_threads", connections=256)),
         *(

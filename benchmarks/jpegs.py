@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import tarfile
@@ -16,7 +17,7 @@ from benchmarks.origin import Origin, Outcome, free_ports, run_nginx
 from benchmarks.running import ROOT, environment
 from downloader.testserver.content import name_of
 
-__all__ = ["IMAGE_PYTHON", "Jpegs", "jpeg_server", "stored_in_shards"]
+__all__ = ["IMAGE_PYTHON", "Jpegs", "encode", "jpeg_server", "named_in_shards", "stored_in_shards"]
 
 IMAGE_PYTHON: Final = ROOT / ".venv-img2dataset" / "bin" / "python"
 """The interpreter that encodes the images: that of img2dataset, which has OpenCV."""
@@ -88,13 +89,18 @@ class Jpegs(Origin):
         return Outcome(wrong + len(left))
 
 
+def encode(directory: Path) -> list[bytes]:
+    """Write the images to ``directory`` and return them."""
+    directory.mkdir()
+    argv = [str(IMAGE_PYTHON), "-c", _ENCODE, str(directory), str(_COUNT)]
+    subprocess.run(argv, check=True, env=environment())
+    return [(directory / f"{number}.jpg").read_bytes() for number in range(_COUNT)]
+
+
 @contextlib.contextmanager
 def jpeg_server(room: Path, where: str) -> Iterator[Jpegs]:
     """Run nginx with the images, all its files in ``room``, on the cores ``where``."""
-    (room / "jpeg").mkdir()
-    argv = [str(IMAGE_PYTHON), "-c", _ENCODE, str(room / "jpeg"), str(_COUNT)]
-    subprocess.run(argv, check=True, env=environment())
-    images = tuple((room / "jpeg" / f"{number}.jpg").read_bytes() for number in range(_COUNT))
+    images = tuple(encode(room / "jpeg"))
     (port,) = free_ports(1)
     user = "user root;" if os.geteuid() == 0 else ""
     config = _CONFIG.format(user=user, room=room, port=port)
@@ -111,3 +117,18 @@ def stored_in_shards(job: Job) -> Iterator[tuple[str, bytes]]:
             for member in archive:
                 if member.name.endswith(".jpg") and (content := archive.extractfile(member)) is not None:
                     yield names[int(Path(member.name).stem)], content.read()
+
+
+def named_in_shards(job: Job) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of every sample in tar shards; the name is that in its metadata."""
+    assert job.destination is not None
+    for path in job.destination.glob("*.tar"):
+        content = b""
+        with tarfile.open(path) as archive:
+            for member in archive:
+                file = archive.extractfile(member)
+                assert file is not None
+                if member.name.endswith(".json"):
+                    yield json.loads(file.read())["name"], content
+                else:
+                    content = file.read()

@@ -117,7 +117,16 @@ class Origin:
     ) -> Outcome:
         """Compare with the first ``files`` files what is in ``directory``, or, where it does not have them
         under their names, what is ``stored``."""
-        return Outcome(wrong_files(self, directory, files))
+        if stored is None:
+            return Outcome(wrong_files(self, directory, files))
+        left = {name_of(index) for index in range(files)}
+        wrong = 0
+        for name, content in stored:
+            if name in left and b"".join(self.content(name)) == content:
+                left.discard(name)
+            else:
+                wrong += 1
+        return Outcome(wrong + len(left))
 
 
 def nginx_installed() -> bool:

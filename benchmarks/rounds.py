@@ -20,9 +20,9 @@ import psutil
 from benchmarks.ballast import Ballast
 from benchmarks.cells import Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
-from benchmarks.jpegs import jpeg_server
+from benchmarks.jpegs import encode, jpeg_server
 from benchmarks.markdown import figure
-from benchmarks.openweb.images import IMG2DATASET, encode
+from benchmarks.openweb.images import IMG2DATASET
 from benchmarks.openweb.namespace import unavailable
 from benchmarks.openweb.origin import open_web
 from benchmarks.origin import Origin, Outcome, dev_server, nginx, nginx_installed, relayed

@@ -1,40 +1,21 @@
-"""Serve JPEGs on the open web for img2dataset, and read what it stored.
+"""Run img2dataset, and read what it stored.
 
-img2dataset is installed apart, with an interpreter of its own: its dependencies are large, and not all of
-them follow the newest Python. That installation encodes the JPEGs, too.
+It is installed apart, with an interpreter of its own: its dependencies are large, and not all of them
+follow the newest Python. That installation encodes the JPEGs, too.
 """
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 from benchmarks.job import Job
 from benchmarks.jpegs import IMAGE_PYTHON, stored_in_shards
-from benchmarks.running import environment
 
-__all__ = ["IMG2DATASET", "encode", "img2dataset", "stored"]
+__all__ = ["IMG2DATASET", "img2dataset", "stored"]
 
 IMG2DATASET: Final = IMAGE_PYTHON.with_name("img2dataset")
-_COUNT: Final = 8
 _SHARD: Final = 10_000  # files in a directory or tar; the key of a file is its place in the list
-_ENCODE: Final = """
-import sys, cv2, numpy
-chance = numpy.random.default_rng(1)
-for number in range(int(sys.argv[2])):
-    rough = chance.integers(0, 256, (24, 32, 3), dtype=numpy.uint8)
-    cv2.imwrite(f"{sys.argv[1]}/{number}.jpg", cv2.resize(rough, (320, 240), interpolation=cv2.INTER_CUBIC))
-"""
-
-
-def encode(directory: Path) -> list[bytes]:
-    """Write some JPEGs of 320 × 240 to ``directory`` and return them."""
-    directory.mkdir()
-    argv = [str(IMAGE_PYTHON), "-c", _ENCODE, str(directory), str(_COUNT)]
-    subprocess.run(argv, check=True, env=environment())
-    return [(directory / f"{number}.jpg").read_bytes() for number in range(_COUNT)]
 
 
 def img2dataset(form: str) -> Callable[[Job], list[str]]:

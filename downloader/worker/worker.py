@@ -138,6 +138,7 @@ class Worker:
     def _schedule_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
         """Schedule the items of ``batch`` that are not in ``done``, one by one."""
         suspects = set(batch.lease.suspects)
+        known: Origin | None = None
         for index in batch.wanted():
             if index not in done:
                 try:
@@ -146,8 +147,9 @@ class Worker:
                     self._fail(batch, index, items[index], error, 0)
                 else:
                     self.admit(task)
-                    if not task.origin.proxy:
+                    if task.origin is not known and not task.origin.proxy:
                         self.session.resolver.look_up_ahead(task.origin.host)
+                    known = task.origin
         if not batch.left:
             self.batch_finished(batch)
 

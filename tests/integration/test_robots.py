@@ -21,6 +21,7 @@ from servers import (
     Answer,
     Certificates,
     Nth,
+    Pause,
     Request,
     Server,
     Step,
@@ -159,6 +160,18 @@ def test_long_robots_txt(lane: str, max_size: str, tmp_path: Path) -> None:
     assert result.codes == {"early": "robots"}
     assert set(result.files) == {"curious", "late"}
     assert result.report["peak_rss_mb"]["worker"] < 120
+
+
+@LANES
+def test_robots_txt_in_two_pieces(lane: str, tmp_path: Path) -> None:
+    steps = ok(b"User-agent: *\nDisallow: /no/\n")
+    whole = b"".join(step for step in steps if isinstance(step, bytes))
+    rules: list[Step] = [whole[:-12], Pause(0.05), whole[-12:]]
+    with Server({"/robots.txt": rules}, default=ok(BODY)) as server:
+        listed = urls(server, "/no/a", "/yes/b")
+        result = download("-", tmp_path / "d", *OPTIONS, "--lane", lane, stdin=listed)
+    assert result.codes == {"a": "robots"}
+    assert set(result.files) == {"b"}
 
 
 @LANES

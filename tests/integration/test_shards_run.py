@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from harness import Job, report_of, slow_but, stored
 from pyarrow import parquet
-from servers import Request, Server, Step, ok, status
+from servers import Pause, Request, Server, Step, ok, status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COUNT = 3000
@@ -97,6 +97,31 @@ def test_every_item_is_in_the_shard_of_its_row(
     assert run_downloader("verify", dest).returncode == 0
     again = report_of(run_downloader(source, "-o", dest, "--store", store, "--shard-files", 100, "--json"))
     assert (again["requests"], again["exit_code"]) == (0, 0)
+
+
+@pytest.mark.parametrize("store", ["tar", "files"])
+def test_contents_that_come_in_pieces(store: str, run_downloader: Run, tmp_path: Path) -> None:
+    """They are stored with the others of their window."""
+    contents = {f"f{number}.bin": os.urandom(1000 + 397 * number) for number in range(60)}
+
+    def in_pieces(request: Request) -> Sequence[Step]:
+        whole = b"".join(step for step in ok(contents[request.target[5:]]) if isinstance(step, bytes))
+        return [whole[:-700], Pause(0.01), whole[-700:]]
+
+    with Server(files=dict.fromkeys(contents, in_pieces)) as server:
+        dest = tmp_path / "dest"
+        manifest = tmp_path / "manifest.jsonl"
+        options = ("--store", store, "--workers", 1, "--pipeline", 8, "--manifest", manifest)
+        done = run_downloader(server.url, "-o", dest, *options)
+    assert done.returncode == 0, done.stderr
+    if store == "files":
+        assert {name: (dest / name).read_bytes() for name in contents} == contents
+    else:
+        with tarfile.open(dest / "00000.tar") as shard:
+            members = {member.name: shard.extractfile(member).read() for member in shard}  # type: ignore[union-attr]
+        assert {name: members[name] for name in contents} == contents
+    rows = map(json.loads, manifest.read_text().splitlines())
+    assert {row["name"]: row["size"] for row in rows} == {k: len(v) for k, v in contents.items()}
 
 
 def test_columns_are_members_and_fields(server: Server, run_downloader: Run, tmp_path: Path) -> None:

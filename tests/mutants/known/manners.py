@@ -13,6 +13,15 @@ RULES = "tests/unit/test_core_robots.py::"
 
 KNOWN = (
     Mutant(
+        "a robots.txt in pieces is never taken",
+        "the worker computes for ever once the response to robots.txt arrives in two pieces",
+        "_Batch.put_all",
+        "isinstance(body, (bytes, bytearray))",
+        "type(body) is bytes",
+        (f"{ROBOTS}test_robots_txt_in_two_pieces[auto]",),
+        25,
+    ),
+    Mutant(
         "redirect targets not checked",
         "what robots.txt disallows is requested after a redirect",
         "RequestsClient._open",
