@@ -57,7 +57,8 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     found while reading the source (a bad line, a name that cannot be stored): such an item is counted as
     failed without a request, except DUPLICATE, which is counted as skipped. ``detail`` is for a person,
     redacted. ``headers`` are sent with the request; their values are secrets. ``mirrors`` are further URLs
-    of the same file, tried when ``url`` fails.
+    of the same file, tried when ``url`` fails. ``key`` is that of its sample, where a slice has items of
+    several shards (``Config.keyed``), else "".
     """
 
     name: str
@@ -69,6 +70,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     columns: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     mirrors: tuple[str, ...] = ()
+    key: str = ""
 
 
 class ResponseInfo(msgspec.Struct, frozen=True):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import msgspec
 
 from downloader.config.config import PATHS, Config
 
-__all__ = ["changed", "decode", "encode", "for_slices"]
+__all__ = ["absolute", "changed", "decode", "encode", "for_slices"]
 
 
 def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int) -> Config:
@@ -30,6 +31,12 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         verbose=0,
         log_json=False,
     )
+
+
+def absolute(config: Config) -> Config:
+    """Return ``config`` with absolute paths, which all nodes understand."""
+    output = config.output if config.is_bucket else os.path.abspath(config.output)
+    return changed(config, output=output, journal=os.path.abspath(config.journal) if config.journal else "")
 
 
 def changed(config: Config, **changes: Any) -> Config:

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from types import FrameType
 
 import msgspec
@@ -17,6 +18,7 @@ from downloader.cluster.fleet import Fleet, quiet_stdout
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import Done, Head, Plan, PlanDirectory, digest_of
 from downloader.cluster.retry import plan_failed
+from downloader.cluster.shards import DriverShards, has_shards, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, SliceTask
@@ -46,30 +48,38 @@ def run_cluster(config: Config) -> Finished:
 
     Raises ConfigError, InUse, DestinationError, JournalError, BootError where the run could not begin.
     """
-    output = os.path.abspath(config.output)
-    config = configs.changed(
-        config, output=output, journal=os.path.abspath(config.journal) if config.journal else ""
-    )
-    for what, path in config.own_files:
-        if os.path.realpath(path).startswith(os.path.realpath(output) + os.sep):
-            raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
+    config = configs.absolute(in_whole_shards(config))
     home = home_of(config.journal_root)
     if config.journal:
         make_directory("--journal", home.parent, home)
-    make_directory("-o", home_of(output).parent, home if not config.journal else home_of(output).parent)
+    if not config.is_bucket:
+        _prepare_output(config, home)
     lock_fd = lock(home)
     try:
         name_key(home)
         directory = PlanDirectory(config.journal_root)
         if config.retry_failed and directory.read() is None:
             raise ConfigError(f"{home} has no plan, so nothing to retry; leave out --retry-failed")
+        if config.restart or directory.read() is None:
+            config.sink_kind.check_begin(config)
         mine = Plan(
-            digest_of(config), config.shown_source, output, config.slice_files, foreign_before(output)
+            *(digest_of(config), config.shown_source, config.output, config.slice_files),
+            shared_since_ns=0 if config.is_bucket else foreign_before(config.output),
+            store=config.store,
+            id=os.urandom(16).hex(),
         )
         plan = directory.open(mine, restart=config.restart)
         return _Driver(config, directory, plan).run()
     finally:
         os.close(lock_fd)
+
+
+def _prepare_output(config: Config, home: Path) -> None:
+    output = config.output
+    for what, path in config.own_files:
+        if os.path.realpath(path).startswith(os.path.realpath(output) + os.sep):
+            raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
+    make_directory("-o", home_of(output).parent, home if not config.journal else home_of(output).parent)
 
 
 class _Driver:
@@ -81,6 +91,8 @@ class _Driver:
         self._plan = plan
         self._book = SliceBook()
         self._merged = MergedReport()
+        self._shards = DriverShards(config)
+        self._failed: list[Done] = []  # to be tried again
         self._heads: dict[str, Head] = {}
         self._dones: dict[str, Done] = {}
         self._listed = 0
@@ -104,6 +116,10 @@ class _Driver:
             finally:
                 fleet.close()
                 self._progress.end()
+        try:
+            self._shards.finish(self._heads)
+        except DestinationError as error:
+            self._stop = self._stop or error
         return self._finish(time.monotonic() - began)
 
     def _run_on(self, fleet: Fleet) -> None:
@@ -141,13 +157,20 @@ class _Driver:
                 self._record(head, done, earlier=True)
                 if done.report.failed:
                     failed[head.name] = done
-        again = [done for name, done in failed.items() if name not in covered]
-        number = sum(1 for head in self._heads.values() if head.covers)
-        for head in plan_failed(self._directory, again, number, self._plan.slice_files):
-            self._add(head)
-            self._book.add(head.name)
+        self._shards.take_up(self._heads)
+        self._failed = [done for name, done in failed.items() if name not in covered]
+        self._plan_failed()
         self._progress.begin(0, Tally())
         self._progress.listed(self._listed, -1.0)
+
+    def _plan_failed(self) -> None:
+        """Make slices of what failed in earlier runs; of shards, once the number of shards is known."""
+        if has_shards(self._config) and not self._sliced:
+            return
+        for head in plan_failed(self._directory, self._config, self._failed, self._heads):
+            self._add(head)
+            self._book.add(head.name)
+        self._failed = []
 
     def _add(self, head: Head) -> None:
         self._heads[head.name] = head
@@ -157,6 +180,7 @@ class _Driver:
 
     def _record(self, head: Head, done: Done, *, earlier: bool = False) -> None:
         self._dones[head.name] = done
+        self._shards.add(done)
         for name in head.covers:
             self._dones.pop(name, None)
         self._merged.add(done, head.covers, earlier=earlier)
@@ -169,6 +193,7 @@ class _Driver:
         while True:
             if slicer is not None:
                 slicer = self._read_slicer(slicer)
+                self._plan_failed()
             share = shares(slots, self._workers, self._config.per_host)
             if not self._draining:
                 self._launch(fleet, share.running, share.workers, share.per_host)
@@ -227,7 +252,7 @@ class _Driver:
             self._most_running = max(self._most_running, len(self._book.running))
             rate = self._config.rate / min(running, len(self._book.running) + self._book.waiting)
             fleet.start(
-                SliceTask(name, self._plan.digest, self._config.journal_root, self._config.scratch, rate),
+                SliceTask(name, self._plan.id, self._config.journal_root, self._config.scratch, rate),
                 workers,
             )
 
@@ -236,6 +261,7 @@ class _Driver:
         done = self._directory.done(name)
         if done is not None:
             # Whichever attempt was first, even if this one was lost right after it.
+            self._shards.ended(done, settled=outcome.how == "done")
             self._book.ended(name, "done")
             self._record(self._heads[name], done)
             self._directory.sweep(done)
@@ -292,8 +318,9 @@ class _Driver:
                 "them again"
             )
         if self._stop is None and not self._signals and (left or not self._sliced):
+            tried = "was not" if self._failed else "was"
             self._stop = SourceError(
-                "what had failed was tried again, but the source was never read to its end; "
+                f"what had failed {tried} tried again: the source was never read to its end; "
                 "leave out --retry-failed to go on"
             )
         complete = not self._signals and self._stop is None

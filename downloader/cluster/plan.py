@@ -28,6 +28,7 @@ from downloader.core.slices import plan_digest
 from downloader.errors import ConfigError, DestinationError, JournalError
 from downloader.reporting.record import Report
 from downloader.sinks.rename import rename_new
+from downloader.sinks.shards.staging import StagedShard
 from downloader.sources.registry import source_kind
 from downloader.storage.destination import home_of
 
@@ -38,7 +39,10 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``."""
+    """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
+
+    ``id`` is that of this plan: after --restart the journals on the disks of nodes belong to another.
+    """
 
     digest: str
     source: str
@@ -46,13 +50,17 @@ class Plan(msgspec.Struct, frozen=True):
     slice_files: int
     shared_since_ns: int
     version: int = 1
+    store: str = "files"
+    id: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):
     """A slice. ``covers``: the slices whose failed items it has, for one of those.
 
     Of a slice of the source: ``cursor``, ``listed`` and ``seq`` are the position behind it (see
-    ``messages.Continue``); ``ended``: the source ends there, or ``limited``: --limit does.
+    ``messages.Continue``); ``ended``: the source ends there, or ``limited``: --limit does. Its batches are
+    ``first`` to ``seq`` - 1, and so are its shards, if there are any; of another slice these are numbers
+    that only its shards may have.
     """
 
     name: str
@@ -63,12 +71,14 @@ class Head(msgspec.Struct, frozen=True):
     seq: int = 0
     ended: bool = False
     limited: bool = False
+    first: int = 0
 
 
 class Done(msgspec.Struct, frozen=True):
     """The record of a slice that is done. ``failures``: file with what failed, "" if nothing has.
 
-    ``latency``: the counts of a ``core.latency.Histogram``.
+    ``latency``: the counts of a ``core.latency.Histogram``. ``shards``, and where they were published:
+    see ``cluster.shards``.
     """
 
     name: str
@@ -77,6 +87,8 @@ class Done(msgspec.Struct, frozen=True):
     report: Report
     latency: dict[int, int]
     failures: str = ""
+    staging: str = ""
+    shards: list[StagedShard] = []
 
 
 def digest_of(config: Config) -> str:
@@ -92,7 +104,7 @@ def digest_of(config: Config) -> str:
             "identity": identity.digest,
             "source": os.fsencode(source).hex(),
             "source_options": config.source_options,
-            "output": os.fsencode(os.path.realpath(config.output)).hex(),
+            "output": os.fsencode(_real(config)).hex(),
             "store": config.store,
             "store_options": config.store_options,
             "layout": config.layout,
@@ -100,6 +112,10 @@ def digest_of(config: Config) -> str:
             "slice_files": config.slice_files,
         }
     )
+
+
+def _real(config: Config) -> str:
+    return config.output.rstrip("/") if config.is_bucket else os.path.realpath(config.output)
 
 
 class PlanDirectory:

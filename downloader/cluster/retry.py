@@ -2,49 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.messages import Item
+from downloader.cluster.shards import FreeNumbers, has_shards, keys_of
+from downloader.config.config import Config
+from downloader.messages import BATCH_ITEMS, Item
+from downloader.sinks.shards.options import ShardOptions, shard_options
 from downloader.sources.slice_file import SliceWriter, read_items
 
 __all__ = ["plan_failed"]
 
 
-def plan_failed(directory: PlanDirectory, failed: list[Done], number: int, most: int) -> Iterator[Head]:
+def plan_failed(
+    directory: PlanDirectory, config: Config, failed: list[Done], heads: Mapping[str, Head]
+) -> Iterator[Head]:
     """Write slices of what failed in the slices ``failed``, and yield their heads.
 
-    ``number`` is that of the first; each has at most ``most`` items, unless one slice has more. Raises
-    SourceError, DestinationError.
+    Each has at most --slice-files items, unless one of ``failed`` has more. ``heads`` are all slices so
+    far. With shards, the failed items of a batch are a batch again, and so a shard; the source must have
+    been read to its end. Raises SourceError, DestinationError.
     """
-    waiting: list[tuple[str, list[Item]]] = []
+    if not failed:
+        return
+    options = shard_options(config) if has_shards(config) else None
+    numbers = FreeNumbers(directory, heads) if options else None
+    number = sum(1 for head in heads.values() if head.covers)
+    parts: dict[str, list[list[Item]]] = {}
+    size = 0
     for done in failed:
-        items = _failed_items(directory, done)
-        if waiting and sum(len(each) for _, each in waiting) + len(items) > most:
-            yield _write(directory, f"r{number:08d}", waiting)
-            number, waiting = number + 1, []
-        waiting.append((done.name, items))
-    if waiting:
-        yield _write(directory, f"r{number:08d}", waiting)
+        batches = list(_failed_batches(directory, done, heads[done.name], options))
+        count = sum(map(len, batches))
+        if parts and size + count > config.slice_files:
+            yield _write(directory, f"r{number:08d}", parts, numbers)
+            number, parts, size = number + 1, {}, 0
+        parts[done.name] = batches
+        size += count
+    yield _write(directory, f"r{number:08d}", parts, numbers)
 
 
-def _failed_items(directory: PlanDirectory, done: Done) -> list[Item]:
+def _failed_batches(
+    directory: PlanDirectory, done: Done, head: Head, options: ShardOptions | None
+) -> Iterator[list[Item]]:
+    """Yield the failed items of each batch that has some; with their keys, if there are shards."""
     wanted = {msgspec.json.decode(line)["item"] for line in directory.failed_lines(done)}
-    found, before = [], 0
-    for items in read_items(str(directory.items(done.name))):
-        found += [item for index, item in enumerate(items, before) if index in wanted]
+    before = 0
+    for shard, items in enumerate(read_items(str(directory.items(done.name))), head.first):
+        chosen = [index for index in range(len(items)) if before + index in wanted]
         before += len(items)
-    return found
+        if chosen and options:
+            keys = keys_of(items, shard, options, keyed=bool(head.covers))
+            yield [msgspec.structs.replace(items[index], key=keys[index]) for index in chosen]
+        elif chosen:
+            yield [items[index] for index in chosen]
 
 
-def _write(directory: PlanDirectory, name: str, parts: list[tuple[str, list[Item]]]) -> Head:
+def _write(
+    directory: PlanDirectory, name: str, parts: dict[str, list[list[Item]]], numbers: FreeNumbers | None
+) -> Head:
+    batches = [batch for of_slice in parts.values() for batch in of_slice]
+    count, first, behind = sum(map(len, batches)), 0, 0
+    if numbers is not None:
+        first = numbers.take(len(batches))
+        behind = first + len(batches)
+    else:
+        items = [item for batch in batches for item in batch]
+        batches = [items[start : start + BATCH_ITEMS] for start in range(0, len(items), BATCH_ITEMS)]
     writer = SliceWriter(directory.items(name))
-    for _, items in parts:
-        for start in range(0, len(items), 1000):
-            writer.write(msgspec.msgpack.encode(items[start : start + 1000]))
+    for batch in batches:
+        writer.write(msgspec.msgpack.encode(batch))
     writer.publish()
-    head = Head(name, sum(len(items) for _, items in parts), tuple(covered for covered, _ in parts))
+    head = Head(name, count, tuple(parts), seq=behind, first=first)
     directory.add(head)
     return head

@@ -16,6 +16,8 @@ from pathlib import Path
 
 __all__ = ["Scratch", "scratch_of"]
 
+_LOCK = "attempt.lock"
+
 
 class Scratch:
     """The directory ``path`` of an attempt, locked until all processes have closed ``lock_fd``."""
@@ -23,6 +25,14 @@ class Scratch:
     def __init__(self, path: Path, lock_fd: int) -> None:
         self.path = path
         self.lock_fd = lock_fd
+
+    def clear(self) -> None:
+        """Remove what is in the directory, but not the lock. Raises OSError."""
+        for path in self.path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
 
     def remove(self) -> None:
         """Remove the directory, if it can be removed."""
@@ -52,7 +62,7 @@ def _lock(path: Path) -> Scratch | None:
     while True:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(path / "attempt.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             continue  # an attempt that has ended has just removed it
         try:
@@ -71,6 +81,6 @@ def _lock(path: Path) -> Scratch | None:
 def _is_at(path: Path, fd: int) -> bool:
     """Return whether ``fd`` is still the lock in ``path``."""
     try:
-        return os.path.samestat(os.stat(path / "attempt.lock"), os.fstat(fd))
+        return os.path.samestat(os.stat(path / _LOCK), os.fstat(fd))
     except FileNotFoundError:
         return False

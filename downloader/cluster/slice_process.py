@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import msgspec
 
+from downloader.cluster.shards import has_shards, shards_of_slice
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
@@ -25,6 +26,7 @@ from downloader.errors import DownloaderError
 from downloader.messages import HostPause, Tally
 from downloader.process.spawn import die_with
 from downloader.reporting.record import Report
+from downloader.sinks.shards.staging import StagedShard
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal
 
@@ -53,6 +55,7 @@ class SliceResult(msgspec.Struct, frozen=True):
     report: Report | None = None
     latency: dict[int, int] = {}
     error: str = ""
+    shards: list[StagedShard] = []
 
 
 class Pulse(msgspec.Struct, frozen=True, array_like=True):
@@ -78,6 +81,8 @@ def main() -> NoReturn:
         if finished.report.failed:
             _write(Path(job.failures), b"".join(_failed(config)))
         result = SliceResult(finished.report, finished.latency)
+        if finished.report.complete and has_shards(config):
+            result = msgspec.structs.replace(result, shards=shards_of_slice(config))
     except DownloaderError as error:
         result = SliceResult(error=str(error))
     _write(Path(job.result), msgspec.json.encode(result))

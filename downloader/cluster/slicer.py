@@ -80,6 +80,7 @@ class _Cutter:
         self._say = say
         self._writer: SliceWriter | None = None
         self._count = 0
+        self._first = last.seq
         self._position = -1.0
 
     def add(self, batch: Batch) -> None:
@@ -102,12 +103,13 @@ class _Cutter:
         self._writer = None
         name = f"{self._number:08d}"
         head = msgspec.structs.replace(
-            self._last, name=name, count=self._count, ended=ended, limited=limited
+            self._last, name=name, count=self._count, first=self._first, ended=ended, limited=limited
         )
         self._directory.add(head)
         self._say(event="slice", name=name, count=self._count, position=self._position)
         self._number += 1
         self._count = 0
+        self._first = self._last.seq
 
     def abort(self) -> None:
         if self._writer is not None:

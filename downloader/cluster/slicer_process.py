@@ -26,7 +26,7 @@ class SlicerProcess:
         self._rest = b""
         reader, writer = os.pipe()
         argv, env = child(
-            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.output
+            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
         )
         self._process = subprocess.Popen(
             argv,

@@ -68,7 +68,7 @@ def cluster_status(root: str) -> Status | None:
     failed = tally.failed
     return Status(
         source=plan.source,
-        store="files",
+        store=plan.store,
         layout="",
         listed=listed,
         stored=stored,

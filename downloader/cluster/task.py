@@ -21,7 +21,9 @@ from downloader.cluster.board import Orders, Sign
 from downloader.cluster.configs import changed, decode, encode
 from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.scratch import Scratch, scratch_of
+from downloader.cluster.shards import NodeShards
 from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
+from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
 from downloader.messages import Drain, HostPause, Rate, Tally
@@ -39,7 +41,7 @@ _decode_pulse = msgspec.msgpack.Decoder(Pulse).decode
 
 
 class SliceTask(msgspec.Struct, frozen=True):
-    """A slice to run: ``plan`` is the digest of its plan, ``rate`` its share at the start.
+    """A slice to run: ``plan`` identifies its plan, ``rate`` is its share at the start.
 
     ``scratch`` may have variables of the environment, which the node replaces.
     """
@@ -68,16 +70,21 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
     """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
     directory = PlanDirectory(task.journal_root)
-    if directory.done(task.name) is not None:
+    root, shards = _scratch(task), NodeShards(decode(config), directory, task.name)
+    if shards.is_done():
         return Outcome(task.name, "done", "", attempt, node)
-    root = _scratch(task)
     with scratch_of(root, task.name, attempt) as scratch:
-        result, last_words = _attempt(task, config, board, scratch, attempt, node)
-        outcome = _outcome(task, directory, result, last_words, attempt, node)
+        if shards.is_done():
+            scratch.remove()  # by the attempt that had it before
+            return Outcome(task.name, "done", "", attempt, node)
+        staged = shards.stage(scratch)
+        result, last_words = _attempt(task, staged, board, scratch, attempt, node)
+        outcome = _outcome(task, directory, result, last_words, attempt, node, shards.staging)
         if outcome.how == "done":
             scratch.remove()
         else:
             directory.failures(task.name, attempt).unlink(missing_ok=True)
+    shards.ended(scratch)
     with contextlib.suppress(OSError):
         root.rmdir()
     return outcome
@@ -90,6 +97,7 @@ def _outcome(
     last_words: str,
     attempt: str,
     node: str,
+    staging: str,
 ) -> Outcome:
     if result is None:
         return Outcome(task.name, "failed", f"its process on {node} died: {last_words}", attempt, node)
@@ -101,14 +109,19 @@ def _outcome(
     if not report.complete:
         return Outcome(task.name, "failed", f"on {node}: {report.stopped_by}", attempt, node)
     failures = directory.failures(task.name, attempt)
-    record = Done(task.name, attempt, node, report, result.latency, failures.name if report.failed else "")
+    record = Done(
+        *(task.name, attempt, node, report, result.latency),
+        failures=failures.name if report.failed else "",
+        staging=staging,
+        shards=result.shards,
+    )
     if not directory.publish(record):
         failures.unlink(missing_ok=True)
     return Outcome(task.name, "done", "", attempt, node)
 
 
 def _attempt(
-    task: SliceTask, config: bytes, board: Any, scratch: Scratch, attempt: str, node: str
+    task: SliceTask, config: Config, board: Any, scratch: Scratch, attempt: str, node: str
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
     journal = scratch.path
@@ -117,7 +130,7 @@ def _attempt(
     job = SliceJob(
         config=encode(
             changed(
-                decode(config),
+                config,
                 slice=os.fspath(directory.items(task.name)),
                 journal=os.fspath(journal),
                 rate=task.rate,

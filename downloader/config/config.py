@@ -123,6 +123,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # feeder reads in place of the source, and ``core.ownership.Rules.foreign_before_ns`` of that job.
     slice: str = ""
     shared_since_ns: int = 0
+    # And of such a run with shards: the number of its first one, and whether its items have keys already
+    # (``Item.key``), because they failed in earlier slices.
+    first_shard: int = 0
+    keyed: bool = False
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 

@@ -87,15 +87,10 @@ def _check_bucket(config: Config) -> None:
 
 
 def _check_engine(config: Config) -> None:
-    if config.is_bucket:
+    if config.store not in ("files", "null", "tar", "parquet"):
         raise ConfigError(
-            f"-o {config.output}: a bucket is not available with --engine ray; give a directory that all "
-            "nodes share, or use --engine local"
-        )
-    if config.store not in ("files", "null"):
-        raise ConfigError(
-            f"--store {config.store} is not available with --engine ray; use --store files, or "
-            "--engine local"
+            f"--store {config.store} is not available with --engine ray; use --store files, tar "
+            "or parquet, or --engine local"
         )
     if config.manifest:
         raise ConfigError(

@@ -16,9 +16,10 @@ from downloader.sinks.shards.files import PUBLISHING
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_directory
 
-__all__ = ["Bucket", "BucketError"]
+__all__ = ["MD5", "Bucket", "BucketError"]
 
-_MD5: Final = "downloader-md5"
+MD5: Final = "downloader-md5"
+"""The attribute of an object with its MD5, in hexadecimal."""
 _CHUNK: Final = 8 << 20
 _MOST_CHUNKS: Final = 10_000  # of an upload, in S3
 _AT_ONCE: Final = 2
@@ -32,14 +33,14 @@ _types: Final = {
 class Bucket:
     """See ``Place``. Temporary files, and copies of the stats, are in ``settings.home``.
 
-    Raises BucketError.
+    ``store``: that of obstore, below the prefix. Raises BucketError.
     """
 
     def __init__(self, settings: PublisherSettings) -> None:
         self._home = settings.home
         self._copies = stats_directory(settings.home)
         os.makedirs(self._copies, exist_ok=True)
-        self._store = open_bucket(settings.root, settings.endpoint_url, settings.region)
+        self.store = open_bucket(settings.root, settings.endpoint_url, settings.region)
 
     def temporary(self, name: str) -> str:
         return os.path.join(self._home, f"{PUBLISHING}{name}")
@@ -56,10 +57,10 @@ class Bucket:
             if self._found(name) != (size, digest):
                 with open(path, "rb") as file:
                     obstore.put(
-                        self._store,
+                        self.store,
                         name,
                         file,
-                        attributes={_MD5: digest, "Content-Type": _type(name)},
+                        attributes={MD5: digest, "Content-Type": _type(name)},
                         chunk_size=max(_CHUNK, size // _MOST_CHUNKS + 1),
                         max_concurrency=_AT_ONCE,
                     )
@@ -73,10 +74,10 @@ class Bucket:
         import obstore
 
         try:
-            found = obstore.get(self._store, name, options={"head": True})
+            found = obstore.get(self.store, name, options={"head": True})
         except FileNotFoundError:
             return None
-        return found.meta["size"], found.attributes.get(_MD5, "")
+        return found.meta["size"], found.attributes.get(MD5, "")
 
     def record(self, stats: bytes, name: str) -> None:
         path = self.temporary(name)
