@@ -38,9 +38,7 @@ def _open(bucket: str, prefix: str, endpoint_url: str, region: str) -> Any:
     from obstore.store import S3Store
 
     options: dict[str, Any] = {"checksum_algorithm": "SHA256"}
-    endpoint = endpoint_url or os.environ.get(
-        "AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", "")
-    )
+    endpoint = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", ""))
     if endpoint:
         options["endpoint"] = endpoint
     if region:
