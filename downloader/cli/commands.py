@@ -28,14 +28,19 @@ _journal = click.option(
 @click.command(cls=Command)
 @click.argument("dest")
 @_journal
+@click.option("--endpoint-url", metavar="URL", default="", help="s3://…: another store than that of AWS.")
+@click.option("--region", metavar="NAME", default="", help="s3://…: the region.")
 @click.option("--json", "as_json", is_flag=True)
 @verbose
-def status(dest: str, journal: str, as_json: bool) -> int:
-    """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise."""
+def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool) -> int:
+    """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise.
+
+    DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines has its plan.
+    """
     from downloader.cluster.status import cluster_status
     from downloader.storage.verify import status as read_status
 
-    found = cluster_status(journal or dest) or read_status(journal or dest)
+    found = cluster_status(journal or dest, endpoint_url, region) or read_status(journal or dest)
     if as_json:
         say_json(found)
     else:

@@ -26,6 +26,11 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         retry_failed=False,
         report="",
         failures="",
+        manifest="",
+        hash=config.hash_algorithm,
+        keep_records=config.recording,
+        journal_endpoint_url="",
+        journal_region="",
         progress="none",
         quiet=False,
         verbose=0,
@@ -35,8 +40,10 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
 
 def absolute(config: Config) -> Config:
     """Return ``config`` with absolute paths, which all nodes understand."""
-    output = config.output if config.is_bucket else os.path.abspath(config.output)
-    return changed(config, output=output, journal=os.path.abspath(config.journal) if config.journal else "")
+    named = {name: getattr(config, name) for name in ("output", "journal", "scratch")}
+    # Not those of buckets, nor what begins with a variable, which a node completes.
+    relative = {name: path for name, path in named.items() if path and not path.startswith(("s3://", "$"))}
+    return changed(config, **{name: os.path.abspath(path) for name, path in relative.items()})
 
 
 def changed(config: Config, **changes: Any) -> Config:

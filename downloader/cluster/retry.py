@@ -9,11 +9,12 @@ import msgspec
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.shards import FreeNumbers, has_shards, keys_of
 from downloader.config.config import Config
+from downloader.errors import InUse
 from downloader.messages import BATCH_ITEMS, Item
 from downloader.sinks.shards.options import ShardOptions, shard_options
-from downloader.sources.slice_file import SliceWriter, read_items
+from downloader.sources.slice_file import write_items
 
-__all__ = ["plan_failed"]
+__all__ = ["failed_numbers", "plan_failed"]
 
 
 def plan_failed(
@@ -43,13 +44,18 @@ def plan_failed(
     yield _write(directory, f"r{number:08d}", parts, numbers)
 
 
+def failed_numbers(directory: PlanDirectory, done: Done) -> list[int]:
+    """Return the numbers of the items that failed in a slice: those that a slice which covers it has."""
+    return sorted({msgspec.json.decode(line)["item"] for line in directory.failed_lines(done)})
+
+
 def _failed_batches(
     directory: PlanDirectory, done: Done, head: Head, options: ShardOptions | None
 ) -> Iterator[list[Item]]:
     """Yield the failed items of each batch that has some; with their keys, if there are shards."""
-    wanted = {msgspec.json.decode(line)["item"] for line in directory.failed_lines(done)}
+    wanted = set(failed_numbers(directory, done))
     before = 0
-    for shard, items in enumerate(read_items(str(directory.items(done.name))), head.first):
+    for shard, items in enumerate(directory.items(head), head.first):
         chosen = [index for index in range(len(items)) if before + index in wanted]
         before += len(items)
         if chosen and options:
@@ -70,10 +76,11 @@ def _write(
     else:
         items = [item for batch in batches for item in batch]
         batches = [items[start : start + BATCH_ITEMS] for start in range(0, len(items), BATCH_ITEMS)]
-    writer = SliceWriter(directory.items(name))
+    writer = directory.items_writer(name)
     for batch in batches:
-        writer.write(msgspec.msgpack.encode(batch))
+        write_items(writer.file, msgspec.msgpack.encode(batch))
     writer.publish()
-    head = Head(name, count, tuple(parts), seq=behind, first=first)
-    directory.add(head)
+    head = directory.add(Head(name, count, tuple(parts), seq=behind, first=first))
+    if head is None:
+        raise InUse(f"{directory.root}: another driver has made the slice {name}; wait for it, or stop it")
     return head

@@ -11,12 +11,18 @@ import contextlib
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Scratch", "scratch_of"]
+__all__ = ["Scratch", "own_temporary", "scratch_of"]
 
 _LOCK = "attempt.lock"
+
+
+def own_temporary() -> str:
+    """Return the directory for what is kept on this machine where no other is named."""
+    return f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}"
 
 
 class Scratch:

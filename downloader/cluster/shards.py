@@ -12,12 +12,13 @@ of the source (``cluster.retry``), with the keys of their rows.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from downloader.cluster.configs import changed
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.scratch import Scratch
+from downloader.cluster.scratch import Scratch, own_temporary
 from downloader.config.config import Config
 from downloader.core.item_states import published
 from downloader.core.shard_keys import index_width, name_keys
@@ -64,10 +65,21 @@ def in_whole_shards(config: Config) -> Config:
     return changed(config, slice_files=max(config.slice_files // items, 1) * items)
 
 
+def local_home(config: Config) -> str:
+    """Return the directory of the tool's own files for the job ``config``, on this machine if need be."""
+    if not config.journal_root.startswith("s3://"):
+        return os.fspath(home_of(config.journal_root))
+    # The plan is in a bucket, too: for copies of what is put there.
+    name = f"home-{zlib.crc32(os.fsencode(f'{config.journal_root} {config.output}')):08x}"
+    home = Path(own_temporary(), name)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.fspath(home)
+
+
 def staging_of(config: Config) -> Staging:
     """Return the stagings of the job ``config``."""
     if config.is_bucket:
-        home = os.fspath(home_of(config.journal_root))
+        home = local_home(config)
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         return StagingBucket(config.output, home, endpoint_url, region)
     return StagingDirectory(config.output, durable=config.fsync)
@@ -211,7 +223,7 @@ class DriverShards:
             files.update((shard.number, shard.files) for shard in done.shards)
         config = self._config
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        home = os.fspath(home_of(config.journal_root))
+        home = local_home(config)
         in_order = [file for number in sorted(files) for file in files[number]]
         write_indexes_of(in_order, config.output, home, endpoint_url, region)
 

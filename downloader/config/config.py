@@ -57,6 +57,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     output: str = ""
     journal: str = ""
+    journal_endpoint_url: str = ""  # of a journal in a bucket
+    journal_region: str = ""
     source_type: str = ""
     source_options: dict[str, Any] = {}
     store: str = "files"
@@ -127,6 +129,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # (``Item.key``), because they failed in earlier slices.
     first_shard: int = 0
     keyed: bool = False
+    keep_records: bool = False  # as --manifest does, without one
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 
@@ -235,7 +238,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def recording(self) -> bool:
         """Return whether what a manifest needs is recorded of each file."""
-        return bool(self.manifest or self.hash)
+        return bool(self.manifest or self.hash or self.keep_records)
 
     @property
     def checking(self) -> Checking:

@@ -55,8 +55,8 @@ def check_contradictions(config: Config) -> None:
     _check_manifest(config)
     if config.engine == "ray":
         _check_engine(config)
-    if config.is_bucket:
-        _check_bucket(config)
+    else:
+        _check_places(config)
 
 
 def _check_manifest(config: Config) -> None:
@@ -75,7 +75,14 @@ def _check_manifest(config: Config) -> None:
         raise ConfigError("--dry-run fetches nothing, so it has no --manifest")
 
 
-def _check_bucket(config: Config) -> None:
+def _check_places(config: Config) -> None:
+    """Refuse destinations and journals in buckets, except that of shards."""
+    if config.journal.startswith("s3://") and not config.is_bucket:
+        raise ConfigError(
+            f"--journal {config.journal}: must be a local directory; a bucket is for --engine ray"
+        )
+    if not config.is_bucket:
+        return
     if not config.sink_kind.shard_items(config):
         raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
     if not config.journal:
@@ -92,9 +99,10 @@ def _check_engine(config: Config) -> None:
             f"--store {config.store} is not available with --engine ray; use --store files, tar "
             "or parquet, or --engine local"
         )
-    if config.manifest:
+    if config.journal.startswith("s3://") and config.source_options.get("on_duplicate", "fail") != "fail":
         raise ConfigError(
-            "--manifest is not available with --engine ray; leave it out, or use --engine local"
+            f"--journal {config.journal}: --on-duplicate {config.source_options['on_duplicate']} keeps a "
+            "table beside the plan, which a bucket cannot; give a directory that all nodes share"
         )
     if config.relist:
         raise ConfigError("--relist is not available with --engine ray; --restart reads the source again")
