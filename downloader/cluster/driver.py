@@ -110,20 +110,23 @@ class _Driver:
     def run(self) -> Finished:
         began = time.monotonic()
         self._load()
-        with quiet_stdout(self._config.verbose):
-            fleet = Fleet(self._config.ray_address)
-            try:
-                self._run_on(fleet)
-            except DownloaderError as error:
-                self._stop = self._stop or error
-            finally:
-                fleet.close()
-                self._progress.end()
+        if self._book.waiting or not (self._sliced or self._config.retry_failed):
+            with quiet_stdout(self._config.verbose):
+                self._run_with(Fleet(self._config.ray_address))
+        self._progress.end()
         try:
             self._shards.finish(self._heads)
         except DestinationError as error:
             self._stop = self._stop or error
         return self._finish(time.monotonic() - began)
+
+    def _run_with(self, fleet: Fleet) -> None:
+        try:
+            self._run_on(fleet)
+        except DownloaderError as error:
+            self._stop = self._stop or error
+        finally:
+            fleet.close()
 
     def _run_on(self, fleet: Fleet) -> None:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -19,11 +19,11 @@ from ray_nodes import slice_processes
 
 from downloader.cluster import configs
 from downloader.cluster.plan import Head, Plan, PlanDirectory
-from downloader.cluster.task import Outcome, SliceTask, run_slice
+from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
-from downloader.sources.slice_file import SliceWriter
+from downloader.sources.slice_file import write_items
 
 # A cluster loads two cores so much that tests beside it miss their times.
 pytestmark = pytest.mark.slow
@@ -58,9 +58,9 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
     dest.mkdir()
     directory = PlanDirectory(str(dest))
     directory.open(Plan(DIGEST, source, str(dest), 1000, 0), restart=False)
-    writer = SliceWriter(directory.items("00000000"))
+    writer = directory.items_writer("00000000")
     names = [*(f"file-{number:010d}" for number in range(FILES)), "missing"]
-    writer.write(msgspec.msgpack.encode([Item(name) for name in names]))
+    write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
     directory.add(Head("00000000", FILES + 1, ended=True))
     config = configs.for_slices(Config(source=source, output=str(dest), connections=4), 1, 0, 0)
@@ -68,7 +68,8 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
 
 
 def attempt(dest: str, scratch: str, config: bytes, node: str) -> Outcome:
-    return run_slice(SliceTask("00000000", DIGEST, dest, scratch, 0.0), config, None, node)
+    task = SliceTask("00000000", DIGEST, PlanAt(dest), scratch, 0.0, "slices/00000000.items")
+    return run_slice(task, config, None, node)
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -128,8 +129,8 @@ def test_attempts_that_overlap(
         (FILES, "missing", "http-404")
     ]
     # What the other attempt left is gone: its failures, its journal, temporary names.
-    assert [path.name for path in (directory.root / "failures").iterdir()] == [record.failures]
-    assert [path.name for path in (directory.root / "done").iterdir()] == ["00000000.json"]
+    assert [path.name for path in Path(directory.root, "failures").iterdir()] == [record.failures]
+    assert [path.name for path in Path(directory.root, "done").iterdir()] == ["00000000.json"]
     assert not [path for disk in set(disks) for path in (tmp_path / disk).rglob("journal.sqlite")]
     assert not [path for path in dest.iterdir() if path.name.startswith(".downloader-")]
 
