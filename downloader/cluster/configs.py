@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from downloader.cluster.scratch import journal_beside_bucket
 from downloader.config.config import PATHS, Config
 
 __all__ = ["absolute", "changed", "decode", "encode", "for_slices"]
@@ -29,6 +30,7 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         manifest="",
         hash=config.hash_algorithm,
         keep_records=config.recording,
+        journal=journal_beside_bucket(config) if config.journal.startswith("s3://") else config.journal,
         journal_endpoint_url="",
         journal_region="",
         progress="none",

@@ -12,10 +12,13 @@ import fcntl
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Scratch", "own_temporary", "scratch_of"]
+from downloader.config.config import Config
+
+__all__ = ["Scratch", "journal_beside_bucket", "own_temporary", "scratch_of"]
 
 _LOCK = "attempt.lock"
 
@@ -23,6 +26,12 @@ _LOCK = "attempt.lock"
 def own_temporary() -> str:
     """Return the directory for what is kept on this machine where no other is named."""
     return f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}"
+
+
+def journal_beside_bucket(config: Config) -> str:
+    """Return a local --journal for the job ``config``, whose plan is in a bucket."""
+    mark = zlib.crc32(os.fsencode(f"{config.journal} {config.output}"))
+    return f"{own_temporary()}/journal-{mark:08x}"
 
 
 class Scratch:

@@ -12,13 +12,12 @@ of the source (``cluster.retry``), with the keys of their rows.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from downloader.cluster.configs import changed
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.scratch import Scratch, own_temporary
+from downloader.cluster.scratch import Scratch, journal_beside_bucket
 from downloader.config.config import Config
 from downloader.core.item_states import published
 from downloader.core.shard_keys import index_width, name_keys
@@ -69,9 +68,7 @@ def local_home(config: Config) -> str:
     """Return the directory of the tool's own files for the job ``config``, on this machine if need be."""
     if not config.journal_root.startswith("s3://"):
         return os.fspath(home_of(config.journal_root))
-    # The plan is in a bucket, too: for copies of what is put there.
-    name = f"home-{zlib.crc32(os.fsencode(f'{config.journal_root} {config.output}')):08x}"
-    home = Path(own_temporary(), name)
+    home = home_of(journal_beside_bucket(config))
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.fspath(home)
 
