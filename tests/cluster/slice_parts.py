@@ -1,0 +1,119 @@
+"""Make plans of slices with shards, and run slices without a cluster, for the tests of this directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from downloader.cluster import configs
+from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
+from downloader.cluster.shards import DriverShards
+from downloader.cluster.task import Outcome, SliceTask, run_slice
+from downloader.config.config import Config
+from downloader.core.slices import plan_digest
+from downloader.messages import Item
+from downloader.sources.slice_file import SliceWriter
+
+__all__ = ["ShardPlan", "environ", "run_attempt"]
+
+DIGEST = plan_digest({"plan": 1})
+
+
+@dataclass
+class ShardPlan:
+    """A plan of slices with shards of ``shard_files`` items; the source is ``source``."""
+
+    dest: Path
+    source: str
+    shard_files: int
+    options: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.dest.mkdir(exist_ok=True)
+        (self.dest / ".downloader").mkdir(exist_ok=True)
+        self.directory = PlanDirectory(str(self.dest))
+        plan = Plan(DIGEST, self.source, str(self.dest), 1000, 0, store=self.config.store, id="a" * 32)
+        self.directory.open(plan, restart=False)
+        self.heads: dict[str, Head] = {}
+        self.first = 0
+
+    @property
+    def config(self) -> Config:
+        """Return the Config of the job."""
+        options = {"shard_files": self.shard_files, **self.options}
+        store = options.pop("store", "tar")
+        return Config(
+            source=self.source,
+            output=str(self.dest),
+            store=store,
+            store_options=options,
+            connections=4,
+            slice_files=1000,
+        )
+
+    @property
+    def slices(self) -> bytes:
+        """Return the Config of its slices, encoded."""
+        return configs.encode(configs.for_slices(self.config, 1, 0, 0))
+
+    def add(self, names: list[str], *, ended: bool = False) -> str:
+        """Add a slice of the source with these items; return its name."""
+        name = f"{len(self.heads):08d}"
+        writer = SliceWriter(self.directory.items(name))
+        batches = [names[at : at + self.shard_files] for at in range(0, len(names), self.shard_files)]
+        for batch in batches:
+            writer.write(msgspec.msgpack.encode([Item(each) for each in batch]))
+        writer.publish()
+        behind = self.first + len(batches)
+        head = Head(name, len(names), seq=behind, first=self.first, ended=ended)
+        self.directory.add(head)
+        self.first, self.heads[name] = behind, head
+        return name
+
+    def attempt(self, name: str, scratch: Path) -> Outcome:
+        """Run a slice here."""
+        return run_attempt(name, str(self.dest), str(scratch), self.slices, "here")
+
+    def done(self, name: str) -> Done:
+        """Return the record of a slice that is done."""
+        done = self.directory.done(name)
+        assert done is not None
+        return done
+
+    def drive(self) -> None:
+        """Do what a driver does with shards at its start and at its end."""
+        shards = DriverShards(self.config)
+        for name in self.heads:
+            if (done := self.directory.done(name)) is not None:
+                shards.add(done)
+        shards.take_up(self.heads)
+        shards.finish(self.heads)
+
+
+def run_attempt(name: str, dest: str, scratch: str, config: bytes, node: str) -> Outcome:
+    """Run the slice ``name``, in this process."""
+    return run_slice(SliceTask(name, DIGEST, dest, scratch, 0.0), config, None, node)
+
+
+@contextmanager
+def environ(**values: str) -> Iterator[None]:
+    """Set variables of the environment, which processes inherit."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+Until = Callable[[Callable[[], object]], None]
