@@ -20,7 +20,7 @@ from downloader.cluster.manifest import write_cluster_manifest
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import Done, Head, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, is_bucket, plan_home
-from downloader.cluster.retry import plan_failed
+from downloader.cluster.retry import failed_items, plan_again
 from downloader.cluster.shards import DriverShards, has_shards, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
@@ -34,6 +34,7 @@ from downloader.messages import Failure, Tally
 from downloader.reporting import report as reports
 from downloader.reporting.progress import Progress
 from downloader.reporting.record import Report
+from downloader.sinks.shards.options import shard_options
 from downloader.storage.destination import foreign_before, make_directory
 
 __all__ = ["run_cluster"]
@@ -66,6 +67,7 @@ def run_cluster(config: Config) -> Finished:
             *(digest_of(config), config.shown_source, config.output, config.slice_files),
             shared_since_ns=0 if config.is_bucket else foreign_before(config.output),
             store=config.store,
+            identity=config.sink_kind.identity(config),
             id=os.urandom(16).hex(),
         )
         plan = home.directory.open(mine, restart=config.restart)
@@ -174,7 +176,11 @@ class _Driver:
         """Make slices of what failed in earlier runs; of shards, once the number of shards is known."""
         if has_shards(self._config) and not self._sliced:
             return
-        for head in plan_failed(self._directory, self._config, self._failed, self._heads):
+        if not self._failed:
+            return
+        again = (failed_items(self._directory, self._heads[done.name], done) for done in self._failed)
+        options = shard_options(self._config) if has_shards(self._config) else None
+        for head in plan_again(self._directory, again, self._heads, options, self._plan.slice_files):
             self._add(head)
             self._book.add(head.name)
         self._failed = []

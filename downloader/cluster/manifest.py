@@ -22,7 +22,7 @@ import msgspec
 
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.repeated_names import RepeatedNames
-from downloader.cluster.retry import failed_numbers
+from downloader.cluster.retry import failed_items
 from downloader.config.config import Config
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count
@@ -66,7 +66,6 @@ class _Rows:
     ) -> None:
         self._config = config
         self._directory = directory
-        self._heads = {head.name: head for head in heads}
         self._source = [head for head in heads if not head.covers and head.count]
         self._made = RowsMade()
         self._missing = 0
@@ -83,17 +82,8 @@ class _Rows:
 
     def _origins(self, head: Head) -> list[tuple[str, int]]:
         """Return, for each item of a slice of what failed, the slice of the source and its number there."""
-        found: list[tuple[str, int]] = []
-        for name in head.covers:
-            done = self._directory.done(name)
-            numbers = failed_numbers(self._directory, done) if done is not None else []
-            covered = self._heads[name]
-            if covered.covers:
-                earlier = self._origins(covered)
-                found += [earlier[number] for number in numbers]
-            else:
-                found += [(name, number) for number in numbers]
-        return found
+        items = chain.from_iterable(self._directory.items(head))
+        return [(item.earlier.slice, item.earlier.number) for item in items if item.earlier]
 
     def __iter__(self) -> Iterator[list[Row]]:
         if self._repeated is None:
@@ -123,14 +113,17 @@ class _Rows:
         if not done.manifest:
             yield from self._without_rows(head, done)
             return
+        # Of items that were stored and found damaged, there is a row where they are stored again.
+        failed = failed_items(self._directory, head, done).items
         name = f"manifest/{done.manifest}"
         with self._directory.files.open(name) as file:
             for numbered in read_rows(file, f"{self._directory.root}/{name}"):
                 for number, fields in numbered:
-                    yield number, _row(fields, done.node)
+                    if number not in failed:
+                        yield number, _row(fields, done.node)
 
     def _without_rows(self, head: Head, done: Done) -> Iterator[_Placed]:
-        failed = set(failed_numbers(self._directory, done))
+        failed = failed_items(self._directory, head, done).items
         builder = source_kind(self._config).request_builder(self._config)
         seen: set[str] = set()
         numbered = enumerate(chain.from_iterable(self._directory.items(head)))

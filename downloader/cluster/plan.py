@@ -8,6 +8,7 @@
         slices/NAME.json    its Head, created after the items: the slice is there when this is
         failures/NAME.ATTEMPT.jsonl   what failed, of one attempt
         manifest/NAME.ATTEMPT.rows    rows of --manifest, of one attempt (reporting.manifest_rows)
+        stored/NAME.ATTEMPT.stored    what is stored, of one attempt (cluster.stored)
         done/NAME.json      its Done, created if absent and last: the first attempt wins
 
 Names: ``00000000``, … in the order of the source; ``r00000000``, … for slices of items that failed before.
@@ -37,12 +38,14 @@ from downloader.storage.destination import HOME
 __all__ = ["Done", "Head", "Plan", "PlanDirectory", "digest_of"]
 
 T = TypeVar("T")
+_KEPT = ("failures", "manifest", "stored")
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
 
-    ``id`` is that of this plan: after --restart the journals on the disks of nodes belong to another.
+    ``identity``: see ``config.sink_kinds.SinkForm``. ``id`` is that of this plan: after --restart the
+    journals on the disks of nodes belong to another.
     """
 
     digest: str
@@ -52,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     shared_since_ns: int
     version: int = 1
     store: str = "files"
+    identity: str = "flat"
     id: str = ""
 
 
@@ -81,7 +85,7 @@ class Done(msgspec.Struct, frozen=True):
 
     ``latency``: the counts of a ``core.latency.Histogram``. ``shards``, and where they were published:
     see ``cluster.shards``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
-    many there are.
+    many there are. ``stored``: file with what is stored, "" in a plan of an earlier version.
     """
 
     name: str
@@ -94,6 +98,7 @@ class Done(msgspec.Struct, frozen=True):
     shards: list[StagedShard] = []
     manifest: str = ""
     rows: RowsMade = RowsMade()
+    stored: str = ""
 
 
 def digest_of(config: Config) -> str:
@@ -202,7 +207,7 @@ class PlanDirectory:
     def keep(self, kind: str, name: str, attempt: str, path: Path) -> str:
         """Copy a local file of ``attempt`` at a slice to the plan; return its name there.
 
-        ``kind``: failures (jsonl), or manifest (rows).
+        ``kind``: failures (jsonl), manifest (rows) or stored.
         """
         kept = f"{name}.{attempt}{path.suffix}"
         writer = self.files.writer(f"{kind}/{kept}")
@@ -218,17 +223,25 @@ class PlanDirectory:
 
     def sweep(self, done: Done) -> None:
         """Remove what other attempts at a slice left behind."""
-        kept = {f"failures/{done.failures}", f"manifest/{done.manifest}"}
-        for kind in ("failures", "manifest"):
+        kept = {f"{kind}/{getattr(done, kind)}" for kind in _KEPT}
+        for kind in _KEPT:
             for name in self.files.names(f"{kind}/{done.name}."):
                 if name not in kept:
                     self.files.remove(name)
 
     def discard(self, record: Done) -> None:
         """Remove what an attempt has kept that is not the one which counts."""
-        for kind, kept in (("failures", record.failures), ("manifest", record.manifest)):
-            if kept:
+        for kind in _KEPT:
+            if kept := getattr(record, kind):
                 self.files.remove(f"{kind}/{kept}")
+
+    def amend(self, done: Done, failures: bytes) -> None:
+        """Replace the record of a slice that is done, and what failed of it. The caller owns the plan."""
+        name = f"{done.name}.{os.urandom(6).hex()}.jsonl"
+        self.files.write(f"failures/{name}", failures)
+        done = msgspec.structs.replace(done, failures=name)
+        self.files.write(f"done/{done.name}.json", msgspec.json.encode(done))
+        self.sweep(done)
 
     def failed_lines(self, done: Done) -> Iterator[bytes]:
         """Yield the lines of what failed of a slice: JSON, with ``item``, its number in the slice."""

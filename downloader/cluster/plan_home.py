@@ -15,7 +15,7 @@ from downloader.storage.destination import HOME, make_directory
 from downloader.storage.lock import lock
 from downloader.storage.name_key import KEY_BYTES, name_key
 
-__all__ = ["PlanHome", "is_bucket", "plan_home"]
+__all__ = ["PlanHome", "is_bucket", "plan_home", "plan_home_at"]
 
 _KEY = "name-key"
 
@@ -40,12 +40,23 @@ def plan_home(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
     Raises InUse if another driver owns it, ConfigError, DestinationError, JournalError.
     """
     root = config.journal_root
+    if not is_bucket(root):
+        directory = Path(root) / HOME
+        make_directory("--journal" if config.journal else "-o", directory.parent, directory)
+    with plan_home_at(root, config.journal_endpoint_url, config.journal_region, log) as home:
+        yield home
+
+
+@contextlib.contextmanager
+def plan_home_at(
+    root: str, endpoint_url: str, region: str, log: Callable[[str], None]
+) -> Iterator[PlanHome]:
+    """Own the plan under ``root`` in the block, and return it; see ``plan_home``."""
     if is_bucket(root):
-        with _in_bucket(config, log) as home:
+        with _in_bucket(root, endpoint_url, region, log) as home:
             yield home
         return
     directory = Path(root) / HOME
-    make_directory("--journal" if config.journal else "-o", directory.parent, directory)
     fd = lock(directory)
     try:
         yield PlanHome(PlanDirectory(root), name_key(directory), lambda: None)
@@ -54,12 +65,11 @@ def plan_home(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
 
 
 @contextlib.contextmanager
-def _in_bucket(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
+def _in_bucket(root: str, endpoint: str, region: str, log: Callable[[str], None]) -> Iterator[PlanHome]:
     from downloader.cluster.bucket_files import BucketFiles
     from downloader.cluster.bucket_lock import BucketLock
 
-    endpoint, region = config.journal_endpoint_url, config.journal_region
-    files = BucketFiles(f"{config.journal_root.rstrip('/')}/{HOME}", endpoint, region)
+    files = BucketFiles(f"{root.rstrip('/')}/{HOME}", endpoint, region)
     with BucketLock(files, log) as owner:
         if (key := files.read(_KEY)) is None:
             key = os.urandom(KEY_BYTES)
@@ -67,4 +77,4 @@ def _in_bucket(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]
                 key = files.read(_KEY) or b""
         if len(key) != KEY_BYTES:
             raise JournalError(f"{files.root}/{_KEY} is damaged; remove it, and names with secrets change")
-        yield PlanHome(PlanDirectory(config.journal_root, endpoint, region), key, owner.check)
+        yield PlanHome(PlanDirectory(root, endpoint, region), key, owner.check)

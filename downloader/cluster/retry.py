@@ -1,68 +1,87 @@
-"""Make slices of the items that failed in slices that are done."""
+"""Make slices of the items that failed in slices that are done, or were found damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.shards import FreeNumbers, has_shards, keys_of
-from downloader.config.config import Config
+from downloader.cluster.shards import FreeNumbers, keys_of
 from downloader.errors import InUse
-from downloader.messages import BATCH_ITEMS, Item
-from downloader.sinks.shards.options import ShardOptions, shard_options
+from downloader.messages import BATCH_ITEMS, Earlier, Item
+from downloader.sinks.shards.options import ShardOptions
 from downloader.sources.slice_file import write_items
 
-__all__ = ["failed_numbers", "plan_failed"]
+__all__ = ["DAMAGED", "Again", "failed_items", "plan_again"]
+
+DAMAGED = "damaged"
 
 
-def plan_failed(
-    directory: PlanDirectory, config: Config, failed: list[Done], heads: Mapping[str, Head]
-) -> Iterator[Head]:
-    """Write slices of what failed in the slices ``failed``, and yield their heads.
+class Again(NamedTuple):
+    """Items of the slice ``head`` to be fetched again: their numbers in it; True for damaged ones."""
 
-    Each has at most --slice-files items, unless one of ``failed`` has more. ``heads`` are all slices so
-    far. With shards, the failed items of a batch are a batch again, and so a shard; the source must have
-    been read to its end. Raises SourceError, DestinationError.
+    head: Head
+    items: Mapping[int, bool]
+
+
+def failed_items(directory: PlanDirectory, head: Head, done: Done) -> Again:
+    """Return the items that failed in a slice that is done. Raises DestinationError."""
+    lines = (msgspec.json.decode(line) for line in directory.failed_lines(done))
+    return Again(head, {line["item"]: line["code"] == DAMAGED for line in lines})
+
+
+def plan_again(
+    directory: PlanDirectory,
+    again: Iterable[Again],
+    heads: Mapping[str, Head],
+    options: ShardOptions | None,
+    most: int,
+) -> list[Head]:
+    """Write slices of the items ``again``, and return their heads.
+
+    Each has at most ``most`` items, unless there are more of one slice. ``heads`` are all slices so far.
+    ``options``: of shards, if there are any; then the items of a batch are a batch again, and so a shard,
+    and the source must have been read to its end. Raises SourceError, DestinationError, InUse.
     """
-    if not failed:
-        return
-    options = shard_options(config) if has_shards(config) else None
-    numbers = FreeNumbers(directory, heads) if options else None
     number = sum(1 for head in heads.values() if head.covers)
+    numbers = FreeNumbers(directory, heads) if options else None
+    made: list[Head] = []
     parts: dict[str, list[list[Item]]] = {}
     size = 0
-    for done in failed:
-        batches = list(_failed_batches(directory, done, heads[done.name], options))
+    for each in again:
+        batches = list(_batches(directory, each, options))
         count = sum(map(len, batches))
-        if parts and size + count > config.slice_files:
-            yield _write(directory, f"r{number:08d}", parts, numbers)
-            number, parts, size = number + 1, {}, 0
-        parts[done.name] = batches
+        if parts and size + count > most:
+            made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers))
+            parts, size = {}, 0
+        parts[each.head.name] = batches
         size += count
-    yield _write(directory, f"r{number:08d}", parts, numbers)
+    if parts:
+        made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers))
+    return made
 
 
-def failed_numbers(directory: PlanDirectory, done: Done) -> list[int]:
-    """Return the numbers of the items that failed in a slice: those that a slice which covers it has."""
-    return sorted({msgspec.json.decode(line)["item"] for line in directory.failed_lines(done)})
-
-
-def _failed_batches(
-    directory: PlanDirectory, done: Done, head: Head, options: ShardOptions | None
-) -> Iterator[list[Item]]:
-    """Yield the failed items of each batch that has some; with their keys, if there are shards."""
-    wanted = set(failed_numbers(directory, done))
-    before = 0
+def _batches(directory: PlanDirectory, again: Again, options: ShardOptions | None) -> Iterator[list[Item]]:
+    """Yield those items of each batch that has some."""
+    head, before = again.head, 0
     for shard, items in enumerate(directory.items(head), head.first):
-        chosen = [index for index in range(len(items)) if before + index in wanted]
+        chosen = [index for index in range(len(items)) if before + index in again.items]
+        if chosen:
+            keys = keys_of(items, shard, options) if options else [""] * len(items)
+            yield [
+                _again(items[index], head.name, before + index, keys[index], again.items[before + index])
+                for index in chosen
+            ]
         before += len(items)
-        if chosen and options:
-            keys = keys_of(items, shard, options, keyed=bool(head.covers))
-            yield [msgspec.structs.replace(items[index], key=keys[index]) for index in chosen]
-        elif chosen:
-            yield [items[index] for index in chosen]
+
+
+def _again(item: Item, name: str, number: int, key: str, damaged: bool) -> Item:
+    earlier = item.earlier or Earlier(name, number, key)
+    if damaged:
+        earlier = msgspec.structs.replace(earlier, owned=True)
+    return msgspec.structs.replace(item, earlier=earlier)
 
 
 def _write(

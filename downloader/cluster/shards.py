@@ -110,11 +110,12 @@ class NodeShards:
 
         The staging is that of the earlier attempt whose journal is in ``scratch``.
         """
-        if not self._has:
-            return self._config
         head, root = self._directory.head(self._name), self._config.output
         if head is None:
             raise DestinationError(f"the slice {self._name} is not in the plan")
+        config = changed(self._config, again=bool(head.covers))
+        if not self._has:
+            return config
         note = scratch.path / _STAGING
         name = note.read_text() if note.exists() else ""
         if name and not self._config.is_bucket and not os.path.isdir(staging_path(root, name)):
@@ -129,7 +130,7 @@ class NodeShards:
             other.replace(note)
         self.staging = name
         output = staging_path(root, name)
-        return changed(self._config, output=output, first_shard=head.first, keyed=bool(head.covers))
+        return changed(config, output=output, first_shard=head.first)
 
     def ended(self, scratch: Scratch) -> None:
         """Settle the slice if it is done; remove what the attempt has left, unless another goes on with it.
@@ -155,7 +156,7 @@ def shards_of_slice(config: Config) -> list[StagedShard]:
     try:
         for row in journal.batches():
             # Of items that have failed again nothing is published: they have their rows.
-            if not config.keyed or any(published(row.marks)):
+            if not config.again or any(published(row.marks)):
                 numbers = journal.shards.of(row.seq)
                 found += [staged_shard(number, config.store, stats, place) for number in numbers]
     except OSError as error:
@@ -228,10 +229,10 @@ class DriverShards:
 # items that failed
 
 
-def keys_of(items: list[Item], shard: int, options: ShardOptions, *, keyed: bool) -> list[str]:
-    """Return the keys of the ``items`` of a batch. ``keyed``: they have them already."""
-    if keyed:
-        return [item.key for item in items]
+def keys_of(items: list[Item], shard: int, options: ShardOptions) -> list[str]:
+    """Return the keys of the ``items`` of a batch: of the source, where it is ``shard``, or fetched again."""
+    if items and items[0].earlier:
+        return [item.earlier.key for item in items if item.earlier]
     if options.by_name:
         return name_keys(item.name for item in items)
     width = index_width(options.files)

@@ -18,6 +18,7 @@ from typing import BinaryIO, NoReturn
 import msgspec
 
 from downloader.cluster.shards import has_shards, shards_of_slice
+from downloader.cluster.stored import write_stored
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
@@ -52,8 +53,8 @@ class SliceJob(msgspec.Struct, frozen=True):
 class SliceResult(msgspec.Struct, frozen=True):
     """How a run of a slice ended: a report, or the error that kept it from beginning.
 
-    ``failures``: file with what failed, ``manifest``: file with the rows of --manifest, of which there are
-    ``rows``; "" where there is none. They are beside the result.
+    ``failures``: file with what failed, ``stored``: with what is stored, ``manifest``: with the rows of
+    --manifest, of which there are ``rows``; "" where there is none. They are beside the result.
     """
 
     report: Report | None = None
@@ -63,6 +64,7 @@ class SliceResult(msgspec.Struct, frozen=True):
     shards: list[StagedShard] = []
     manifest: str = ""
     rows: RowsMade = RowsMade()
+    stored: str = ""
 
 
 class Pulse(msgspec.Struct, frozen=True, array_like=True):
@@ -102,6 +104,11 @@ def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
         with _created(failures) as file:
             file.writelines(_failed(config))
         result = msgspec.structs.replace(result, failures=os.fspath(failures))
+    if report.complete and config.sink_kind.keeps:
+        stored = path.with_suffix(".stored")
+        with _created(stored) as file:
+            write_stored(home_of(config.journal_root), file)
+        result = msgspec.structs.replace(result, stored=os.fspath(stored))
     if report.complete and has_shards(config):
         result = msgspec.structs.replace(result, shards=shards_of_slice(config))
     if config.keep_records and report.complete:

@@ -116,14 +116,18 @@ def _outcome(
         return Outcome(task.name, "drained", "", attempt, node)
     if not report.complete:
         return Outcome(task.name, "failed", f"on {node}: {report.stopped_by}", attempt, node)
-    failures, rows = (Path(path) if path else None for path in (result.failures, result.manifest))
+
+    def keep(kind: str, path: str) -> str:
+        return directory.keep(kind, task.name, attempt, Path(path)) if path else ""
+
     record = Done(
         *(task.name, attempt, node, report, result.latency),
-        failures=directory.keep("failures", task.name, attempt, failures) if failures else "",
+        failures=keep("failures", result.failures),
         staging=staging,
         shards=result.shards,
-        manifest=directory.keep("manifest", task.name, attempt, rows) if rows else "",
+        manifest=keep("manifest", result.manifest),
         rows=result.rows,
+        stored=keep("stored", result.stored),
     )
     if not directory.publish(record):
         directory.discard(record)

@@ -11,6 +11,7 @@ from gevent.event import Event
 from gevent.queue import Queue
 
 from downloader.config.config import Config
+from downloader.core.item_states import OWNED, changed
 from downloader.core.name_list import encode_names
 from downloader.errors import FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
@@ -22,6 +23,7 @@ from downloader.messages import (
     Ended,
     Finish,
     Heartbeat,
+    Item,
     Log,
     Page,
     Ready,
@@ -129,6 +131,12 @@ def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None 
     )
 
 
+def _owned(items: list[Item]) -> bytes:
+    """Return the states of items some of which are OWNED, b"" if none is."""
+    owned = [index for index, item in enumerate(items) if item.earlier and item.earlier.owned]
+    return changed(b"", len(items), dict.fromkeys(owned, OWNED)) if owned else b""
+
+
 def _sizes(shard_items: int) -> Iterator[int]:
     """Yield small sizes first, so that every worker has work at once, then that of a full batch.
 
@@ -174,6 +182,8 @@ def _read_on(
             link.send(Log("warning", read.note))
         page = duplicates.settle(seq, read) if duplicates else read
         batch = _batch(seq, page, known=known)
+        if config.again:
+            batch = msgspec.structs.replace(batch, marks=_owned(page.items))
         link.send(batch)
         seq += 1
         listed += batch.count

@@ -13,12 +13,14 @@ import msgspec
 
 from downloader.cluster import configs
 from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
+from downloader.cluster.retry import failed_items, plan_again
 from downloader.cluster.shards import DriverShards
-from downloader.cluster.task import Outcome, SliceTask, run_slice
+from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
-from downloader.sources.slice_file import SliceWriter
+from downloader.sinks.shards.options import shard_options
+from downloader.sources.slice_file import write_items
 
 __all__ = ["ShardPlan", "environ", "run_attempt"]
 
@@ -39,6 +41,7 @@ class ShardPlan:
         (self.dest / ".downloader").mkdir(exist_ok=True)
         self.directory = PlanDirectory(str(self.dest))
         plan = Plan(DIGEST, self.source, str(self.dest), 1000, 0, store=self.config.store, id="a" * 32)
+        plan = msgspec.structs.replace(plan, identity=self.config.sink_kind.identity(self.config))
         self.directory.open(plan, restart=False)
         self.heads: dict[str, Head] = {}
         self.first = 0
@@ -48,6 +51,8 @@ class ShardPlan:
         """Return the Config of the job."""
         options = {"shard_files": self.shard_files, **self.options}
         store = options.pop("store", "tar")
+        if store == "files":
+            options = {}
         return Config(
             source=self.source,
             output=str(self.dest),
@@ -65,16 +70,24 @@ class ShardPlan:
     def add(self, names: list[str], *, ended: bool = False) -> str:
         """Add a slice of the source with these items; return its name."""
         name = f"{len(self.heads):08d}"
-        writer = SliceWriter(self.directory.items(name))
+        writer = self.directory.items_writer(name)
         batches = [names[at : at + self.shard_files] for at in range(0, len(names), self.shard_files)]
         for batch in batches:
-            writer.write(msgspec.msgpack.encode([Item(each) for each in batch]))
+            write_items(writer.file, msgspec.msgpack.encode([Item(each) for each in batch]))
         writer.publish()
         behind = self.first + len(batches)
-        head = Head(name, len(names), seq=behind, first=self.first, ended=ended)
-        self.directory.add(head)
+        head = self.directory.add(Head(name, len(names), seq=behind, first=self.first, ended=ended))
+        assert head is not None
         self.first, self.heads[name] = behind, head
         return name
+
+    def again(self, *names: str) -> Head:
+        """Make a slice of what has failed in these, and return it."""
+        failed = [failed_items(self.directory, self.heads[name], self.done(name)) for name in names]
+        options = None if self.config.store == "files" else shard_options(self.config)
+        (head,) = plan_again(self.directory, failed, self.heads, options, 1000)
+        self.heads[head.name] = head
+        return head
 
     def attempt(self, name: str, scratch: Path) -> Outcome:
         """Run a slice here."""
@@ -98,7 +111,8 @@ class ShardPlan:
 
 def run_attempt(name: str, dest: str, scratch: str, config: bytes, node: str) -> Outcome:
     """Run the slice ``name``, in this process."""
-    return run_slice(SliceTask(name, DIGEST, dest, scratch, 0.0), config, None, node)
+    task = SliceTask(name, DIGEST, PlanAt(dest), scratch, 0.0, f"slices/{name}.items")
+    return run_slice(task, config, None, node)
 
 
 @contextmanager

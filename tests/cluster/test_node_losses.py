@@ -51,9 +51,8 @@ def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
             job.close()
         gets = origin.stats()["gets"]
     slices = found["slices"]
-    print(
-        f"{store}, seed {seed}: {ran} of {LOSSES} nodes had a slice, {slices}, {gets} requests for {FILES} files"
-    )  # noqa: T201
+    told = f"{ran} of {LOSSES} nodes had a slice, {slices}, {gets} requests for {FILES} files"
+    print(f"{store}, seed {seed}: {told}")  # noqa: T201
     assert (found["complete"], found["listed"], found["failed"]) == (True, FILES, 0)
     assert found["stored"] + found["skipped"] == FILES
     assert slices["done"] == slices["planned"] == FILES // SLICE == len(done(dest))

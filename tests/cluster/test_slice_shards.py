@@ -15,13 +15,11 @@ from pathlib import Path
 
 import pytest
 from checker import Truth
-from harness import AFTER_IMPORT, DevServer, serving
+from harness import AFTER_IMPORT, DevServer, run, serving, stored
 from ray_nodes import slice_processes
 from servers import Request, Server, ok, status
 from shard_checker import check_dataset
 from slice_parts import ShardPlan, run_attempt
-
-from downloader.cluster.retry import plan_failed
 
 # Kills the process that gives files their final names, before number $KILL_AT of them.
 _KILLED = """
@@ -96,18 +94,14 @@ def test_what_failed_gets_further_shards_with_the_keys_of_its_rows(tmp_path: Pat
             assert plan.attempt(name, tmp_path / "s").how == "done"
         # Some can be fetched now; of shard 3 one, of shard 2 none.
         down.difference_update({"f-3", "f-4", "f-31"})
-        (again,) = plan_failed(
-            plan.directory, plan.config, [plan.done(each) for each in slices], plan.heads
-        )
-        plan.heads[again.name] = again
+        again = plan.again(*slices)
         assert (again.covers, again.first, again.seq) == (tuple(slices), 4, 7)
         assert plan.attempt(again.name, tmp_path / "s").how == "done"
         found = keys(plan.dest)
         assert (found["00004.tar"], found["00006.tar"]) == (["000000003", "000000004"], ["000030001"])
         assert list(found) == [f"{number:05d}.tar" for number in (0, 1, 2, 3, 4, 6)]
         down.clear()
-        (last,) = plan_failed(plan.directory, plan.config, [plan.done(again.name)], plan.heads)
-        plan.heads[last.name] = last
+        last = plan.again(again.name)
         # The items of two batches: two shards, behind all others.
         assert (last.count, last.first, last.seq) == (2, 7, 9)
         assert plan.attempt(last.name, tmp_path / "s").how == "done"
@@ -224,3 +218,58 @@ def test_journal_whose_shards_are_gone_is_begun_anew(
     assert plan.attempt(name, tmp_path / "s").how == "done"
     plan.drive()
     check_dataset(plan.dest, truth, "tar", 50)
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
+    dev_server: Callable[..., DevServer], tmp_path: Path, store: str
+) -> None:
+    """Twice: also in slices whose damaged items were fetched again already."""
+    source = dev_server(files=120, size="600")
+    truth = Truth(120, 600, 600)
+    names = [truth.name(index) for index in range(120)]
+    plan = ShardPlan(tmp_path / "d", source.url, 30, {"store": store})
+    slices = [plan.add(names[:60]), plan.add(names[60:], ended=True)]
+    for name in slices:
+        assert plan.attempt(name, tmp_path / "s").how == "done"
+    assert verify(plan.dest) == (0, 120, 120, [])
+
+    damage(plan.dest, store, truth, [names[3], names[70]])
+    assert verify(plan.dest) == (1, 120, 118, [names[3], names[70]])
+    assert verify(plan.dest) == (0, 118, 118, [])
+    assert [plan.done(name).report.failed_by_error for name in slices] == [{"damaged": 1}] * 2
+    again = plan.again(*slices)
+    assert plan.attempt(again.name, tmp_path / "s").how == "done"
+    assert plan.done(again.name).report.stored == 2
+    assert verify(plan.dest) == (0, 120, 120, [])
+
+    # What the first slice has lost is fetched again already, so `verify` makes another slice.
+    damage(plan.dest, store, truth, [names[5], names[70]])
+    assert verify(plan.dest) == (1, 120, 118, [names[5], names[70]])
+    assert verify(plan.dest) == (0, 118, 118, [])
+    (made,) = [head for head in plan.directory.heads() if head.name not in plan.heads]
+    assert (made.covers, made.count) == ((slices[0],), 1)
+    plan.heads[made.name] = made
+    for head in (made, plan.again(again.name)):
+        assert plan.attempt(head.name, tmp_path / "s").how == "done"
+    assert verify(plan.dest) == (0, 120, 120, [])
+    if store == "files":
+        assert stored(plan.dest) == {name: truth.content(name) for name in names}
+
+
+def verify(dest: Path) -> tuple[int, int, int, list[str]]:
+    """Return exit code and result of ``downloader verify``."""
+    ended = run("verify", dest, "--json")
+    found = json.loads(ended.stdout)
+    return ended.returncode, found["checked"], found["agree"], sorted(found["damaged"])
+
+
+def damage(dest: Path, store: str, truth: Truth, names: list[str]) -> None:
+    """Change a byte of the content of each of these files, wherever it is."""
+    for path in dest.glob("*.tar" if store == "tar" else "file-*"):
+        content = bytearray(path.read_bytes())
+        for name in names:
+            if (at := content.find(truth.content(name))) >= 0:
+                content[at + 300] ^= 1
+        if content != path.read_bytes():
+            path.write_bytes(content)

@@ -28,7 +28,7 @@ class ShardKeys:
         self._width = index_width(options.files)
         self._names: list[str] | None = None
         if keyed:
-            self._names = [item.key for item in self.items]
+            self._names = [item.earlier.key if item.earlier else "" for item in self.items]
         elif options.by_name:
             self._names = name_keys(item.name for item in self.items)
 

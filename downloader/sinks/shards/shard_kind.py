@@ -151,7 +151,7 @@ class ShardKind:
             endpoint_url=config.store_option("endpoint_url"),
             region=config.store_option("region"),
         )
-        return ShardSink(home, settings, options, again=config.keyed)
+        return ShardSink(home, settings, options, again=config.again)
 
     def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
         """See ``sinks.sink.Locates``."""

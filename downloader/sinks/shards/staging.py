@@ -132,7 +132,8 @@ class StagingDirectory:
         except OSError as error:
             raise _failed(self._attempts, error) from error
 
-    def move(self, name: str, shards: Iterable[StagedShard]) -> None:
+    def move(self, name: str, shards: Iterable[StagedShard], *, last: bool = True) -> None:
+        """See ``Staging``. Not ``last``: keep what else is there."""
         staging = self._attempts / name
         if not staging.exists():
             return
@@ -147,7 +148,8 @@ class StagingDirectory:
                     os.close(fd)
         except OSError as error:
             raise _failed(staging, error) from error
-        self.remove([name])
+        if last:
+            self.remove([name])
 
     def _move(self, path: Path, file: OtherFile) -> None:
         target = os.path.join(self._root, file.name)
