@@ -6,20 +6,16 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-import msgspec
-
 from downloader.cluster import configs
 from downloader.cluster.fleet import Fleet, quiet_stdout
-from downloader.cluster.manifest import write_cluster_manifest
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import Done, Head, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, is_bucket, plan_home
+from downloader.cluster.results import write_results
 from downloader.cluster.retry import failed_items, plan_again
 from downloader.cluster.shards import DriverShards, has_shards, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
@@ -29,17 +25,14 @@ from downloader.config.config import Config
 from downloader.core.redact import redact
 from downloader.core.slices import SliceBook, shares
 from downloader.engine.job import Finished
-from downloader.errors import ConfigError, DestinationError, DownloaderError, JournalError, SourceError
-from downloader.messages import Failure, Tally
-from downloader.reporting import report as reports
+from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
+from downloader.messages import Tally
 from downloader.reporting.progress import Progress
-from downloader.reporting.record import Report
 from downloader.sinks.shards.options import shard_options
 from downloader.storage.destination import foreign_before, make_directory
 
 __all__ = ["run_cluster"]
 
-_FAILURES_SHOWN = 5
 _WAIT = 0.2  # seconds
 _COLLECT_EVERY = 1.0
 _SAVE_EVERY = {False: 1.0, True: 10.0}  # what `status` shows; True: in a bucket, where each costs a request
@@ -381,31 +374,6 @@ class _Driver:
             },
         )
         write_running(self._directory, self._merged.total(), 0, 0, 0)
-        return self._write(report)
-
-    def _write(self, report: Report) -> Finished:
-        shown = list(islice(self._failures(), _FAILURES_SHOWN))
-        try:
-            if self._config.manifest:
-                heads = list(self._heads.values())
-                log = partial(self._progress.log, "warning")
-                write_cluster_manifest(self._config, self._directory, heads, log)
-            if self._config.failures:
-                reports.write_failures(self._failures(), self._config.failures)
-            if self._config.report:
-                reports.write_json(report, self._config.report)
-        except (DestinationError, JournalError, SourceError) as error:
-            report = msgspec.structs.replace(
-                report,
-                exit_code=report.exit_code or error.exit_code,
-                stopped_by=report.stopped_by or str(error),
-            )
-        return Finished(report, shown, [], {})
-
-    def _failures(self) -> Iterator[Failure]:
-        for done in self._dones.values():
-            for line in self._directory.failed_lines(done):
-                row = msgspec.json.decode(line)
-                yield Failure(
-                    row["item"], row["name"], row["url"], row["code"], row["detail"], row["attempts"]
-                )
+        log = partial(self._progress.log, "warning")
+        heads, dones = self._heads.values(), self._dones.values()
+        return write_results(self._config, self._directory, heads, dones, report, log)

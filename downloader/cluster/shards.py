@@ -230,7 +230,7 @@ class DriverShards:
 
 
 def keys_of(items: list[Item], shard: int, options: ShardOptions) -> list[str]:
-    """Return the keys of the ``items`` of a batch: of the source, where it is ``shard``, or fetched again."""
+    """Return the keys of the ``items`` of a batch, which is ``shard``, or is fetched again."""
     if items and items[0].earlier:
         return [item.earlier.key for item in items if item.earlier]
     if options.by_name:

@@ -47,11 +47,11 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def keys(dest: Path) -> dict[str, list[str]]:
-    """Return the keys of each shard, in its order."""
+    """Return the keys of each shard, in order."""
     found = {}
     for path in sorted(dest.glob("*.tar")):
         with tarfile.open(path) as shard:
-            found[path.name] = [name[:-5] for name in shard.getnames() if name.endswith(".json")]
+            found[path.name] = sorted(name[:-5] for name in shard.getnames() if name.endswith(".json"))
     return found
 
 
