@@ -29,18 +29,30 @@ DIGEST = plan_digest({"plan": 1})
 
 @dataclass
 class ShardPlan:
-    """A plan of slices with shards of ``shard_files`` items; the source is ``source``."""
+    """A plan of slices with shards of ``shard_files`` items; the source is ``source``.
+
+    ``bucket``: where the shards go, in place of ``dest``, which then has the plan only.
+    """
 
     dest: Path
     source: str
     shard_files: int
     options: dict[str, Any]
+    bucket: str = ""
 
     def __post_init__(self) -> None:
         self.dest.mkdir(exist_ok=True)
         (self.dest / ".downloader").mkdir(exist_ok=True)
         self.directory = PlanDirectory(str(self.dest))
-        plan = Plan(DIGEST, self.source, str(self.dest), 1000, 0, store=self.config.store, id="a" * 32)
+        plan = Plan(
+            DIGEST,
+            self.source,
+            self.bucket or str(self.dest),
+            1000,
+            0,
+            store=self.config.store,
+            id="a" * 32,
+        )
         plan = msgspec.structs.replace(plan, identity=self.config.sink_kind.identity(self.config))
         self.directory.open(plan, restart=False)
         self.heads: dict[str, Head] = {}
@@ -55,7 +67,8 @@ class ShardPlan:
             options = {}
         return Config(
             source=self.source,
-            output=str(self.dest),
+            output=self.bucket or str(self.dest),
+            journal=str(self.dest) if self.bucket else "",
             store=store,
             store_options=options,
             connections=4,
