@@ -1,4 +1,4 @@
-"""Shards of slices in a bucket, of a real server: names that are given by copies, kills in between, jobs."""
+"""Shards of slices in a bucket of a real server: names that are given by copies, kills in between, jobs."""
 
 from __future__ import annotations
 
