@@ -265,8 +265,9 @@ def test_job_with_its_plan_in_a_bucket(
     dest, manifest = tmp_path / "d", tmp_path / "m.jsonl"
     there = ("--endpoint-url", server.url, "--region", REGION)
     with serving(files=4000, page=500, delay="1ms-2ms") as origin:
-        argv = (origin.url, "--journal", root, *there, "--manifest", manifest, *options(dest, 500))
-        first = bucket_nodes.job(*argv, env=_KEYS)
+        argv = (origin.url, "--journal", root, *there, "--manifest", manifest, *options(dest, 250))
+        # For longer than it takes until the second has seen the first write its record.
+        first = bucket_nodes.job(*argv, "--rate", 80, env=_KEYS)
         try:
             first.until(lambda: "cluster/done/00000001.json" in objects(server, root))
             second = bucket_nodes.job(*argv, env=_KEYS)

@@ -23,6 +23,7 @@ from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
+from downloader.reporting.manifest_rows import RowsMade, read_rows
 from downloader.sources.slice_file import write_items
 
 # A cluster loads two cores so much that tests beside it miss their times.
@@ -63,7 +64,8 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
     write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
     directory.add(Head("00000000", FILES + 1, ended=True))
-    config = configs.for_slices(Config(source=source, output=str(dest), connections=4), 1, 0, 0)
+    job = Config(source=source, output=str(dest), connections=4, manifest=str(dest.parent / "m.jsonl"))
+    config = configs.for_slices(job, 1, 0, 0)
     return directory, configs.encode(config)
 
 
@@ -128,7 +130,14 @@ def test_attempts_that_overlap(
     assert [(line["item"], line["name"], line["code"]) for line in lines] == [
         (FILES, "missing", "http-404")
     ]
+    # Also those that the other attempt had stored have rows.
+    with directory.files.open(f"manifest/{record.manifest}") as file:
+        rows = [fields for some in read_rows(file, record.manifest) for _, fields in some]
+    assert [fields[0] for fields in rows] == [f"file-{number:010d}" for number in range(FILES)]
+    assert {fields[3] for fields in rows} == {200}
+    assert record.rows == RowsMade(FILES)
     # What the other attempt left is gone: its failures, its journal, temporary names.
+    assert [path.name for path in Path(directory.root, "manifest").iterdir()] == [record.manifest]
     assert [path.name for path in Path(directory.root, "failures").iterdir()] == [record.failures]
     assert [path.name for path in Path(directory.root, "done").iterdir()] == ["00000000.json"]
     assert not [path for disk in set(disks) for path in (tmp_path / disk).rglob("journal.sqlite")]
