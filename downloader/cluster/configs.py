@@ -19,6 +19,7 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
     return changed(
         config,
         engine="local",
+        store="files" if config.store == "local" else config.store,
         workers=workers,
         per_host=per_host,
         shared_since_ns=shared_since_ns,

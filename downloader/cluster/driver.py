@@ -12,6 +12,7 @@ from types import FrameType
 
 from downloader.cluster import configs
 from downloader.cluster.fleet import Fleet, quiet_stdout
+from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import Done, Head, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, is_bucket, plan_home
@@ -45,7 +46,8 @@ def run_cluster(config: Config) -> Finished:
     Raises ConfigError, InUse, DestinationError, JournalError, BootError where the run could not begin.
     """
     config = configs.absolute(in_whole_shards(config))
-    if not config.is_bucket:
+    apart = config.is_bucket or is_local(config)
+    if not apart:
         _prepare_output(config)
     progress = Progress(config)
     with plan_home(config, lambda text: progress.log("warning", text)) as home:
@@ -58,7 +60,7 @@ def run_cluster(config: Config) -> Finished:
             config.sink_kind.check_begin(config)
         mine = Plan(
             *(digest_of(config), config.shown_source, config.output, config.slice_files),
-            shared_since_ns=0 if config.is_bucket else foreign_before(config.output),
+            shared_since_ns=0 if apart else foreign_before(config.output),
             store=config.store,
             identity=config.sink_kind.identity(config),
             id=os.urandom(16).hex(),
@@ -104,10 +106,14 @@ class _Driver:
 
     def run(self) -> Finished:
         began = time.monotonic()
-        self._load()
-        if self._book.waiting or not (self._sliced or self._config.retry_failed):
+        if is_local(self._config):
             with quiet_stdout(self._config.verbose):
                 self._run_with(Fleet(self._config.ray_address))
+        else:
+            self._load()
+            if self._book.waiting or not (self._sliced or self._config.retry_failed):
+                with quiet_stdout(self._config.verbose):
+                    self._run_with(Fleet(self._config.ray_address))
         self._progress.end()
         try:
             self._shards.finish(self._heads)
@@ -117,11 +123,22 @@ class _Driver:
 
     def _run_with(self, fleet: Fleet) -> None:
         try:
+            if is_local(self._config):
+                if self._config.retry_failed:
+                    write_down_lost(self._directory, self._lost(fleet), self._plan.slice_files)
+                self._load()
             self._run_on(fleet)
+            if is_local(self._config) and self._stop is None and (lost := self._lost(fleet)):
+                self._stop = DestinationError(lost_text(lost))
         except DownloaderError as error:
             self._stop = self._stop or error
         finally:
             fleet.close()
+
+    def _lost(self, fleet: Fleet) -> list[Done]:
+        """Return the slices whose files are on disks that are gone."""
+        disks = fleet.disks(self._config.output, self._plan.id)
+        return gone(self._directory.dones(), disks)
 
     def _run_on(self, fleet: Fleet) -> None:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -275,7 +292,9 @@ class _Driver:
             rate = self._config.rate / min(running, len(self._book.running) + self._book.waiting)
             fleet.start(
                 SliceTask(
-                    name, self._plan.id, self._at, self._config.scratch, rate, self._heads[name].items
+                    *(name, self._plan.id, self._at, self._config.scratch, rate),
+                    items=self._heads[name].items,
+                    local=is_local(self._config),
                 ),
                 workers,
             )

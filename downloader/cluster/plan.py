@@ -86,6 +86,7 @@ class Done(msgspec.Struct, frozen=True):
     ``latency``: the counts of a ``core.latency.Histogram``. ``shards``, and where they were published:
     see ``cluster.shards``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
     many there are. ``stored``: file with what is stored, "" in a plan of an earlier version.
+    ``disk``: the mark of the disk that has the files, with --store local.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Done(msgspec.Struct, frozen=True):
     manifest: str = ""
     rows: RowsMade = RowsMade()
     stored: str = ""
+    disk: str = ""
 
 
 def digest_of(config: Config) -> str:
@@ -125,7 +127,10 @@ def digest_of(config: Config) -> str:
 
 
 def _real(config: Config) -> str:
-    return config.output.rstrip("/") if config.is_bucket else os.path.realpath(config.output)
+    if config.is_bucket:
+        return config.output.rstrip("/")
+    # A path on the disks of nodes says nothing here.
+    return config.output if config.store == "local" else os.path.realpath(config.output)
 
 
 class PlanDirectory:

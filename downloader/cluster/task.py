@@ -19,6 +19,7 @@ import msgspec
 
 from downloader.cluster.board import Orders, Sign
 from downloader.cluster.configs import changed, decode, encode
+from downloader.cluster.local_disks import mark_disk, on_this_node
 from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.scratch import Scratch, own_temporary, scratch_of
 from downloader.cluster.shards import NodeShards
@@ -52,6 +53,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     """A slice to run: ``plan`` is ``Plan.id``, ``rate`` is its share at the start.
 
     ``scratch`` may have variables of the environment, which the node replaces. ``items``: see ``Head``.
+    ``local``: DEST is on the node's own disk, and may have variables, too.
     """
 
     name: str
@@ -60,6 +62,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     scratch: str
     rate: float
     items: str
+    local: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -79,7 +82,8 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
     """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
     directory = PlanDirectory(*msgspec.structs.astuple(task.at))
-    root, shards = _scratch(task), NodeShards(decode(config), directory, task.name)
+    settings, disk = _settings(task, decode(config))
+    root, shards = _scratch(task), NodeShards(settings, directory, task.name)
     if shards.is_done():
         return Outcome(task.name, "done", "", attempt, node)
     with scratch_of(root, task.name, attempt) as scratch:
@@ -89,13 +93,22 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
         staged = shards.stage(scratch)
         items = directory.files.local(task.items, scratch.path)
         result, last_words = _attempt(task, staged, board, scratch, attempt, node, items)
-        outcome = _outcome(task, directory, result, last_words, attempt, node, shards.staging)
+        outcome = _outcome(task, directory, result, last_words, attempt, node, shards.staging, disk)
         if outcome.how == "done":
             scratch.remove()
     shards.ended(scratch)
     with contextlib.suppress(OSError):
         root.rmdir()
     return outcome
+
+
+def _settings(task: SliceTask, config: Config) -> tuple[Config, str]:
+    """Return the Config of the slice on this node, and the mark of its disk."""
+    if not task.local:
+        return config, ""
+    output = on_this_node(config.output)
+    disk = mark_disk(output, task.plan)
+    return changed(config, output=output, shared_since_ns=disk.since_ns), disk.id
 
 
 def _outcome(
@@ -106,6 +119,7 @@ def _outcome(
     attempt: str,
     node: str,
     staging: str,
+    disk: str,
 ) -> Outcome:
     if result is None:
         return Outcome(task.name, "failed", f"its process on {node} died: {last_words}", attempt, node)
@@ -128,6 +142,7 @@ def _outcome(
         manifest=keep("manifest", result.manifest),
         rows=result.rows,
         stored=keep("stored", result.stored),
+        disk=disk,
     )
     if not directory.publish(record):
         directory.discard(record)

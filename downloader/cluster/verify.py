@@ -28,7 +28,7 @@ from downloader.storage.destination import home_of
 from downloader.storage.table import is_read_only
 from downloader.storage.verify import Verified
 
-__all__ = ["verify_cluster"]
+__all__ = ["verify_cluster", "write_down"]
 
 _NAMED = 1000
 _Problem = Callable[[Item, str, int, ItemState], str]
@@ -51,6 +51,8 @@ def verify_cluster(
         return None
     if plan.output.startswith("s3://"):
         raise ConfigError(f"{plan.output}: verify reads directories; it cannot read shards in a bucket")
+    if plan.store == "local":
+        raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")
     if os.path.realpath(plan.output) != os.path.realpath(output):
         raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
     if not sink_kind(plan.store).keeps:
@@ -157,26 +159,42 @@ class _Verifying:
                 before += len(items)
 
     def _write_down(self, head: Head, done: Done, damaged: dict[int, tuple[str, str]]) -> None:
-        """Record items of a slice as failed, so that the next run fetches them again."""
-        if head.name in self._covered:
-            # Slices that are made of what has failed here are made already.
-            again = Again(head, dict.fromkeys(damaged, True))
-            most = self._plan.slice_files
-            made = plan_again(self._directory, [again], self._heads, self._options, most)
-            self._heads |= {each.name: each for each in made}
-        lines = [line.rstrip(b"\n") for line in self._directory.failed_lines(done)]
-        for number, (name, problem) in damaged.items():
-            failure = {"item": number, "name": name, "url": "", "code": DAMAGED}
-            lines.append(msgspec.json.encode(failure | {"detail": problem, "attempts": 0}))
-        report, count = done.report, len(damaged)
-        stored = min(count, report.stored)
-        codes = report.failed_by_error
-        report = msgspec.structs.replace(
-            report,
-            stored=report.stored - stored,
-            skipped=report.skipped - (count - stored),
-            failed=report.failed + count,
-            failed_by_error={**codes, DAMAGED: codes.get(DAMAGED, 0) + count},
-        )
-        content = b"".join(line + b"\n" for line in lines)
-        self._directory.amend(msgspec.structs.replace(done, report=report), content)
+        covered = head.name in self._covered
+        most = self._plan.slice_files
+        write_down(self._directory, self._heads, done, damaged, self._options, most, covered=covered)
+
+
+def write_down(
+    directory: PlanDirectory,
+    heads: dict[str, Head],
+    done: Done,
+    damaged: dict[int, tuple[str, str]],
+    options: ShardOptions | None,
+    most: int,
+    *,
+    covered: bool,
+) -> None:
+    """Record items of a slice as failed, so that the next run fetches them again.
+
+    ``damaged``: their numbers, names, and what is wrong. ``covered``: slices of what has failed here are
+    made already; then another one is made now, and added to ``heads``. See ``plan_again`` for the rest.
+    """
+    if covered:
+        again = Again(heads[done.name], dict.fromkeys(damaged, True))
+        heads |= {each.name: each for each in plan_again(directory, [again], heads, options, most)}
+    lines = [line.rstrip(b"\n") for line in directory.failed_lines(done)]
+    for number, (name, problem) in damaged.items():
+        failure = {"item": number, "name": name, "url": "", "code": DAMAGED}
+        lines.append(msgspec.json.encode(failure | {"detail": problem, "attempts": 0}))
+    report, count = done.report, len(damaged)
+    stored = min(count, report.stored)
+    codes = report.failed_by_error
+    report = msgspec.structs.replace(
+        report,
+        stored=report.stored - stored,
+        skipped=report.skipped - (count - stored),
+        failed=report.failed + count,
+        failed_by_error={**codes, DAMAGED: codes.get(DAMAGED, 0) + count},
+    )
+    content = b"".join(line + b"\n" for line in lines)
+    directory.amend(msgspec.structs.replace(done, report=report), content)

@@ -69,7 +69,7 @@ def _check_manifest(config: Config) -> None:
         )
     if form == _SUMS and config.hash not in ("", "sha256"):
         raise ConfigError(f"{_SUMS} has SHA-256; leave out --hash {config.hash}, or name another manifest")
-    if form == _SUMS and config.store != "files":
+    if form == _SUMS and config.store not in ("files", "local"):
         raise ConfigError(f"{_SUMS} is for files in DEST; --store {config.store} leaves none there")
     if config.dry_run:
         raise ConfigError("--dry-run fetches nothing, so it has no --manifest")
@@ -94,7 +94,7 @@ def _check_places(config: Config) -> None:
 
 
 def _check_engine(config: Config) -> None:
-    if config.store not in ("files", "null", "tar", "parquet"):
+    if config.store not in ("files", "local", "null", "tar", "parquet"):
         raise ConfigError(
             f"--store {config.store} is not available with --engine ray; use --store files, tar "
             "or parquet, or --engine local"
