@@ -117,6 +117,6 @@ def lost_text(lost: list[Done]) -> str:
     nodes = sorted({done.node for done in lost})
     return (
         f"{len(lost)} slices with {files:,} files are on disks of nodes that are not in the cluster: "
-        f"{', '.join(nodes[:5])}{' …' if len(nodes) > 5 else ''}; when they are back, the same command finds "
-        "them; if they are lost for good, --retry-failed fetches their files again"
+        f"{', '.join(nodes[:5])}{' …' if len(nodes) > 5 else ''}; when they are back, the same command "
+        "finds them; if they are lost for good, --retry-failed fetches their files again"
     )
