@@ -23,6 +23,7 @@ import msgspec
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.repeated_names import RepeatedNames
 from downloader.cluster.retry import failed_items
+from downloader.cluster.shards import has_shards
 from downloader.config.config import Config
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count
@@ -75,8 +76,10 @@ class _Rows:
                 self._again.add(self._origins(head), self._rows_of(head, done))
         self._made_again, self._missing_again = self._made, self._missing
         self._repeated: RepeatedNames | None = None
-        if len(self._source) > 1 and not source_kind(config).unique_names:
-            # The same file can be listed in several slices; each of them has a row of it.
+        self._shards = has_shards(config)
+        if len(self._source) > 1 and not source_kind(config).unique_names and not self._shards:
+            # The same file can be listed in several slices; each of them has a row of it. In shards each of
+            # them has a sample.
             self._repeated = stack.enter_context(RepeatedNames())
             self._repeated.find(row.name for row in chain.from_iterable(self._listed()))
 
@@ -130,7 +133,8 @@ class _Rows:
         for number, item in numbered:
             if number in failed or item.fault or item.name in seen:
                 continue
-            seen.add(item.name)
+            if not self._shards:
+                seen.add(item.name)
             size = self._size_of(item)
             if size < 0:
                 self._missing += 1

@@ -116,7 +116,8 @@ def test_failed_files_are_tried_again(nodes: Nodes, tmp_path: Path) -> None:
     names = [f"{'bad' if f'bad-{n}' in down else 'good'}-{n}" for n in range(300)]
     with Server(default=answer) as server:  # type: ignore[arg-type]
         source.write_text("".join(f"{server.url}/{name}\n" for name in names))
-        argv = (source, "--journal", tmp_path / "j", *tar(dest, 100, 50))
+        manifest = tmp_path / "manifest.jsonl"
+        argv = (source, "--journal", tmp_path / "j", "--manifest", manifest, *tar(dest, 100, 50))
         found = finished(nodes, 1, *argv)
         assert (found["stored"], found["failed"]) == (297, 3)
         assert len(keys(dest)) == 6
@@ -128,6 +129,11 @@ def test_failed_files_are_tried_again(nodes: Nodes, tmp_path: Path) -> None:
         assert (found["stored"], found["skipped"], found["failed"]) == (2, 298, 0)
         assert len(server.requests) == 300 + 3 + 2
     shards = keys(dest)
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    assert [row["name"] for row in rows] == names
+    assert sorted((f"{row['shard']}.tar", row["key"]) for row in rows) == [
+        (shard, key) for shard, found in shards.items() for key in found
+    ]
     # Shards 6, 7, 8 were for 7, 130 and 230; what failed again came behind them.
     assert shards.pop("00007.tar") == ["000020030"]
     assert (shards.pop("00008.tar"), shards.pop("00009.tar")) == (["000000007"], ["000040030"])

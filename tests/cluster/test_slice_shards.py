@@ -55,7 +55,23 @@ def keys(dest: Path) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("store", ["tar", "parquet"])
+def kill_attempt(plan: ShardPlan, name: str, scratch: Path) -> Path:
+    """Kill an attempt that has published two shards, wait for its end; return where attempts publish."""
+    attempts = plan.dest / ".downloader/attempts"
+    argv = (name, str(plan.dest), str(scratch), plan.slices, "here")
+    process = multiprocessing.get_context("spawn").Process(target=run_attempt, args=argv)
+    process.start()
+    until(lambda: list(attempts.glob("*/00001.tar")))
+    process.kill()
+    process.join(60)
+    until(lambda: not slice_processes(plan.dest))
+    return attempts
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize("store", ["tar", pytest.param("parquet", marks=slow)])
 def test_slices_have_the_shards_of_a_local_run(
     dev_server: Callable[..., DevServer], tmp_path: Path, store: str
 ) -> None:
@@ -117,6 +133,7 @@ def test_what_failed_gets_further_shards_with_the_keys_of_its_rows(tmp_path: Pat
     assert not (plan.dest / ".downloader/attempts").exists()
 
 
+@slow
 @pytest.mark.parametrize("disks", [("a", "b"), ("a", "a")], ids=["two nodes", "one node"])
 def test_attempts_that_overlap_publish_one_dataset(tmp_path: Path, disks: tuple[str, str]) -> None:
     """The first is stopped when it has published a shard, until the second has ended."""
@@ -148,7 +165,7 @@ def test_attempts_that_overlap_publish_one_dataset(tmp_path: Path, disks: tuple[
     assert not list(tmp_path.glob("[ab]/*"))
 
 
-@pytest.mark.parametrize("at", [0, 1, 4, 5])
+@pytest.mark.parametrize("at", [1, *(pytest.param(at, marks=slow) for at in (0, 4, 5))])
 def test_kill_while_shards_get_their_names(
     dev_server: Callable[..., DevServer], tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +191,7 @@ def test_kill_while_shards_get_their_names(
     assert source.stats()["gets"] == 120
 
 
+@slow
 def test_attempt_goes_on_with_what_an_earlier_one_has_published(
     dev_server: Callable[..., DevServer], tmp_path: Path
 ) -> None:
@@ -181,14 +199,7 @@ def test_attempt_goes_on_with_what_an_earlier_one_has_published(
     truth = Truth(300)
     plan = ShardPlan(tmp_path / "d", source.url, 50, {})
     name = plan.add([truth.name(index) for index in range(300)], ended=True)
-    attempts = plan.dest / ".downloader/attempts"
-    argv = (name, str(plan.dest), str(tmp_path / "s"), plan.slices, "here")
-    process = multiprocessing.get_context("spawn").Process(target=run_attempt, args=argv)
-    process.start()
-    until(lambda: list(attempts.glob("*/00001.tar")))
-    process.kill()
-    process.join(60)
-    until(lambda: not slice_processes(plan.dest))
+    attempts = kill_attempt(plan, name, tmp_path / "s")
     (staging,) = attempts.iterdir()
     before = (staging / "00000.tar").stat().st_ino
     assert plan.attempt(name, tmp_path / "s").how == "done"
@@ -199,6 +210,26 @@ def test_attempt_goes_on_with_what_an_earlier_one_has_published(
     assert source.stats()["gets"] < 300 + 50
 
 
+@slow
+def test_what_fails_in_an_attempt_that_is_killed_is_left_to_another_slice(
+    dev_server: Callable[..., DevServer], tmp_path: Path
+) -> None:
+    """A further shard would have the number of another slice's."""
+    source = dev_server(files=300, delay="5ms-10ms")
+    plan = ShardPlan(tmp_path / "d", source.url, 50, {})
+    names = ["missing", *(Truth(299).name(index) for index in range(299))]
+    name = plan.add(names, ended=True)
+    kill_attempt(plan, name, tmp_path / "s")
+    assert plan.attempt(name, tmp_path / "s").how == "done"
+    record = plan.done(name)
+    assert [shard.number for shard in record.shards] == list(range(6))
+    assert [json.loads(line)["item"] for line in plan.directory.failed_lines(record)] == [0]
+    plan.drive()
+    assert sum(map(len, keys(plan.dest).values())) == 299
+    assert source.stats()["gets"] < 300 + 50 + 10
+
+
+@slow
 def test_journal_whose_shards_are_gone_is_begun_anew(
     dev_server: Callable[..., DevServer], tmp_path: Path
 ) -> None:
@@ -206,20 +237,14 @@ def test_journal_whose_shards_are_gone_is_begun_anew(
     truth = Truth(300)
     plan = ShardPlan(tmp_path / "d", source.url, 50, {})
     name = plan.add([truth.name(index) for index in range(300)], ended=True)
-    attempts = plan.dest / ".downloader/attempts"
-    argv = (name, str(plan.dest), str(tmp_path / "s"), plan.slices, "here")
-    process = multiprocessing.get_context("spawn").Process(target=run_attempt, args=argv)
-    process.start()
-    until(lambda: list(attempts.glob("*/00001.tar")))
-    process.kill()
-    process.join(60)
-    until(lambda: not slice_processes(plan.dest))
+    attempts = kill_attempt(plan, name, tmp_path / "s")
     shutil.rmtree(attempts)
     assert plan.attempt(name, tmp_path / "s").how == "done"
     plan.drive()
     check_dataset(plan.dest, truth, "tar", 50)
 
 
+@slow
 @pytest.mark.parametrize("store", ["files", "tar"])
 def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
     dev_server: Callable[..., DevServer], tmp_path: Path, store: str
