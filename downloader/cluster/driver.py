@@ -290,9 +290,10 @@ class _Driver:
         while len(self._book.running) < running and (name := self._book.next()) is not None:
             self._most_running = max(self._most_running, len(self._book.running))
             rate = self._config.rate / min(running, len(self._book.running) + self._book.waiting)
+            plan = self._plan.id or self._plan.digest
             fleet.start(
                 SliceTask(
-                    *(name, self._plan.id, self._at, self._config.scratch, rate),
+                    *(name, plan, self._at, self._config.scratch, rate),
                     items=self._heads[name].items,
                     local=is_local(self._config),
                 ),

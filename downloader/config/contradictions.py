@@ -83,8 +83,7 @@ def _check_places(config: Config) -> None:
         )
     if not config.is_bucket:
         return
-    if not config.sink_kind.shard_items(config):
-        raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
+    _check_bucket(config)
     if not config.journal:
         raise ConfigError(
             f"-o {config.output}: the journal and unfinished shards need a local directory: --journal DIR"
@@ -93,12 +92,23 @@ def _check_places(config: Config) -> None:
         raise ConfigError(f"--journal {config.journal}: must be a local directory")
 
 
+def _check_bucket(config: Config) -> None:
+    if not config.sink_kind.shard_items(config):
+        raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
+
+
 def _check_engine(config: Config) -> None:
     if config.store not in ("files", "local", "null", "tar", "parquet"):
         raise ConfigError(
             f"--store {config.store} is not available with --engine ray; use --store files, tar "
             "or parquet, or --engine local"
         )
+    if config.is_bucket:
+        _check_bucket(config)
+        if not config.journal:
+            raise ConfigError(
+                f"-o {config.output}: the plan of the job needs a place of its own: --journal DIR"
+            )
     if config.journal.startswith("s3://") and config.source_options.get("on_duplicate", "fail") != "fail":
         raise ConfigError(
             f"--journal {config.journal}: --on-duplicate {config.source_options['on_duplicate']} keeps a "
