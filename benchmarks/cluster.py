@@ -1,7 +1,8 @@
 """Measure what --engine ray adds to ordinary runs, and what a second node gains.
 
-    python -m benchmarks.cluster overhead [SLICES]   CPU of slices of 100,000 files, against local runs of them
-    python -m benchmarks.cluster nodes               two nodes of one CPU against one local worker
+    python -m benchmarks.cluster overhead [SLICES]   CPU of slices of 100,000 files, against local runs
+    python -m benchmarks.cluster nodes [FILES]       two nodes of one CPU against one local worker
+    python -m benchmarks.cluster nodes FILES one|two     one of the two
 
 Nothing else should run on the machine. All CPU time of the machine counts, except that of the origin; so
 that of Ray is in it. ``nodes`` has an origin that answers each request after a delay, which is then what
@@ -156,7 +157,7 @@ def _overhead(directory: Path, slices: int) -> None:
             _say("a local run of a slice's files", parts[-1], _SLICE)
     finally:
         origin.close()
-    for what, cpu, shown in (
+    for what, cpu, (nodes, one_run) in (
         ("CPU of the machine", [part.cpu for part in parts], (ray.cpu, whole.cpu)),
         (
             "CPU of the reports",
@@ -164,29 +165,36 @@ def _overhead(directory: Path, slices: int) -> None:
             (ray.report["cpu_seconds"], whole.report["cpu_seconds"]),
         ),
     ):
+        apart = sum(cpu)
         sys.stdout.write(
-            f"{what}: {shown[0]:.2f} s on nodes; {sum(cpu):.2f} s in local runs of as many files "
-            f"({shown[0] / sum(cpu) - 1:+.1%}); {shown[1]:.2f} s in one local run ({shown[0] / shown[1] - 1:+.1%})\n"
+            f"{what}: {nodes:.2f} s on nodes; {apart:.2f} s in local runs of as many files "
+            f"({nodes / apart - 1:+.1%}); {one_run:.2f} s in one local run ({nodes / one_run - 1:+.1%})\n"
         )
 
 
-def _nodes(directory: Path) -> None:
-    files = 24_000
+def _nodes(directory: Path, files: int, which: str) -> None:
     # As many requests in flight for each worker, here and there: 8 connections of depth 1.
     limits = ("--workers", 1, "--connections", 8, "--pipeline", "off")
+    seconds: list[float] = []
     origin = _Origin(files, "--delay", "20ms-20ms")
     try:
-        local = _run(origin, directory / "local", *limits)
-        _say("one local worker", local, files)
-        cluster = _Cluster(directory)
-        try:
-            ray = _run(origin, directory / "ray", *limits, *cluster.options, "--slice-files", 3000)
-            _say("two nodes of one worker", ray, files)
-        finally:
-            cluster.close()
+        if which != "two":
+            local = _run(origin, directory / "local", *limits)
+            _say("one local worker", local, files)
+            seconds.append(local.seconds)
+        if which != "one":
+            cluster = _Cluster(directory)
+            try:
+                slices = ("--slice-files", files // 4)
+                ray = _run(origin, directory / "ray", *limits, *cluster.options, *slices)
+                _say("two nodes of one worker", ray, files)
+                seconds.append(ray.seconds)
+            finally:
+                cluster.close()
     finally:
         origin.close()
-    sys.stdout.write(f"{local.seconds / ray.seconds:.2f} times as fast, the start of both included\n")
+    if not which:
+        sys.stdout.write(f"{seconds[0] / seconds[1]:.2f} times as fast, the start of both included\n")
 
 
 def main() -> None:
@@ -196,7 +204,8 @@ def main() -> None:
         if sys.argv[1] == "overhead":
             _overhead(directory, int((*sys.argv, "4")[2]))
         else:
-            _nodes(directory)
+            files, which = [*sys.argv[2:], *("24000", "")[len(sys.argv) - 2 :]][:2]
+            _nodes(directory, int(files), which)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -17,7 +17,6 @@ from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from downloader.cluster.shards import has_shards, shards_of_slice
 from downloader.cluster.stored import write_stored
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
@@ -109,7 +108,10 @@ def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
         with _created(stored) as file:
             write_stored(home_of(config.journal_root), file)
         result = msgspec.structs.replace(result, stored=os.fspath(stored))
-    if report.complete and has_shards(config):
+    if report.complete and config.sink_kind.shard_items(config):
+        # Imported where they are needed: a slice's fixed cost is that of its imports.
+        from downloader.cluster.shards import shards_of_slice
+
         result = msgspec.structs.replace(result, shards=shards_of_slice(config))
     if config.keep_records and report.complete:
         from downloader.cluster.slice_rows import write_slice_rows
