@@ -135,8 +135,8 @@ KNOWN = (
         "what is fetched again has keys of its own",
         "samples of --retry-failed have other keys than their rows",
         "ShardKeys.__init__",
-        "if keyed:\n    self._names = [item.earlier.key if item.earlier else '' for item in self.items]",
-        "if False:\n    pass",
+        "[item.earlier.key if item.earlier else '' for item in self.items]",
+        "name_keys(item.name for item in self.items)",
         (f"{SLICES}test_what_failed_gets_further_shards_with_the_keys_of_its_rows",),
     ),
 )
