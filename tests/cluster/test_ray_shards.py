@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from checker import Truth
-from harness import DevServer, serving
+from harness import DevServer, run, serving
 from ray_nodes import Nodes, slice_processes
 from servers import Request, Server, ok, status
 from shard_checker import check_dataset
@@ -128,11 +128,24 @@ def test_failed_files_are_tried_again(nodes: Nodes, tmp_path: Path) -> None:
         found = finished(nodes, 0, *argv)
         assert (found["stored"], found["skipped"], found["failed"]) == (2, 298, 0)
         assert len(server.requests) == 300 + 3 + 2
+        # What is damaged is fetched again, too.
+        content = bytearray((dest / "00002.tar").read_bytes())
+        content[content.index(b"good-120\0\0")] ^= 1
+        (dest / "00002.tar").write_bytes(content)
+        seen = run("verify", dest, "--journal", tmp_path / "j")
+        assert (seen.returncode, seen.stdout.splitlines()[0]) == (1, "damaged: good-120")
+        found = finished(nodes, 0, *argv)
+        assert (found["stored"], found["skipped"], found["failed"]) == (1, 299, 0)
+        assert run("verify", dest, "--journal", tmp_path / "j").returncode == 0
     shards = keys(dest)
+    assert shards.pop("00006.tar") == ["000020020"]
+    shards["00002.tar"].remove("000020020")
     rows = [json.loads(line) for line in manifest.read_text().splitlines()]
     assert [row["name"] for row in rows] == names
     assert sorted((f"{row['shard']}.tar", row["key"]) for row in rows) == [
-        (shard, key) for shard, found in shards.items() for key in found
+        *((shard, key) for shard, found in shards.items() if shard < "00006" for key in found),
+        ("00006.tar", "000020020"),
+        *((shard, key) for shard, found in shards.items() if shard > "00006" for key in found),
     ]
     # Shards 6, 7, 8 were for 7, 130 and 230; what failed again came behind them.
     assert shards.pop("00007.tar") == ["000020030"]
@@ -140,12 +153,13 @@ def test_failed_files_are_tried_again(nodes: Nodes, tmp_path: Path) -> None:
     assert list(shards) == [f"{number:05d}.tar" for number in range(6)]
     every = {key for shard in shards.values() for key in shard}
     assert every == {f"{n // 50:05d}{n % 50:04d}" for n in range(300)} - {
+        "000020020",
         "000000007",
         "000020030",
         "000040030",
     }
-    assert len(json.loads((dest / "sizes.json").read_bytes())) == 9
-    assert sum(json.loads((dest / "sizes.json").read_bytes()).values()) == 300
+    assert len(json.loads((dest / "sizes.json").read_bytes())) == 10
+    assert sum(json.loads((dest / "sizes.json").read_bytes()).values()) == 301
 
 
 def test_shards_of_somebody_else_are_left_alone(nodes: Nodes, origin: DevServer, tmp_path: Path) -> None:
