@@ -71,6 +71,8 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
             elif isinstance(command, Continue):
                 home = home_of(config.journal_root)
                 known = Known(home, command.seq) if is_read_again(home) else None
+                if duplicates:
+                    duplicates.go_on(command.seq)
                 _read_on(config, link, credit, lister.pages, command, known, duplicates)
             elif isinstance(command, Finish):
                 return
