@@ -19,6 +19,7 @@ __all__ = [
     "Continue",
     "Credit",
     "Drain",
+    "Earlier",
     "Ended",
     "Failure",
     "FileRecord",
@@ -47,6 +48,19 @@ DUPLICATE = "duplicate"
 """The ``fault`` of an item that is skipped, since an earlier item has its name."""
 
 
+class Earlier(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """What is known of an item that is fetched again: its slice of the source, and its number there.
+
+    ``key``: that of its sample, if there are shards. ``owned``: the file under its name is its own, and is
+    damaged or missing.
+    """
+
+    slice: str
+    number: int
+    key: str = ""
+    owned: bool = False
+
+
 class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One file to fetch.
 
@@ -57,7 +71,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     found while reading the source (a bad line, a name that cannot be stored): such an item is counted as
     failed without a request, except DUPLICATE, which is counted as skipped. ``detail`` is for a person,
     redacted. ``headers`` are sent with the request; their values are secrets. ``mirrors`` are further URLs
-    of the same file, tried when ``url`` fails.
+    of the same file, tried when ``url`` fails. ``earlier``: see there.
     """
 
     name: str
@@ -69,6 +83,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     columns: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     mirrors: tuple[str, ...] = ()
+    earlier: Earlier | None = None
 
 
 class ResponseInfo(msgspec.Struct, frozen=True):

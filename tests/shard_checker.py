@@ -18,7 +18,7 @@ from typing import Any
 from checker import HOME, Truth, Wrong, agree, ledgers
 from pyarrow import ArrowException, parquet
 
-__all__ = ["Lost", "check_shards", "lost", "whole_in_parts", "whole_in_shards"]
+__all__ = ["Lost", "check_dataset", "check_shards", "lost", "whole_in_parts", "whole_in_shards"]
 
 _BLOCK = 512
 _Samples = Iterator[tuple[str, bytes, "dict[str, Any]"]]
@@ -133,6 +133,11 @@ def check_shards(dest: Path, truth: Truth, store: str, shard_files: int, report:
     """Raise ``Wrong`` unless the finished job has every file exactly once, in the shard of its place, and
     says so in the rows, the stats, the indexes, the journal and ``report``."""
     agree(dest, 0, report)
+    check_dataset(dest, truth, store, shard_files)
+
+
+def check_dataset(dest: Path, truth: Truth, store: str, shard_files: int) -> None:
+    """Do the same for what is beside the journal, and find that nothing else is left in ``dest``."""
     wrong: list[str] = []
     pattern, read = _READ[store]
     seen: dict[str, str] = {}
@@ -153,7 +158,8 @@ def check_shards(dest: Path, truth: Truth, store: str, shard_files: int, report:
     if len(seen) != truth.files:
         wrong.append(f"{len(seen)} of {truth.files} files are in shards")
     wrong += _indexes(dest, sorted(dest.glob(pattern)), len(seen))
-    left = [str(path.relative_to(dest)) for path in (dest / HOME / "shards").iterdir()]
+    left = [str(path.relative_to(dest)) for path in (dest / HOME).glob("shards/*")]
+    left += [str(path.relative_to(dest)) for path in (dest / HOME).glob("attempts*")]
     left += [path.name for path in dest.glob(".downloader-*")]
     if left:
         wrong.append(f"left behind: {left}")

@@ -25,17 +25,28 @@ _journal = click.option(
 )
 
 
+_endpoint_url = click.option(
+    "--endpoint-url", metavar="URL", default="", help="s3://…: another store than that of AWS."
+)
+_region = click.option("--region", metavar="NAME", default="", help="s3://…: the region.")
+
+
 @click.command(cls=Command)
 @click.argument("dest")
 @_journal
+@_endpoint_url
+@_region
 @click.option("--json", "as_json", is_flag=True)
 @verbose
-def status(dest: str, journal: str, as_json: bool) -> int:
-    """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise."""
+def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool) -> int:
+    """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise.
+
+    DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines has its plan.
+    """
     from downloader.cluster.status import cluster_status
     from downloader.storage.verify import status as read_status
 
-    found = cluster_status(journal or dest) or read_status(journal or dest)
+    found = cluster_status(journal or dest, endpoint_url, region) or read_status(journal or dest)
     if as_json:
         say_json(found)
     else:
@@ -58,19 +69,23 @@ def status(dest: str, journal: str, as_json: bool) -> int:
 @click.command(cls=Command)
 @click.argument("dest")
 @_journal
+@_endpoint_url
+@_region
 @click.option("--json", "as_json", is_flag=True)
 @click.option("-q", "quiet", is_flag=True)
 @verbose
-def verify(dest: str, journal: str, as_json: bool, quiet: bool) -> int:
+def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool, quiet: bool) -> int:
     """Compare the files in DEST with its journal: size and checksum of each.
 
     Missing and changed files are listed and recorded as failed; the command that made DEST then fetches
     them again. Exit code 0 when all agree, 1 when not.
     """
+    from downloader.cluster.verify import verify_cluster
     from downloader.core.naming import shown
     from downloader.storage.verify import verify as check
 
-    found = check(dest, quiet, journal)
+    found = verify_cluster(dest, quiet, journal, endpoint_url, region)
+    found = found or check(dest, quiet, journal)
     if as_json:
         say_json(found)
     else:

@@ -36,6 +36,7 @@ def config_of(given: dict[str, Any]) -> Config:
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
     }
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
+    journal = (given["journal"] or "").startswith("s3://")
     source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
     _settle_key(given)
     return Config(
@@ -44,6 +45,8 @@ def config_of(given: dict[str, Any]) -> Config:
         source_type=given["source_type"] or "",
         source_options=_options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
         store_options=_options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
+        journal_endpoint_url=(given[f"{STORE_OPTION}endpoint_url"] or "") if journal else "",
+        journal_region=(given[f"{STORE_OPTION}region"] or "") if journal else "",
         rate=given["rate"] or 0.0,
         headers=tuple(credentials.header(line) for line in given["headers"]),
         netrc=credentials.netrc_path() if given["netrc"] else "",

@@ -263,7 +263,7 @@ def cli() -> None:
     metavar="local|ray",
     default="local",
     show_default=True,
-    help="ray: on all nodes of a Ray cluster, which share DEST and --journal; not for shards.",
+    help="ray: on all nodes of a Ray cluster, which share DEST and --journal.",
 )
 @click.option(
     "--ray-address",

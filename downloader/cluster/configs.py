@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import msgspec
 
+from downloader.cluster.scratch import journal_beside_bucket
 from downloader.config.config import PATHS, Config
 
-__all__ = ["changed", "decode", "encode", "for_slices"]
+__all__ = ["absolute", "changed", "decode", "encode", "for_slices"]
 
 
 def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int) -> Config:
@@ -17,6 +19,7 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
     return changed(
         config,
         engine="local",
+        store="files" if config.store == "local" else config.store,
         workers=workers,
         per_host=per_host,
         shared_since_ns=shared_since_ns,
@@ -25,11 +28,25 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         retry_failed=False,
         report="",
         failures="",
+        manifest="",
+        hash=config.hash_algorithm,
+        keep_records=config.recording,
+        journal=journal_beside_bucket(config) if config.journal.startswith("s3://") else config.journal,
+        journal_endpoint_url="",
+        journal_region="",
         progress="none",
         quiet=False,
         verbose=0,
         log_json=False,
     )
+
+
+def absolute(config: Config) -> Config:
+    """Return ``config`` with absolute paths, which all nodes understand."""
+    named = {name: getattr(config, name) for name in ("output", "journal", "scratch")}
+    # Not those of buckets, nor what begins with a variable, which a node completes.
+    relative = {name: path for name, path in named.items() if path and not path.startswith(("s3://", "$"))}
+    return changed(config, **{name: os.path.abspath(path) for name, path in relative.items()})
 
 
 def changed(config: Config, **changes: Any) -> Config:

@@ -6,38 +6,37 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator
-from itertools import islice
+from functools import partial
+from pathlib import Path
 from types import FrameType
-
-import msgspec
 
 from downloader.cluster import configs
 from downloader.cluster.fleet import Fleet, quiet_stdout
+from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
 from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import Done, Head, Plan, PlanDirectory, digest_of
-from downloader.cluster.retry import plan_failed
+from downloader.cluster.plan import Done, Head, Plan, digest_of
+from downloader.cluster.plan_home import PlanHome, is_bucket, plan_home
+from downloader.cluster.results import write_results
+from downloader.cluster.retry import failed_items, plan_again
+from downloader.cluster.shards import DriverShards, has_shards, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
-from downloader.cluster.task import Outcome, SliceTask
+from downloader.cluster.task import Outcome, PlanAt, SliceTask
 from downloader.config.config import Config
 from downloader.core.redact import redact
 from downloader.core.slices import SliceBook, shares
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
-from downloader.messages import Failure, Tally
-from downloader.reporting import report as reports
+from downloader.messages import Tally
 from downloader.reporting.progress import Progress
-from downloader.reporting.record import Report
-from downloader.storage.destination import foreign_before, home_of, make_directory
-from downloader.storage.lock import lock
-from downloader.storage.name_key import name_key
+from downloader.sinks.shards.options import shard_options
+from downloader.storage.destination import foreign_before, make_directory
 
 __all__ = ["run_cluster"]
 
-_FAILURES_SHOWN = 5
 _WAIT = 0.2  # seconds
 _COLLECT_EVERY = 1.0
+_SAVE_EVERY = {False: 1.0, True: 10.0}  # what `status` shows; True: in a bucket, where each costs a request
 _DRAIN_GRACE = 20.0
 
 
@@ -46,43 +45,55 @@ def run_cluster(config: Config) -> Finished:
 
     Raises ConfigError, InUse, DestinationError, JournalError, BootError where the run could not begin.
     """
-    output = os.path.abspath(config.output)
-    config = configs.changed(
-        config, output=output, journal=os.path.abspath(config.journal) if config.journal else ""
-    )
+    config = configs.absolute(in_whole_shards(config))
+    apart = config.is_bucket or is_local(config)
+    if not apart:
+        _prepare_output(config)
+    progress = Progress(config)
+    with plan_home(config, lambda text: progress.log("warning", text)) as home:
+        found = home.directory.read()
+        if config.retry_failed and found is None:
+            raise ConfigError(
+                f"{home.directory.root} has no plan, so nothing to retry; leave out --retry-failed"
+            )
+        if config.restart or found is None:
+            config.sink_kind.check_begin(config)
+        mine = Plan(
+            *(digest_of(config), config.shown_source, config.output, config.slice_files),
+            shared_since_ns=0 if apart else foreign_before(config.output),
+            store=config.store,
+            identity=config.sink_kind.identity(config),
+            id=os.urandom(16).hex(),
+        )
+        plan = home.directory.open(mine, restart=config.restart)
+        return _Driver(config, home, plan, progress).run()
+
+
+def _prepare_output(config: Config) -> None:
+    output = config.output
     for what, path in config.own_files:
         if os.path.realpath(path).startswith(os.path.realpath(output) + os.sep):
             raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
-    home = home_of(config.journal_root)
     if config.journal:
-        make_directory("--journal", home.parent, home)
-    make_directory("-o", home_of(output).parent, home if not config.journal else home_of(output).parent)
-    lock_fd = lock(home)
-    try:
-        name_key(home)
-        directory = PlanDirectory(config.journal_root)
-        if config.retry_failed and directory.read() is None:
-            raise ConfigError(f"{home} has no plan, so nothing to retry; leave out --retry-failed")
-        mine = Plan(
-            digest_of(config), config.shown_source, output, config.slice_files, foreign_before(output)
-        )
-        plan = directory.open(mine, restart=config.restart)
-        return _Driver(config, directory, plan).run()
-    finally:
-        os.close(lock_fd)
+        make_directory("-o", Path(output), Path(output))
 
 
 class _Driver:
     """One run of a job."""
 
-    def __init__(self, config: Config, directory: PlanDirectory, plan: Plan) -> None:
+    def __init__(self, config: Config, home: PlanHome, plan: Plan, progress: Progress) -> None:
         self._config = config
-        self._directory = directory
+        self._home = home
+        self._directory = home.directory
         self._plan = plan
+        self._at = PlanAt(config.journal_root, config.journal_endpoint_url, config.journal_region)
         self._book = SliceBook()
         self._merged = MergedReport()
+        self._shards = DriverShards(config)
+        self._failed: list[Done] = []  # to be tried again
         self._heads: dict[str, Head] = {}
         self._dones: dict[str, Done] = {}
+        self._covered: set[str] = set()  # by slices that are done
         self._listed = 0
         self._sliced = False  # the source was read to its end, or to --limit
         self._stop: DownloaderError | None = None
@@ -90,21 +101,44 @@ class _Driver:
         self._drain_by = 0.0
         self._resumed = False
         self._most_running = 0
-        self._progress = Progress(config)
+        self._progress = progress
+        self._saved = 0.0
 
     def run(self) -> Finished:
         began = time.monotonic()
-        self._load()
-        with quiet_stdout(self._config.verbose):
-            fleet = Fleet(self._config.ray_address)
-            try:
-                self._run_on(fleet)
-            except DownloaderError as error:
-                self._stop = self._stop or error
-            finally:
-                fleet.close()
-                self._progress.end()
+        if is_local(self._config):
+            with quiet_stdout(self._config.verbose):
+                self._run_with(Fleet(self._config.ray_address))
+        else:
+            self._load()
+            if self._book.waiting or not (self._sliced or self._config.retry_failed):
+                with quiet_stdout(self._config.verbose):
+                    self._run_with(Fleet(self._config.ray_address))
+        self._progress.end()
+        try:
+            self._shards.finish(self._heads)
+        except DestinationError as error:
+            self._stop = self._stop or error
         return self._finish(time.monotonic() - began)
+
+    def _run_with(self, fleet: Fleet) -> None:
+        try:
+            if is_local(self._config):
+                if self._config.retry_failed:
+                    write_down_lost(self._directory, self._lost(fleet), self._plan.slice_files)
+                self._load()
+            self._run_on(fleet)
+            if is_local(self._config) and self._stop is None and (lost := self._lost(fleet)):
+                self._stop = DestinationError(lost_text(lost))
+        except DownloaderError as error:
+            self._stop = self._stop or error
+        finally:
+            fleet.close()
+
+    def _lost(self, fleet: Fleet) -> list[Done]:
+        """Return the slices whose files are on disks that are gone."""
+        disks = fleet.disks(self._config.output, self._plan.id)
+        return gone(self._directory.dones(), disks)
 
     def _run_on(self, fleet: Fleet) -> None:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -114,7 +148,7 @@ class _Driver:
             for number in before:
                 signal.signal(number, self._on_signal)
             if not self._sliced and not self._config.retry_failed:
-                slicer = SlicerProcess(self._config)
+                slicer = SlicerProcess(self._config, self._home.name_key, *self._sliced_so_far())
             self._loop(fleet, slicer)
         finally:
             if slicer is not None:
@@ -129,11 +163,12 @@ class _Driver:
         """Take up the plan: what is done, what is left, and what failed and is to be tried again."""
         failed: dict[str, Done] = {}
         covered: set[str] = set()
+        dones = {done.name: done for done in self._directory.dones()}
         for head in self._directory.heads():
             self._add(head)
             covered |= set(head.covers)
             self._resumed = True
-            done = self._directory.done(head.name)
+            done = dones.get(head.name)
             if done is None and head.count:
                 if head.covers or not self._config.retry_failed:
                     self._book.add(head.name)
@@ -141,13 +176,24 @@ class _Driver:
                 self._record(head, done, earlier=True)
                 if done.report.failed:
                     failed[head.name] = done
-        again = [done for name, done in failed.items() if name not in covered]
-        number = sum(1 for head in self._heads.values() if head.covers)
-        for head in plan_failed(self._directory, again, number, self._plan.slice_files):
-            self._add(head)
-            self._book.add(head.name)
+        self._shards.take_up(self._heads)
+        self._failed = [done for name, done in failed.items() if name not in covered]
+        self._plan_failed()
         self._progress.begin(0, Tally())
         self._progress.listed(self._listed, -1.0)
+
+    def _plan_failed(self) -> None:
+        """Make slices of what failed in earlier runs; of shards, once the number of shards is known."""
+        if has_shards(self._config) and not self._sliced:
+            return
+        if not self._failed:
+            return
+        again = (failed_items(self._directory, self._heads[done.name], done) for done in self._failed)
+        options = shard_options(self._config) if has_shards(self._config) else None
+        for head in plan_again(self._directory, again, self._heads, options, self._plan.slice_files):
+            self._add(head)
+            self._book.add(head.name)
+        self._failed = []
 
     def _add(self, head: Head) -> None:
         self._heads[head.name] = head
@@ -155,10 +201,30 @@ class _Driver:
             self._listed += head.count
             self._sliced = head.ended
 
+    def _sliced_so_far(self) -> tuple[int, Head]:
+        """Take up slices that a slicer has made untold; return how many there are, and the last."""
+        last = Head("", 0)
+        number = 0
+        for head in self._heads.values():
+            if not head.covers:
+                number, last = number + 1, head
+        while (found := self._directory.head(f"{number:08d}")) is not None:
+            number, last = number + 1, found
+            self._take(found, -1.0)
+        return number, last
+
+    def _take(self, head: Head, position: float) -> None:
+        self._add(head)
+        self._progress.listed(head.count, position)
+        if head.count:
+            self._book.add(head.name)
+
     def _record(self, head: Head, done: Done, *, earlier: bool = False) -> None:
         self._dones[head.name] = done
+        self._shards.add(done)
         for name in head.covers:
             self._dones.pop(name, None)
+            self._covered.add(name)
         self._merged.add(done, head.covers, earlier=earlier)
 
     # the loop
@@ -169,6 +235,7 @@ class _Driver:
         while True:
             if slicer is not None:
                 slicer = self._read_slicer(slicer)
+                self._plan_failed()
             share = shares(slots, self._workers, self._config.per_host)
             if not self._draining:
                 self._launch(fleet, share.running, share.workers, share.per_host)
@@ -199,10 +266,7 @@ class _Driver:
             if event["event"] == "slice":
                 head = self._directory.head(event["name"])
                 assert head is not None
-                self._add(head)
-                self._progress.listed(head.count, event["position"])
-                if head.count:
-                    self._book.add(head.name)
+                self._take(head, event["position"])
             elif event["event"] == "log":
                 self._progress.log(*event["log"])
             elif event["event"] == "error":
@@ -215,7 +279,7 @@ class _Driver:
         if not self._sliced and self._stop is None and not self._draining:
             if slicer.may_start_again():
                 self._progress.log("warning", "the process that reads the source died; another takes over")
-                return slicer.again()
+                return slicer.again(*self._sliced_so_far())
             self._stop = SourceError("the process that reads the source died three times")
         return None
 
@@ -226,8 +290,13 @@ class _Driver:
         while len(self._book.running) < running and (name := self._book.next()) is not None:
             self._most_running = max(self._most_running, len(self._book.running))
             rate = self._config.rate / min(running, len(self._book.running) + self._book.waiting)
+            plan = self._plan.id or self._plan.digest
             fleet.start(
-                SliceTask(name, self._plan.digest, self._config.journal_root, self._config.scratch, rate),
+                SliceTask(
+                    *(name, plan, self._at, self._config.scratch, rate),
+                    items=self._heads[name].items,
+                    local=is_local(self._config),
+                ),
                 workers,
             )
 
@@ -236,6 +305,7 @@ class _Driver:
         done = self._directory.done(name)
         if done is not None:
             # Whichever attempt was first, even if this one was lost right after it.
+            self._shards.ended(done, settled=outcome.how == "done")
             self._book.ended(name, "done")
             self._record(self._heads[name], done)
             self._directory.sweep(done)
@@ -260,7 +330,11 @@ class _Driver:
             f"{fleet.nodes} nodes, {self._book.done} slices done, {running} running, "
             f"{self._book.waiting} waiting"
         )
-        write_running(self._directory, self._tally(fleet), running, fleet.nodes, slots)
+        self._home.check()
+        now = time.monotonic()
+        if now - self._saved >= _SAVE_EVERY[is_bucket(self._config.journal_root)]:
+            self._saved = now
+            write_running(self._directory, self._tally(fleet), running, fleet.nodes, slots)
 
     def _tally(self, fleet: Fleet) -> Tally:
         return self._merged.total() + fleet.live(self._book.running)
@@ -282,7 +356,7 @@ class _Driver:
         aside = self._book.set_aside
         failed = sum(self._merged.failed.values())
         left = any(
-            head.count and name not in self._dones and not self._is_covered(name)
+            head.count and name not in self._dones and name not in self._covered
             for name, head in self._heads.items()
         )
         if self._stop is None and aside:
@@ -292,8 +366,9 @@ class _Driver:
                 "them again"
             )
         if self._stop is None and not self._signals and (left or not self._sliced):
+            tried = "was not" if self._failed else "was"
             self._stop = SourceError(
-                "what had failed was tried again, but the source was never read to its end; "
+                f"what had failed {tried} tried again: the source was never read to its end; "
                 "leave out --retry-failed to go on"
             )
         complete = not self._signals and self._stop is None
@@ -319,30 +394,6 @@ class _Driver:
             },
         )
         write_running(self._directory, self._merged.total(), 0, 0, 0)
-        return self._write(report)
-
-    def _is_covered(self, name: str) -> bool:
-        return self._directory.done(name) is not None
-
-    def _write(self, report: Report) -> Finished:
-        shown = list(islice(self._failures(), _FAILURES_SHOWN))
-        try:
-            if self._config.failures:
-                reports.write_failures(self._failures(), self._config.failures)
-            if self._config.report:
-                reports.write_json(report, self._config.report)
-        except DestinationError as error:
-            report = msgspec.structs.replace(
-                report,
-                exit_code=report.exit_code or error.exit_code,
-                stopped_by=report.stopped_by or str(error),
-            )
-        return Finished(report, shown, [], {})
-
-    def _failures(self) -> Iterator[Failure]:
-        for done in self._dones.values():
-            for line in self._directory.failed_lines(done):
-                row = msgspec.json.decode(line)
-                yield Failure(
-                    row["item"], row["name"], row["url"], row["code"], row["detail"], row["attempts"]
-                )
+        log = partial(self._progress.log, "warning")
+        heads, dones = self._heads.values(), self._dones.values()
+        return write_results(self._config, self._directory, heads, dones, report, log)

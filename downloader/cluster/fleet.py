@@ -12,14 +12,16 @@ from typing import Any
 
 from downloader.cluster import configs
 from downloader.cluster.board import Board, Sign
+from downloader.cluster.local_disks import disk_here, on_this_node
 from downloader.cluster.task import Outcome, SliceTask, run_slice
 from downloader.config.config import Config, usable_cpus
-from downloader.errors import BootError, ConfigError
+from downloader.errors import BootError, ConfigError, DestinationError
 from downloader.messages import Tally
 
 __all__ = ["Fleet", "quiet_stdout"]
 
 _CONNECT_WITHIN = 10.0  # seconds
+_DISKS_WITHIN = 30.0
 _STORE_BYTES = 100 << 20  # of the object store of a local cluster; slices do not go through it
 
 
@@ -161,6 +163,33 @@ class Fleet:
         newest = {sign.name: Tally(*sign.tally) for sign in self._signs if sign.name in running}
         return sum(newest.values(), Tally())
 
+    def disks(self, output: str, plan: str) -> set[str]:
+        """Return the marks of the disks that nodes which are alive have under ``output``, for ``plan``.
+
+        A node that does not answer has none.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        try:
+            nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
+            look = self._ray.remote(_disk_here)
+            asked = [
+                look.options(
+                    num_cpus=0,
+                    max_retries=0,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
+                ).remote(output, plan)
+                for node in nodes
+            ]
+            answered, _ = self._ray.wait(asked, num_returns=len(asked), timeout=_DISKS_WITHIN)
+        except self._ray.exceptions.RayError:
+            return set()
+        found: set[str] = set()
+        for each in answered:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                found.add(self._ray.get(each))
+        return found - {""}
+
     def cancel(self) -> list[str]:
         """Kill all slices that run; return their names."""
         names = list(self._running.values())
@@ -168,6 +197,15 @@ class Fleet:
             self._ray.cancel(ref, force=True)
         self._running.clear()
         return names
+
+
+def _disk_here(output: str, plan: str) -> str:
+    """Return the mark of the disk of this node, "" if it has none."""
+    try:
+        found = disk_here(on_this_node(output), plan)
+    except DestinationError:
+        return ""
+    return found.id if found else ""
 
 
 def _run_here(task: SliceTask, config: bytes, board: Any) -> Outcome:

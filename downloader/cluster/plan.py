@@ -2,11 +2,13 @@
 
 ::
 
-    JOURNAL/.downloader/cluster/
+    JOURNAL/.downloader/cluster/      a directory, or s3://BUCKET/PREFIX
         plan.json           what the job is; another job is refused
-        slices/NAME.items   the items of a slice (sources.slice_file)
-        slices/NAME.json    its Head, written after the items: the slice is there when this is
+        slices/NAME.items   the items of a slice (sources.slice_file); in a bucket NAME.WRITER.items
+        slices/NAME.json    its Head, created after the items: the slice is there when this is
         failures/NAME.ATTEMPT.jsonl   what failed, of one attempt
+        manifest/NAME.ATTEMPT.rows    rows of --manifest, of one attempt (reporting.manifest_rows)
+        stored/NAME.ATTEMPT.stored    what is stored, of one attempt (cluster.stored)
         done/NAME.json      its Done, created if absent and last: the first attempt wins
 
 Names: ``00000000``, … in the order of the source; ``r00000000``, … for slices of items that failed before.
@@ -14,31 +16,37 @@ Names: ``00000000``, … in the order of the source; ``r00000000``, … for slic
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
-from downloader.errors import ConfigError, DestinationError, JournalError
+from downloader.errors import ConfigError, JournalError
+from downloader.messages import Item
+from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
-from downloader.sinks.rename import rename_new
+from downloader.sinks.shards.staging import StagedShard
 from downloader.sources.registry import source_kind
-from downloader.storage.destination import home_of
+from downloader.sources.slice_file import read_items
+from downloader.storage.destination import HOME
 
 __all__ = ["Done", "Head", "Plan", "PlanDirectory", "digest_of"]
 
 T = TypeVar("T")
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_KEPT = ("failures", "manifest", "stored")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``."""
+    """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
+
+    ``identity``: see ``config.sink_kinds.SinkForm``. ``id`` is that of this plan: after --restart the
+    journals on the disks of nodes belong to another.
+    """
 
     digest: str
     source: str
@@ -46,13 +54,18 @@ class Plan(msgspec.Struct, frozen=True):
     slice_files: int
     shared_since_ns: int
     version: int = 1
+    store: str = "files"
+    identity: str = "flat"
+    id: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):
     """A slice. ``covers``: the slices whose failed items it has, for one of those.
 
     Of a slice of the source: ``cursor``, ``listed`` and ``seq`` are the position behind it (see
-    ``messages.Continue``); ``ended``: the source ends there, or ``limited``: --limit does.
+    ``messages.Continue``); ``ended``: the source ends there, or ``limited``: --limit does. Its batches are
+    ``first`` to ``seq`` - 1, and so are its shards, if there are any; of another slice these are numbers
+    that only its shards may have. ``items``: the name of its slice file.
     """
 
     name: str
@@ -63,12 +76,17 @@ class Head(msgspec.Struct, frozen=True):
     seq: int = 0
     ended: bool = False
     limited: bool = False
+    first: int = 0
+    items: str = ""
 
 
 class Done(msgspec.Struct, frozen=True):
     """The record of a slice that is done. ``failures``: file with what failed, "" if nothing has.
 
-    ``latency``: the counts of a ``core.latency.Histogram``.
+    ``latency``: the counts of a ``core.latency.Histogram``. ``shards``, and where they were published:
+    see ``cluster.shards``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
+    many there are. ``stored``: file with what is stored, "" in a plan of an earlier version.
+    ``disk``: the mark of the disk that has the files, with --store local.
     """
 
     name: str
@@ -77,6 +95,12 @@ class Done(msgspec.Struct, frozen=True):
     report: Report
     latency: dict[int, int]
     failures: str = ""
+    staging: str = ""
+    shards: list[StagedShard] = []
+    manifest: str = ""
+    rows: RowsMade = RowsMade()
+    stored: str = ""
+    disk: str = ""
 
 
 def digest_of(config: Config) -> str:
@@ -92,7 +116,7 @@ def digest_of(config: Config) -> str:
             "identity": identity.digest,
             "source": os.fsencode(source).hex(),
             "source_options": config.source_options,
-            "output": os.fsencode(os.path.realpath(config.output)).hex(),
+            "output": os.fsencode(_real(config)).hex(),
             "store": config.store,
             "store_options": config.store_options,
             "layout": config.layout,
@@ -102,28 +126,35 @@ def digest_of(config: Config) -> str:
     )
 
 
-class PlanDirectory:
-    """The directory of a plan. Methods raise DestinationError if the storage fails."""
+def _real(config: Config) -> str:
+    if config.is_bucket:
+        return config.output.rstrip("/")
+    # A path on the disks of nodes says nothing here.
+    return config.output if config.store == "local" else os.path.realpath(config.output)
 
-    def __init__(self, journal_root: str) -> None:
-        self.root = home_of(journal_root) / "cluster"
+
+class PlanDirectory:
+    """The plan under ``journal_root``, a directory or s3://BUCKET/PREFIX.
+
+    Methods raise DestinationError if the storage fails. ``endpoint_url``, ``region``: of the bucket.
+    """
+
+    def __init__(self, journal_root: str, endpoint_url: str = "", region: str = "") -> None:
+        self.root = f"{journal_root.rstrip('/')}/{HOME}/cluster"
+        self.files = open_files(self.root, endpoint_url, region)
+        self._writer = f".{os.urandom(4).hex()}" if self.files.contended else ""
 
     def open(self, plan: Plan, *, restart: bool) -> Plan:
         """Return the plan that is there, or begin ``plan``. The caller holds the lock.
 
         Raises ConfigError if the plan of another job is there.
         """
-        try:
-            if restart and self.root.exists():
-                shutil.rmtree(self.root)
-            for name in ("slices", "done", "failures"):
-                (self.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = self.read()
-            if found is None:
-                self._write(self.root / "plan.json", msgspec.json.encode(plan))
-                return plan
-        except OSError as error:
-            raise self._failed(error) from error
+        if restart:
+            self.files.clear()
+        found = self.read()
+        if found is None:
+            self.files.write("plan.json", msgspec.json.encode(plan))
+            return plan
         if found.digest != plan.digest:
             raise ConfigError(
                 f"{self.root} has the plan of another job: {found.source} → {found.output}, "
@@ -134,102 +165,101 @@ class PlanDirectory:
 
     def read(self) -> Plan | None:
         """Return the plan, None if there is none. Raises JournalError if it is damaged."""
-        return self._read(self.root / "plan.json", Plan)
+        return self._read("plan.json", Plan)
 
-    def items(self, name: str) -> Path:
-        """Return the path of the slice file ``name``."""
-        return self.root / "slices" / f"{name}.items"
+    def items_writer(self, name: str) -> Writer:
+        """Return the writer of the slice file ``name``."""
+        return self.files.writer(self._items(name))
 
-    def failures(self, name: str, attempt: str) -> Path:
-        """Return the path for what failed of ``name`` in ``attempt``."""
-        return self.root / "failures" / f"{name}.{attempt}.jsonl"
+    def _items(self, name: str) -> str:
+        return f"slices/{name}{self._writer}.items"
 
-    def add(self, head: Head) -> None:
-        """Record a slice whose file is there."""
-        try:
-            self._write(self.root / "slices" / f"{head.name}.json", msgspec.json.encode(head))
-        except OSError as error:
-            raise self._failed(error) from error
+    def add(self, head: Head) -> Head | None:
+        """Record a slice whose file this object has written; return None if another driver has."""
+        head = msgspec.structs.replace(head, items=self._items(head.name))
+        return head if self.files.create(f"slices/{head.name}.json", msgspec.json.encode(head)) else None
+
+    def items(self, head: Head) -> Iterator[list[Item]]:
+        """Yield the items of a slice, some at a time. Raises SourceError."""
+        with self.files.open(head.items) as file:
+            yield from read_items(f"{self.root}/{head.items}", file)
 
     def heads(self) -> list[Head]:
         """Return all slices, those of the source first, in order."""
-        names = sorted(path.stem for path in (self.root / "slices").glob("*.json") if path.name[0] != ".")
-        return [head for name in names if (head := self.head(name)) is not None]
+        return [self._decoded(*found, Head) for found in self.files.read_all("slices", ".json")]
 
     def head(self, name: str) -> Head | None:
         """Return one slice, None if it is not there."""
-        return self._read(self.root / "slices" / f"{name}.json", Head)
+        return self._read(f"slices/{name}.json", Head)
+
+    def dones(self) -> Iterator[Done]:
+        """Yield the records of all slices that are done, in order of their names."""
+        for found in self.files.read_all("done", ".json"):
+            yield self._decoded(*found, Done)
 
     def done(self, name: str) -> Done | None:
         """Return the record of a slice, None if it is not done."""
-        return self._read(self.root / "done" / f"{name}.json", Done)
+        return self._read(f"done/{name}.json", Done)
 
     def publish(self, record: Done) -> bool:
         """Create the record of a slice; return False if another attempt was first."""
-        target = self.root / "done" / f"{record.name}.json"
-        temporary = target.with_name(f".{record.name}.{record.attempt}")
+        return self.files.create(f"done/{record.name}.json", msgspec.json.encode(record))
+
+    def revoke(self, name: str) -> None:
+        """Remove the record of a slice: it is not done any more."""
+        self.files.remove(f"done/{name}.json")
+
+    def keep(self, kind: str, name: str, attempt: str, path: Path) -> str:
+        """Copy a local file of ``attempt`` at a slice to the plan; return its name there.
+
+        ``kind``: failures (jsonl), manifest (rows) or stored.
+        """
+        kept = f"{name}.{attempt}{path.suffix}"
+        writer = self.files.writer(f"{kind}/{kept}")
         try:
-            try:
-                self._write(temporary, msgspec.json.encode(record))
-                _link_new(temporary, target)
-                return True
-            except FileExistsError:
-                return False
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._failed(error) from error
+            with open(path, "rb") as file:
+                while piece := file.read(1 << 20):
+                    writer.file.write(piece)
+            writer.publish()
+        except BaseException:
+            writer.abort()
+            raise
+        return kept
 
     def sweep(self, done: Done) -> None:
         """Remove what other attempts at a slice left behind."""
-        for path in (self.root / "failures").glob(f"{done.name}.*"):
-            if path.name != done.failures:
-                path.unlink(missing_ok=True)
+        kept = {f"{kind}/{getattr(done, kind)}" for kind in _KEPT}
+        for kind in _KEPT:
+            for name in self.files.names(f"{kind}/{done.name}."):
+                if name not in kept:
+                    self.files.remove(name)
+
+    def discard(self, record: Done) -> None:
+        """Remove what an attempt has kept that is not the one which counts."""
+        for kind in _KEPT:
+            if kept := getattr(record, kind):
+                self.files.remove(f"{kind}/{kept}")
+
+    def amend(self, done: Done, failures: bytes) -> None:
+        """Replace the record of a slice that is done, and what failed of it. The caller owns the plan."""
+        name = f"{done.name}.{os.urandom(6).hex()}.jsonl"
+        self.files.write(f"failures/{name}", failures)
+        done = msgspec.structs.replace(done, failures=name)
+        self.files.write(f"done/{done.name}.json", msgspec.json.encode(done))
+        self.sweep(done)
 
     def failed_lines(self, done: Done) -> Iterator[bytes]:
         """Yield the lines of what failed of a slice: JSON, with ``item``, its number in the slice."""
         if done.failures:
-            try:
-                with open(self.root / "failures" / done.failures, "rb") as lines:
-                    yield from lines
-            except OSError as error:
-                raise self._failed(error) from error
+            with self.files.open(f"failures/{done.failures}") as lines:
+                yield from lines
 
-    def _read(self, path: Path, kind: type[T]) -> T | None:
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        content = self.files.read(name)
+        return None if content is None else self._decoded(name, content, kind)
+
+    def _decoded(self, name: str, content: bytes, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._failed(error) from error
+            return msgspec.json.decode(content, type=kind)
         except msgspec.DecodeError as error:
-            raise JournalError(f"{path} is damaged ({error}); --restart begins anew") from error
-
-    def _write(self, path: Path, content: bytes) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-
-    def _failed(self, error: OSError) -> DestinationError:
-        return DestinationError(
-            f"{error.filename or self.root}: {error.strerror}; look after that storage, then run the same "
-            "command again"
-        )
-
-
-def _link_new(temporary: Path, target: Path) -> None:
-    """Give the file its name, which it must not have yet. Raises FileExistsError."""
-    try:
-        os.link(temporary, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            rename_new(temporary.name, target.name, directory)
-        finally:
-            os.close(directory)
+            raise JournalError(f"{self.root}/{name} is damaged ({error}); --restart begins anew") from error

@@ -1,50 +1,105 @@
-"""Make slices of the items that failed in slices that are done."""
+"""Make slices of the items that failed in slices that are done, or were found damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.messages import Item
-from downloader.sources.slice_file import SliceWriter, read_items
+from downloader.cluster.shards import FreeNumbers, keys_of
+from downloader.errors import InUse
+from downloader.messages import BATCH_ITEMS, Earlier, Item
+from downloader.sinks.shards.options import ShardOptions
+from downloader.sources.slice_file import write_items
 
-__all__ = ["plan_failed"]
+__all__ = ["DAMAGED", "Again", "failed_items", "plan_again"]
+
+DAMAGED = "damaged"
 
 
-def plan_failed(directory: PlanDirectory, failed: list[Done], number: int, most: int) -> Iterator[Head]:
-    """Write slices of what failed in the slices ``failed``, and yield their heads.
+class Again(NamedTuple):
+    """Items of the slice ``head`` to be fetched again: their numbers in it; True for damaged ones."""
 
-    ``number`` is that of the first; each has at most ``most`` items, unless one slice has more. Raises
-    SourceError, DestinationError.
+    head: Head
+    items: Mapping[int, bool]
+
+
+def failed_items(directory: PlanDirectory, head: Head, done: Done) -> Again:
+    """Return the items that failed in a slice that is done. Raises DestinationError."""
+    lines = (msgspec.json.decode(line) for line in directory.failed_lines(done))
+    return Again(head, {line["item"]: line["code"] == DAMAGED for line in lines})
+
+
+def plan_again(
+    directory: PlanDirectory,
+    again: Iterable[Again],
+    heads: Mapping[str, Head],
+    options: ShardOptions | None,
+    most: int,
+) -> list[Head]:
+    """Write slices of the items ``again``, and return their heads.
+
+    Each has at most ``most`` items, unless there are more of one slice. ``heads`` are all slices so far.
+    ``options``: of shards, if there are any; then the items of a batch are a batch again, and so a shard,
+    and the source must have been read to its end. Raises SourceError, DestinationError, InUse.
     """
-    waiting: list[tuple[str, list[Item]]] = []
-    for done in failed:
-        items = _failed_items(directory, done)
-        if waiting and sum(len(each) for _, each in waiting) + len(items) > most:
-            yield _write(directory, f"r{number:08d}", waiting)
-            number, waiting = number + 1, []
-        waiting.append((done.name, items))
-    if waiting:
-        yield _write(directory, f"r{number:08d}", waiting)
+    number = sum(1 for head in heads.values() if head.covers)
+    numbers = FreeNumbers(directory, heads) if options else None
+    made: list[Head] = []
+    parts: dict[str, list[list[Item]]] = {}
+    size = 0
+    for each in again:
+        batches = list(_batches(directory, each, options))
+        count = sum(map(len, batches))
+        if parts and size + count > most:
+            made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers))
+            parts, size = {}, 0
+        parts[each.head.name] = batches
+        size += count
+    if parts:
+        made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers))
+    return made
 
 
-def _failed_items(directory: PlanDirectory, done: Done) -> list[Item]:
-    wanted = {msgspec.json.decode(line)["item"] for line in directory.failed_lines(done)}
-    found, before = [], 0
-    for items in read_items(str(directory.items(done.name))):
-        found += [item for index, item in enumerate(items, before) if index in wanted]
+def _batches(directory: PlanDirectory, again: Again, options: ShardOptions | None) -> Iterator[list[Item]]:
+    """Yield those items of each batch that has some."""
+    head, before = again.head, 0
+    for shard, items in enumerate(directory.items(head), head.first):
+        chosen = [index for index in range(len(items)) if before + index in again.items]
+        if chosen:
+            keys = keys_of(items, shard, options) if options else [""] * len(items)
+            yield [
+                _again(items[index], head.name, before + index, keys[index], again.items[before + index])
+                for index in chosen
+            ]
         before += len(items)
-    return found
 
 
-def _write(directory: PlanDirectory, name: str, parts: list[tuple[str, list[Item]]]) -> Head:
-    writer = SliceWriter(directory.items(name))
-    for _, items in parts:
-        for start in range(0, len(items), 1000):
-            writer.write(msgspec.msgpack.encode(items[start : start + 1000]))
+def _again(item: Item, name: str, number: int, key: str, damaged: bool) -> Item:
+    earlier = item.earlier or Earlier(name, number, key)
+    if damaged:
+        earlier = msgspec.structs.replace(earlier, owned=True)
+    return msgspec.structs.replace(item, earlier=earlier)
+
+
+def _write(
+    directory: PlanDirectory, name: str, parts: dict[str, list[list[Item]]], numbers: FreeNumbers | None
+) -> Head:
+    batches = [batch for of_slice in parts.values() for batch in of_slice]
+    count, first, behind = sum(map(len, batches)), 0, 0
+    if numbers is not None:
+        first = numbers.take(len(batches))
+        behind = first + len(batches)
+    else:
+        items = [item for batch in batches for item in batch]
+        batches = [items[start : start + BATCH_ITEMS] for start in range(0, len(items), BATCH_ITEMS)]
+    writer = directory.items_writer(name)
+    for batch in batches:
+        write_items(writer.file, msgspec.msgpack.encode(batch))
     writer.publish()
-    head = Head(name, sum(len(items) for _, items in parts), tuple(covered for covered, _ in parts))
-    directory.add(head)
+    head = directory.add(Head(name, count, tuple(parts), seq=behind, first=first))
+    if head is None:
+        raise InUse(f"{directory.root}: another driver has made the slice {name}; wait for it, or stop it")
     return head

@@ -11,10 +11,27 @@ import contextlib
 import fcntl
 import os
 import shutil
+import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Scratch", "scratch_of"]
+from downloader.config.config import Config
+
+__all__ = ["Scratch", "journal_beside_bucket", "own_temporary", "scratch_of"]
+
+_LOCK = "attempt.lock"
+
+
+def own_temporary() -> str:
+    """Return the directory for what is kept on this machine where no other is named."""
+    return f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}"
+
+
+def journal_beside_bucket(config: Config) -> str:
+    """Return a local --journal for the job ``config``, whose plan is in a bucket."""
+    mark = zlib.crc32(os.fsencode(f"{config.journal} {config.output}"))
+    return f"{own_temporary()}/journal-{mark:08x}"
 
 
 class Scratch:
@@ -23,6 +40,14 @@ class Scratch:
     def __init__(self, path: Path, lock_fd: int) -> None:
         self.path = path
         self.lock_fd = lock_fd
+
+    def clear(self) -> None:
+        """Remove what is in the directory, but not the lock. Raises OSError."""
+        for path in self.path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
 
     def remove(self) -> None:
         """Remove the directory, if it can be removed."""
@@ -52,7 +77,7 @@ def _lock(path: Path) -> Scratch | None:
     while True:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(path / "attempt.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             continue  # an attempt that has ended has just removed it
         try:
@@ -71,6 +96,6 @@ def _lock(path: Path) -> Scratch | None:
 def _is_at(path: Path, fd: int) -> bool:
     """Return whether ``fd`` is still the lock in ``path``."""
     try:
-        return os.path.samestat(os.stat(path / "attempt.lock"), os.fstat(fd))
+        return os.path.samestat(os.stat(path / _LOCK), os.fstat(fd))
     except FileNotFoundError:
         return False

@@ -13,18 +13,21 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import msgspec
 
+from downloader.cluster.stored import write_stored
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
-from downloader.engine.job import run_job
+from downloader.engine.job import Finished, run_job
 from downloader.errors import DownloaderError
 from downloader.messages import HostPause, Tally
 from downloader.process.spawn import die_with
+from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
+from downloader.sinks.shards.staging import StagedShard
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal
 
@@ -39,20 +42,28 @@ _decode_order = msgspec.msgpack.Decoder(Order).decode
 
 
 class SliceJob(msgspec.Struct, frozen=True):
-    """What the process is to do. ``config`` is the JSON of a Config; ``failures`` is for what fails."""
+    """What the process is to do. ``config`` is the JSON of a Config; ``result`` is for a SliceResult."""
 
     config: bytes
     result: str
-    failures: str
     parent: int
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """How a run of a slice ended: a report, or the error that kept it from beginning."""
+    """How a run of a slice ended: a report, or the error that kept it from beginning.
+
+    ``failures``: file with what failed, ``stored``: with what is stored, ``manifest``: with the rows of
+    --manifest, of which there are ``rows``; "" where there is none. They are beside the result.
+    """
 
     report: Report | None = None
     latency: dict[int, int] = {}
     error: str = ""
+    failures: str = ""
+    shards: list[StagedShard] = []
+    manifest: str = ""
+    rows: RowsMade = RowsMade()
+    stored: str = ""
 
 
 class Pulse(msgspec.Struct, frozen=True, array_like=True):
@@ -75,15 +86,41 @@ def main() -> NoReturn:
     try:
         config = msgspec.convert(json.loads(job.config), Config)
         finished = run_job(config, ended=link.closed, coordinator=link)
-        if finished.report.failed:
-            _write(Path(job.failures), b"".join(_failed(config)))
-        result = SliceResult(finished.report, finished.latency)
+        result = _result(config, finished, Path(job.result))
     except DownloaderError as error:
         result = SliceResult(error=str(error))
     _write(Path(job.result), msgspec.json.encode(result))
     sys.stderr.flush()
     # All is written. To take the modules down costs a slice up to a tenth of its fixed CPU time.
     os._exit(0)
+
+
+def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
+    report = finished.report
+    result = SliceResult(report, finished.latency)
+    if report.failed and report.complete:
+        failures = path.with_suffix(".jsonl")
+        with _created(failures) as file:
+            file.writelines(_failed(config))
+        result = msgspec.structs.replace(result, failures=os.fspath(failures))
+    if report.complete and config.sink_kind.keeps:
+        stored = path.with_suffix(".stored")
+        with _created(stored) as file:
+            write_stored(home_of(config.journal_root), file)
+        result = msgspec.structs.replace(result, stored=os.fspath(stored))
+    if report.complete and config.sink_kind.shard_items(config):
+        # Imported where they are needed: a slice's fixed cost is that of its imports.
+        from downloader.cluster.shards import shards_of_slice
+
+        result = msgspec.structs.replace(result, shards=shards_of_slice(config))
+    if config.keep_records and report.complete:
+        from downloader.cluster.slice_rows import write_slice_rows
+
+        rows = path.with_suffix(".rows")
+        with _created(rows) as file:
+            made = write_slice_rows(config, file)
+        result = msgspec.structs.replace(result, manifest=os.fspath(rows), rows=made)
+    return result
 
 
 class _Link:
@@ -170,9 +207,13 @@ def _failed(config: Config) -> Iterator[bytes]:
         journal.close()
 
 
+def _created(path: Path) -> BinaryIO:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
 def _write(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with _created(temporary) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -7,6 +7,7 @@ process ends is read again; when the source breaks off, what was read is a slice
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -14,24 +15,36 @@ from typing import Any
 
 import msgspec
 
+from downloader.cluster.configs import decode
 from downloader.cluster.plan import Head, PlanDirectory
+from downloader.cluster.plan_files import Writer
 from downloader.config.config import Config
 from downloader.engine.source_reader import read_batches
-from downloader.errors import DownloaderError, SourceError
+from downloader.errors import DownloaderError, InUse, SourceError
 from downloader.messages import Batch, Continue
 from downloader.process.spawn import die_with
-from downloader.sources.slice_file import SliceWriter
-from downloader.storage.destination import home_of
-from downloader.storage.name_key import name_key
+from downloader.sources.slice_file import write_items
 
-__all__ = ["main", "slice_source"]
+__all__ = ["SlicerJob", "main", "slice_source"]
+
+
+class SlicerJob(msgspec.Struct, frozen=True):
+    """What the process is to do. ``config``: see ``configs.encode``. ``number``: slices that are there.
+
+    ``last``: the last of them. The plan is not asked: in a bucket it cannot be until the feeder is forked.
+    """
+
+    config: bytes
+    name_key: bytes
+    number: int = 0
+    last: Head = Head("", 0)
 
 
 def main() -> int:
-    """Run the process: read a Config from the descriptor in argv[1]; die with the process in argv[2]."""
+    """Run the process: read a SlicerJob from the descriptor in argv[1]; die with the process in argv[2]."""
     die_with(int(sys.argv[2]))
     with open(int(sys.argv[1]), "rb") as pipe:
-        config = msgspec.convert(json.loads(pipe.read()), Config)
+        job = msgspec.msgpack.decode(pipe.read(), type=SlicerJob)
     out = os.dup(1)
     os.dup2(2, 1)
 
@@ -39,7 +52,7 @@ def main() -> int:
         os.write(out, json.dumps(event).encode("ascii") + b"\n")
 
     try:
-        slice_source(config, say)
+        slice_source(decode(job.config), job, say)
     except DownloaderError as error:
         say(event="error", text=str(error), exit_code=error.exit_code)
     except OSError as error:
@@ -47,17 +60,13 @@ def main() -> int:
     return 0
 
 
-def slice_source(config: Config, say: Any) -> None:
+def slice_source(config: Config, job: SlicerJob, say: Any) -> None:
     """Read the source from behind the last slice to its end, and write slices. Raises DownloaderError."""
-    directory = PlanDirectory(config.journal_root)
-    heads = [head for head in directory.heads() if not head.covers]
-    last = heads[-1] if heads else Head("", 0)
-    cutter = _Cutter(directory, config.slice_files, len(heads), last, say)
-    start = Continue(last.cursor, last.listed, last.seq, config.slice_files)
-    key = name_key(home_of(config.journal_root))
+    cutter = _Cutter(config, job.number, job.last, say)
+    start = Continue(job.last.cursor, job.last.listed, job.last.seq, config.slice_files)
     try:
         for message in read_batches(
-            config, key, start, lambda level, text: say(event="log", log=[level, text])
+            config, job.name_key, start, lambda level, text: say(event="log", log=[level, text])
         ):
             if isinstance(message, Batch):
                 cutter.add(message)
@@ -72,21 +81,22 @@ def slice_source(config: Config, say: Any) -> None:
 
 
 class _Cutter:
-    def __init__(self, directory: PlanDirectory, size: int, number: int, last: Head, say: Any) -> None:
-        self._directory = directory
-        self._size = size
+    def __init__(self, config: Config, number: int, last: Head, say: Any) -> None:
+        self._config = config
+        self._size = config.slice_files
         self._number = number
         self._last = last
         self._say = say
-        self._writer: SliceWriter | None = None
+        self._writer: Writer | None = None
         self._count = 0
+        self._first = last.seq
         self._position = -1.0
 
     def add(self, batch: Batch) -> None:
         if self._writer is None:
-            self._writer = SliceWriter(self._directory.items(f"{self._number:08d}"))
+            self._writer = self._begin()
         if batch.count:
-            self._writer.write(batch.items)
+            write_items(self._writer.file, batch.items)
         self._count += batch.count
         self._position = batch.position
         self._last = Head("", 0, (), batch.cursor, self._last.listed + batch.count, batch.seq + 1)
@@ -97,17 +107,30 @@ class _Cutter:
         if self._writer is None:
             if not ended:
                 return
-            self._writer = SliceWriter(self._directory.items(f"{self._number:08d}"))
+            self._writer = self._begin()
         self._writer.publish()
         self._writer = None
         name = f"{self._number:08d}"
         head = msgspec.structs.replace(
-            self._last, name=name, count=self._count, ended=ended, limited=limited
+            self._last, name=name, count=self._count, first=self._first, ended=ended, limited=limited
         )
-        self._directory.add(head)
+        if self._directory.add(head) is None:
+            raise InUse(
+                f"{self._directory.root}: another driver has made the slice {name}; stop one of the two"
+            )
         self._say(event="slice", name=name, count=self._count, position=self._position)
         self._number += 1
         self._count = 0
+        self._first = self._last.seq
+
+    @functools.cached_property
+    def _directory(self) -> PlanDirectory:
+        """The plan, opened when the feeder is forked: that of a bucket starts threads."""
+        config = self._config
+        return PlanDirectory(config.journal_root, config.journal_endpoint_url, config.journal_region)
+
+    def _begin(self) -> Writer:
+        return self._directory.items_writer(f"{self._number:08d}")
 
     def abort(self) -> None:
         if self._writer is not None:

@@ -8,7 +8,11 @@ import os
 import subprocess
 from typing import Any
 
+import msgspec
+
 from downloader.cluster.configs import encode
+from downloader.cluster.plan import Head
+from downloader.cluster.slicer import SlicerJob
 from downloader.config.config import Config
 from downloader.process.isolation import child
 
@@ -20,13 +24,14 @@ _MOST_STARTS = 3
 class SlicerProcess:
     """A running slicer; see ``slicer``. ``starts``: which one in a row it is."""
 
-    def __init__(self, config: Config, starts: int = 1) -> None:
+    def __init__(self, config: Config, name_key: bytes, number: int, last: Head, starts: int = 1) -> None:
         self._config = config
+        self._name_key = name_key
         self._starts = starts
         self._rest = b""
         reader, writer = os.pipe()
         argv, env = child(
-            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.output
+            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
         )
         self._process = subprocess.Popen(
             argv,
@@ -38,7 +43,7 @@ class SlicerProcess:
         )
         os.close(reader)
         with contextlib.suppress(BrokenPipeError), open(writer, "wb") as pipe:
-            pipe.write(encode(config))
+            pipe.write(msgspec.msgpack.encode(SlicerJob(encode(config), name_key, number, last)))
         assert self._process.stdout is not None
         self._out = self._process.stdout.fileno()
         os.set_blocking(self._out, False)
@@ -60,9 +65,9 @@ class SlicerProcess:
         """Return whether another may take over, should this one have died."""
         return self._starts < _MOST_STARTS and not self._config.reads_stdin
 
-    def again(self) -> SlicerProcess:
-        """Start another, which goes on behind the last slice."""
-        return SlicerProcess(self._config, self._starts + 1)
+    def again(self, number: int, last: Head) -> SlicerProcess:
+        """Start another, which goes on behind ``last``, of ``number`` slices."""
+        return SlicerProcess(self._config, self._name_key, number, last, self._starts + 1)
 
     def kill(self) -> None:
         """Kill the process, if it has not ended."""

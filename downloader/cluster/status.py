@@ -10,6 +10,8 @@ import msgspec
 
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import PlanDirectory
+from downloader.cluster.plan_home import is_bucket
+from downloader.errors import ConfigError, DestinationError
 from downloader.messages import Tally
 from downloader.storage.verify import Status
 
@@ -27,38 +29,39 @@ class Running(msgspec.Struct, frozen=True):
 
 def write_running(directory: PlanDirectory, tally: Tally, running: int, nodes: int, slots: int) -> None:
     """Write what the driver knows, for ``status``; what cannot be written is left out."""
-    path = directory.root / "running.json"
-    temporary = path.with_name(".running.json")
-    with contextlib.suppress(OSError):
-        temporary.write_bytes(msgspec.json.encode(Running(tally, running, nodes, slots)))
-        os.replace(temporary, path)
+    with contextlib.suppress(DestinationError):
+        content = msgspec.json.encode(Running(tally, running, nodes, slots))
+        directory.files.write("running.json", content)
 
 
-def cluster_status(root: str) -> Status | None:
+def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Status | None:
     """Return a summary of the plan under ``root``, a DEST or --journal; None if there is no plan.
 
-    Raises DestinationError, JournalError.
+    ``root`` may be s3://BUCKET/PREFIX, with ``endpoint_url`` and ``region`` of the bucket. Raises
+    ConfigError if there is no plan in a bucket, DestinationError, JournalError.
     """
-    directory = PlanDirectory(root)
-    if not os.access(directory.root, os.R_OK | os.X_OK):
+    directory = PlanDirectory(root, endpoint_url, region)
+    if not is_bucket(root) and not os.access(directory.root, os.R_OK | os.X_OK):
         return None  # there is none, or none for this user: whoever reads the journal says so
     plan = directory.read()
     if plan is None:
+        if is_bucket(root):
+            raise ConfigError(f"{root} has no plan of a job; give that of --journal")
         return None
     merged = MergedReport()
     heads = directory.heads()
-    dones = left = 0
+    found = {done.name: done for done in directory.dones()}
+    left = 0
     for head in heads:
-        done = directory.done(head.name)
+        done = found.get(head.name)
         if done is not None:
             merged.add(done, head.covers)
-            dones += 1
         elif head.count:
             left += 1
     tally = merged.total()
     live = _running(directory)
     slices: Counter[str] = Counter(
-        planned=sum(1 for head in heads if head.count), done=dones, running=live.running
+        planned=sum(1 for head in heads if head.count), done=len(found), running=live.running
     )
     listed = sum(head.count for head in heads if not head.covers)
     read = any(head.ended for head in heads)
@@ -68,7 +71,7 @@ def cluster_status(root: str) -> Status | None:
     failed = tally.failed
     return Status(
         source=plan.source,
-        store="files",
+        store=plan.store,
         layout="",
         listed=listed,
         stored=stored,
@@ -84,6 +87,6 @@ def cluster_status(root: str) -> Status | None:
 
 def _running(directory: PlanDirectory) -> Running:
     try:
-        return msgspec.json.decode((directory.root / "running.json").read_bytes(), type=Running)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(directory.files.read("running.json") or b"", type=Running)
+    except (DestinationError, msgspec.DecodeError):
         return Running(Tally(), 0, 0, 0)

@@ -19,15 +19,18 @@ import msgspec
 
 from downloader.cluster.board import Orders, Sign
 from downloader.cluster.configs import changed, decode, encode
+from downloader.cluster.local_disks import mark_disk, on_this_node
 from downloader.cluster.plan import Done, PlanDirectory
-from downloader.cluster.scratch import Scratch, scratch_of
+from downloader.cluster.scratch import Scratch, own_temporary, scratch_of
+from downloader.cluster.shards import NodeShards
 from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
+from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
 from downloader.messages import Drain, HostPause, Rate, Tally
 from downloader.process.isolation import child
 
-__all__ = ["Outcome", "SliceTask", "run_slice"]
+__all__ = ["Outcome", "PlanAt", "SliceTask", "run_slice"]
 
 _TICK = 1.0  # seconds
 _PAUSES_EVERY = 0.2  # seconds; pauses of hosts do not wait for the next tick
@@ -38,17 +41,28 @@ _LAST_WORDS = 2000  # bytes of standard error that are read
 _decode_pulse = msgspec.msgpack.Decoder(Pulse).decode
 
 
-class SliceTask(msgspec.Struct, frozen=True):
-    """A slice to run: ``plan`` is the digest of its plan, ``rate`` its share at the start.
+class PlanAt(msgspec.Struct, frozen=True):
+    """Where a plan is; see ``PlanDirectory``. A node has credentials from its own environment."""
 
-    ``scratch`` may have variables of the environment, which the node replaces.
+    journal_root: str
+    endpoint_url: str = ""
+    region: str = ""
+
+
+class SliceTask(msgspec.Struct, frozen=True):
+    """A slice to run: ``plan`` is ``Plan.id``, ``rate`` is its share at the start.
+
+    ``scratch`` may have variables of the environment, which the node replaces. ``items``: see ``Head``.
+    ``local``: DEST is on the node's own disk, and may have variables, too.
     """
 
     name: str
     plan: str
-    journal_root: str
+    at: PlanAt
     scratch: str
     rate: float
+    items: str
+    local: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -67,20 +81,34 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
     ``board`` is the handle of a ``board.Board``, or None: the slice then keeps its share of the rate.
     """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
-    directory = PlanDirectory(task.journal_root)
-    if directory.done(task.name) is not None:
+    directory = PlanDirectory(*msgspec.structs.astuple(task.at))
+    settings, disk = _settings(task, decode(config))
+    root, shards = _scratch(task), NodeShards(settings, directory, task.name)
+    if shards.is_done():
         return Outcome(task.name, "done", "", attempt, node)
-    root = _scratch(task)
     with scratch_of(root, task.name, attempt) as scratch:
-        result, last_words = _attempt(task, config, board, scratch, attempt, node)
-        outcome = _outcome(task, directory, result, last_words, attempt, node)
+        if shards.is_done():
+            scratch.remove()  # by the attempt that had it before
+            return Outcome(task.name, "done", "", attempt, node)
+        staged = shards.stage(scratch)
+        items = directory.files.local(task.items, scratch.path)
+        result, last_words = _attempt(task, staged, board, scratch, attempt, node, items)
+        outcome = _outcome(task, directory, result, last_words, attempt, node, shards.staging, disk)
         if outcome.how == "done":
             scratch.remove()
-        else:
-            directory.failures(task.name, attempt).unlink(missing_ok=True)
+    shards.ended(scratch)
     with contextlib.suppress(OSError):
         root.rmdir()
     return outcome
+
+
+def _settings(task: SliceTask, config: Config) -> tuple[Config, str]:
+    """Return the Config of the slice on this node, and the mark of its disk."""
+    if not task.local:
+        return config, ""
+    output = on_this_node(config.output)
+    disk = mark_disk(output, task.plan)
+    return changed(config, output=output, shared_since_ns=disk.since_ns), disk.id
 
 
 def _outcome(
@@ -90,6 +118,8 @@ def _outcome(
     last_words: str,
     attempt: str,
     node: str,
+    staging: str,
+    disk: str,
 ) -> Outcome:
     if result is None:
         return Outcome(task.name, "failed", f"its process on {node} died: {last_words}", attempt, node)
@@ -100,31 +130,34 @@ def _outcome(
         return Outcome(task.name, "drained", "", attempt, node)
     if not report.complete:
         return Outcome(task.name, "failed", f"on {node}: {report.stopped_by}", attempt, node)
-    failures = directory.failures(task.name, attempt)
-    record = Done(task.name, attempt, node, report, result.latency, failures.name if report.failed else "")
+
+    def keep(kind: str, path: str) -> str:
+        return directory.keep(kind, task.name, attempt, Path(path)) if path else ""
+
+    record = Done(
+        *(task.name, attempt, node, report, result.latency),
+        failures=keep("failures", result.failures),
+        staging=staging,
+        shards=result.shards,
+        manifest=keep("manifest", result.manifest),
+        rows=result.rows,
+        stored=keep("stored", result.stored),
+        disk=disk,
+    )
     if not directory.publish(record):
-        failures.unlink(missing_ok=True)
+        directory.discard(record)
     return Outcome(task.name, "done", "", attempt, node)
 
 
 def _attempt(
-    task: SliceTask, config: bytes, board: Any, scratch: Scratch, attempt: str, node: str
+    task: SliceTask, config: Config, board: Any, scratch: Scratch, attempt: str, node: str, items: str
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
     journal = scratch.path
     result = journal / f"result-{attempt}.json"
-    directory = PlanDirectory(task.journal_root)
     job = SliceJob(
-        config=encode(
-            changed(
-                decode(config),
-                slice=os.fspath(directory.items(task.name)),
-                journal=os.fspath(journal),
-                rate=task.rate,
-            )
-        ),
+        config=encode(changed(config, slice=items, journal=os.fspath(journal), rate=task.rate)),
         result=os.fspath(result),
-        failures=os.fspath(directory.failures(task.name, attempt)),
         parent=os.getpid(),
     )
     exchange = _Exchange(board, task.name, attempt, node)
@@ -267,7 +300,7 @@ def _pause_frames(orders: Orders) -> list[bytes]:
 
 def _scratch(task: SliceTask) -> Path:
     root = os.path.expandvars(task.scratch) if task.scratch else ""
-    return Path(root or f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}") / task.plan[:16]
+    return Path(root or own_temporary()) / task.plan
 
 
 def _last_words(errors: IO[bytes], status: int) -> str:

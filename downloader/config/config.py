@@ -10,7 +10,6 @@ import functools
 import os
 import re
 from typing import Any, Literal, get_args, get_origin
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -36,7 +35,7 @@ from downloader.core.limits import (
     MOST_WORKERS,
 )
 from downloader.core.ownership import Existing
-from downloader.core.redact import redact_url
+from downloader.core.redact import credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
@@ -57,6 +56,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     output: str = ""
     journal: str = ""
+    journal_endpoint_url: str = ""  # of a journal in a bucket
+    journal_region: str = ""
     source_type: str = ""
     source_options: dict[str, Any] = {}
     store: str = "files"
@@ -119,10 +120,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # flight may take during a drain.
     stall_timeout: float = 30.0
     drain_grace: float = 3.0
-    # Nor these, of a run that fetches one slice of a larger job: the file that has its items, which the
-    # feeder reads in place of the source, and ``core.ownership.Rules.foreign_before_ns`` of that job.
+    # Nor these, of a run of one slice of a larger job: the file with its items, which the feeder reads in
+    # place of the source; ``core.ownership.Rules.foreign_before_ns`` of that job; whether the items are
+    # fetched again (``Item.earlier``); the number of its first shard; whether to record as --manifest does.
     slice: str = ""
     shared_since_ns: int = 0
+    again: bool = False
+    first_shard: int = 0
+    keep_records: bool = False
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 
@@ -231,7 +236,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def recording(self) -> bool:
         """Return whether what a manifest needs is recorded of each file."""
-        return bool(self.manifest or self.hash)
+        return bool(self.manifest or self.hash or self.keep_records)
 
     @property
     def checking(self) -> Checking:
@@ -248,7 +253,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if self.auth:
             found.append(self.auth[1])
         for url in (self.source, *self.proxies.values()):
-            found += _credentials(url)
+            found += credentials_in(url)
         found += [password for _, password in (files.logins if files else {}).values() if password]
         if self.key_password:
             found.append(self.key_password)
@@ -272,16 +277,6 @@ def usable_cpus() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # pragma: no cover - not Linux
         return os.cpu_count() or 1
-
-
-def _credentials(url: str) -> list[str]:
-    """Return the password in ``url``, or a user name without a password, which may be a token."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return []
-    secret = parts.password or parts.username or ""
-    return [secret, unquote(secret)] if secret else []
 
 
 # Larger whole numbers do not survive a round trip through JSON.

@@ -56,8 +56,8 @@ def check_contradictions(config: Config) -> None:
     _check_manifest(config)
     if config.engine == "ray":
         _check_engine(config)
-    if config.is_bucket:
-        _check_bucket(config)
+    else:
+        _check_places(config)
 
 
 def _check_manifest(config: Config) -> None:
@@ -70,17 +70,21 @@ def _check_manifest(config: Config) -> None:
         )
     if form == _SUMS and config.hash not in ("", "sha256"):
         raise ConfigError(f"{_SUMS} has SHA-256; leave out --hash {config.hash}, or name another manifest")
-    if form == _SUMS and config.store != "files":
+    if form == _SUMS and config.store not in ("files", "local"):
         raise ConfigError(f"{_SUMS} is for files in DEST; --store {config.store} leaves none there")
     if config.dry_run:
         raise ConfigError("--dry-run fetches nothing, so it has no --manifest")
 
 
-def _check_bucket(config: Config) -> None:
-    if not config.sink_kind.shard_items(config):
-        raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
-    if not config.output.removeprefix("s3://").partition("/")[0]:
-        raise ConfigError(f"-o {config.output}: the bucket is missing, as in s3://BUCKET/PREFIX")
+def _check_places(config: Config) -> None:
+    """Refuse destinations and journals in buckets, except that of shards."""
+    if config.journal.startswith("s3://") and not config.is_bucket:
+        raise ConfigError(
+            f"--journal {config.journal}: must be a local directory; a bucket is for --engine ray"
+        )
+    if not config.is_bucket:
+        return
+    _check_bucket(config)
     if not config.journal:
         raise ConfigError(
             f"-o {config.output}: the journal and unfinished shards need a local directory: --journal DIR"
@@ -89,20 +93,29 @@ def _check_bucket(config: Config) -> None:
         raise ConfigError(f"--journal {config.journal}: must be a local directory")
 
 
+def _check_bucket(config: Config) -> None:
+    if not config.sink_kind.shard_items(config):
+        raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
+    if not config.output.removeprefix("s3://").partition("/")[0]:
+        raise ConfigError(f"-o {config.output}: the bucket is missing, as in s3://BUCKET/PREFIX")
+
+
 def _check_engine(config: Config) -> None:
+    if config.store not in ("files", "local", "null", "tar", "parquet"):
+        raise ConfigError(
+            f"--store {config.store} is not available with --engine ray; use --store files, tar "
+            "or parquet, or --engine local"
+        )
     if config.is_bucket:
+        _check_bucket(config)
+        if not config.journal:
+            raise ConfigError(
+                f"-o {config.output}: the plan of the job needs a place of its own: --journal DIR"
+            )
+    if config.journal.startswith("s3://") and config.source_options.get("on_duplicate", "fail") != "fail":
         raise ConfigError(
-            f"-o {config.output}: a bucket is not available with --engine ray; give a directory that all "
-            "nodes share, or use --engine local"
-        )
-    if config.store not in ("files", "null"):
-        raise ConfigError(
-            f"--store {config.store} is not available with --engine ray; use --store files, or "
-            "--engine local"
-        )
-    if config.manifest:
-        raise ConfigError(
-            "--manifest is not available with --engine ray; leave it out, or use --engine local"
+            f"--journal {config.journal}: --on-duplicate {config.source_options['on_duplicate']} keeps a "
+            "table beside the plan, which a bucket cannot; give a directory that all nodes share"
         )
     if config.relist:
         raise ConfigError("--relist is not available with --engine ray; --restart reads the source again")

@@ -33,8 +33,9 @@ def check_extras(config: Any) -> None:
         needed.append(Extra(f"--hash {config.hash}", PACKAGES[config.hash], config.hash))
     if config.manifest_format == "parquet":
         needed.append(Extra("a --manifest in Parquet", "pyarrow", "parquet"))
-    if config.is_bucket:
-        needed += [Extra("-o s3://…", module, "s3") for module in ("obstore", "boto3")]
+    for option, path in (("-o", config.output), ("--journal", config.journal)):
+        if path.startswith("s3://"):
+            needed += [Extra(f"{option} s3://…", module, "s3") for module in ("obstore", "boto3")]
     for extra in needed:
         require(extra)
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-__all__ = ["is_secret_param", "redact", "redact_url", "without_secrets"]
+__all__ = ["credentials_in", "is_secret_param", "redact", "redact_url", "without_secrets"]
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
@@ -278,3 +278,13 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     if "=" in text or "@" in text or "%" in text or "://" in text:
         text = _WORD.sub(_word, text)
     return text
+
+
+def credentials_in(url: str) -> list[str]:
+    """Return the password in ``url``, or a user name without a password, which may be a token."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    secret = parts.password or parts.username or ""
+    return [secret, unquote(secret)] if secret else []

@@ -30,7 +30,8 @@ class BatchQueue:
             self._recalls = journal.failed()
         elif shards:
             self._recalls = journal.unsettled()
-            self._last = journal.failed(journal.position()[1])
+            # Of a slice it is left to a later slice: the numbers behind its own are those of others.
+            self._last = None if journal.shards.of_slice else journal.failed(journal.position()[1])
         else:
             self._recalls = journal.unfinished()
         self._recalled: dict[int, BatchRow] = {}  # requested again, not arrived yet

@@ -22,6 +22,7 @@ from downloader.errors import JournalError
 from downloader.messages import DUPLICATE, Item, Page
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal
+from downloader.storage.journal import exists as journal_exists
 
 __all__ = ["Duplicates", "open_duplicates"]
 
@@ -61,7 +62,7 @@ class Duplicates:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.execute(_SCHEMA)
-            if home:
+            if home and journal_exists(home):
                 self._follow(home)
 
     def _follow(self, home: Path) -> None:
@@ -81,6 +82,22 @@ class Duplicates:
                             self._add(name, row.seq, index)
         finally:
             journal.close()
+
+    def go_on(self, seq: int) -> None:
+        """Forget the names of batches from ``seq`` on, which are about to be read.
+
+        A job over many machines has no journal that would tell of them. Raises JournalError if the table
+        has not all batches before.
+        """
+        with self._translated():
+            (known,) = self._database.execute("PRAGMA user_version").fetchone()
+            if known > seq:
+                with self._transaction(seq):
+                    self._database.execute("DELETE FROM names WHERE seq >= ?", (seq,))
+        if known < seq:
+            raise JournalError(
+                f"{self._path} has not all names that were read before; --restart begins anew"
+            )
 
     def settle(self, seq: int, page: Page) -> Page:
         """Return ``page``, which is batch ``seq``, with its duplicates marked or numbered."""

@@ -12,6 +12,7 @@ from gevent.queue import Queue
 
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
+from downloader.core.item_states import OWNED, changed
 from downloader.core.name_list import encode_names
 from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
@@ -23,6 +24,7 @@ from downloader.messages import (
     Ended,
     Finish,
     Heartbeat,
+    Item,
     Log,
     Page,
     Ready,
@@ -74,6 +76,8 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
             elif isinstance(command, Continue):
                 home = home_of(config.journal_root)
                 known = Known(home, command.seq) if is_read_again(home) else None
+                if duplicates:
+                    duplicates.go_on(command.seq)
                 _read_on(config, link, credit, lister.pages, command, known, duplicates)
             elif isinstance(command, Finish):
                 return
@@ -148,6 +152,12 @@ def _check_size(batch: Batch, config: Config) -> None:
     )
 
 
+def _owned(items: list[Item]) -> bytes:
+    """Return the states of items some of which are OWNED, b"" if none is."""
+    owned = [index for index, item in enumerate(items) if item.earlier and item.earlier.owned]
+    return changed(b"", len(items), dict.fromkeys(owned, OWNED)) if owned else b""
+
+
 def _sizes(shard_items: int) -> Iterator[int]:
     """Yield small sizes first, so that every worker has work at once, then that of a full batch.
 
@@ -194,6 +204,8 @@ def _read_on(
         page = duplicates.settle(seq, read) if duplicates else read
         batch = _batch(seq, page, known=known)
         _check_size(batch, config)
+        if config.again:
+            batch = msgspec.structs.replace(batch, marks=_owned(page.items))
         link.send(batch)
         seq += 1
         listed += batch.count

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from itertools import repeat
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -32,16 +33,18 @@ from downloader.core.units import show_count
 from downloader.errors import DownloaderError, FetchError, JournalError, SourceError
 from downloader.messages import Item, Recall
 from downloader.reporting.manifest_formats import Row, writer_of
+from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.published_file import publish
 from downloader.sinks.registry import sink_kind
 from downloader.sinks.sink import Locates, Opens, Written
 from downloader.sources.registry import source_kind
+from downloader.sources.slice_file import SliceLister
 from downloader.sources.source import Fetch, Lister
 from downloader.storage.destination import Destination
-from downloader.storage.journal import BatchRow
+from downloader.storage.journal import BatchRow, Journal
 from downloader.storage.known_records import KnownRecords
 
-__all__ = ["write_manifest"]
+__all__ = ["JournalRows", "remarks", "write_manifest"]
 
 _LOG_INTERVAL = 2.0
 _BLOCK = 1 << 20
@@ -56,30 +59,39 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
     """
     known = KnownRecords(destination.home)
     try:
-        rows = _Rows(config, destination, known, log)
+        rows = JournalRows(config, destination.journal, known, destination.name_key, log)
         write = writer_of(config.manifest, config.layout, rows)
         # Each run of DEST writes to this name first, so it replaces what a killed one has left.
         mark = f"manifest-{zlib.crc32(os.fsencode(os.path.realpath(config.output))):08x}"
         publish(config.manifest, write, mark)
     finally:
         known.close()
-    for line in rows.remarks():
+    for line in remarks(config, rows.made):
         log(line)
 
 
-class _Rows:
-    """The rows of the manifest. They can be iterated several times."""
+class JournalRows:
+    """The rows of what the journal of a run has as stored. They can be iterated several times.
+
+    Raises JournalError. ``made``: how many there are, once they have been iterated.
+    """
 
     def __init__(
-        self, config: Config, destination: Destination, known: KnownRecords, log: Callable[[str], None]
+        self,
+        config: Config,
+        journal: Journal,
+        known: KnownRecords,
+        name_key: bytes,
+        log: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._journal = destination.journal
-        self._name_key = destination.name_key
+        self._journal = journal
+        self._name_key = name_key
         self._known = known
         self._log = log
+        self.made = RowsMade()
         kind = sink_kind(config.store)
-        root, identity = destination.root, destination.job.layout
+        root, identity = Path(config.local_output), config.sink_kind.identity(config)
         self._locate = kind.locator(root, identity) if isinstance(kind, Locates) else None
         self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
@@ -88,10 +100,16 @@ class _Rows:
 
     def __iter__(self) -> Iterator[list[Row]]:
         """Yield the rows of each batch."""
+        for _, rows in self.numbered():
+            yield rows
+
+    def numbered(self) -> Iterator[tuple[list[int], list[Row]]]:
+        """Yield the rows of each batch, with the number of each item in the source."""
         self._without_record = self._without_hash = 0
         recalled = _Recalled(self._config, self._name_key)
-        count, logged_at = 0, monotonic()
+        count, before, behind, logged_at = 0, 0, 0, monotonic()
         for batch in self._journal.batches():
+            before, behind = behind, behind + batch.count
             states, crcs = (array.tolist() for array in unpack(batch.marks))
             stored = [index for index, state in enumerate(states) if IN_FLIGHT < state < SKIPPED]
             if not stored:
@@ -105,11 +123,12 @@ class _Rows:
                 found |= self._without(missing, batch, names, recalled)
             shards = self._journal.shards.of(batch.seq)
             marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at], shards) for at in stored]
-            yield self._rows(marks, found)
+            yield [before + at for at in stored], self._rows(marks, found)
             count += len(marks)
             if monotonic() - logged_at > _LOG_INTERVAL:
                 logged_at = monotonic()
                 self._log(f"{show_count(count)} rows of the manifest so far")
+        self.made = RowsMade(count, self._without_record, self._without_hash)
 
     def _without(
         self, missing: list[int], batch: BatchRow, names: list[str], recalled: _Recalled
@@ -195,21 +214,22 @@ class _Rows:
             return ""
         return f"{self._algorithm}:{check.hash.hex()}"
 
-    def remarks(self) -> Iterator[str]:
-        """Yield what is to be known of the rows that were written last."""
-        sums = self._config.manifest_format == "SHA256SUMS"
-        if self._without_record and not sums:
-            yield (
-                f"{self._config.manifest}: of {show_count(self._without_record)} files only name, size and "
-                "what the source says are known: they were there before, or stored by a run without "
-                "--manifest and --hash, or a power cut has lost their records"
-            )
-        if self._without_hash:
-            yield (
-                f"{self._config.manifest}: {show_count(self._without_hash)} files have no "
-                f"{self._algorithm}{', so no line' if sums else ''}: they are not in DEST as they were "
-                "stored; `downloader verify` names them"
-            )
+
+def remarks(config: Config, made: RowsMade) -> Iterator[str]:
+    """Yield what is to be known of the rows of --manifest."""
+    sums = config.manifest_format == "SHA256SUMS"
+    if made.without_record and not sums:
+        yield (
+            f"{config.manifest}: of {show_count(made.without_record)} files only name, size and "
+            "what the source says are known: they were there before, or stored by a run without "
+            "--manifest and --hash, or a power cut has lost their records"
+        )
+    if made.without_hash:
+        yield (
+            f"{config.manifest}: {show_count(made.without_hash)} files have no "
+            f"{config.hash_algorithm}{', so no line' if sums else ''}: they are not in DEST as they were "
+            "stored; `downloader verify` names them"
+        )
 
 
 class _Recalled:
@@ -219,7 +239,7 @@ class _Recalled:
         self._config = config
         self._name_key = name_key
         self._lister: Lister | None = None
-        self._given_up = config.source == "-"
+        self._given_up = config.reads_stdin
 
     def items(self, batch: BatchRow) -> list[Item]:
         """Return the items of ``batch``, [] if they cannot be had. Batches are in ascending order."""
@@ -227,13 +247,17 @@ class _Recalled:
             return []
         try:
             if self._lister is None:
-                kind = source_kind(self._config)
-                self._lister = kind.lister(self._config, _no_listing, self._name_key)
+                self._lister = self._open()
             page = self._lister.recall(Recall(batch.seq, batch.count, batch.names, batch.origin))
         except (DownloaderError, OSError):
             self._given_up = True  # the list is not what it was, and need not be
             return []
         return page.items if len(page.items) == batch.count else []
+
+    def _open(self) -> Lister:
+        if self._config.slice:
+            return SliceLister(self._config.slice)
+        return source_kind(self._config).lister(self._config, _no_listing, self._name_key)
 
 
 def _no_listing() -> Fetch:

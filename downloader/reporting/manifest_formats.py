@@ -22,7 +22,10 @@ _MOST_COLUMNS: Final = 1000
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """A stored file; None is what is not known, or not there. ``columns``: what a list says of it."""
+    """A stored file; None is what is not known, or not there. ``columns``: what a list says of it.
+
+    ``node``: the node that stored it, in a job over many machines only.
+    """
 
     name: str
     url: str | None
@@ -37,24 +40,26 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     shard: str | None
     key: str | None
     columns: dict[str, Any]
+    node: str | msgspec.UnsetType = msgspec.UNSET
 
 
 Rows = Iterable[list[Row]]
 """The rows of a manifest, in lists of a few. They may be iterated several times."""
 
-_OWN: Final = tuple(name for name in Row.__struct_fields__ if name != "columns")
+_OWN: Final = tuple(name for name in Row.__struct_fields__ if name not in ("columns", "node"))
 
 
-def writer_of(path: str, layout: str, rows: Rows) -> Callable[[BinaryIO], None]:
+def writer_of(path: str, layout: str, rows: Rows, *, nodes: bool = False) -> Callable[[BinaryIO], None]:
     """Return a function that writes ``rows`` to a file, in the format of the manifest ``path``.
 
-    The function raises DestinationError.
+    ``nodes``: with the nodes of the rows. The function raises DestinationError.
     """
     form = manifest_format(path)
+    own = (*_OWN, "node") if nodes else _OWN
     if form == "csv":
-        return lambda file: _write_csv(file, rows, _kept(path, rows))
+        return lambda file: _write_csv(file, rows, own, _kept(path, rows))
     if form == "parquet":
-        return lambda file: _write_parquet(file, rows, _kept(path, rows))
+        return lambda file: _write_parquet(file, rows, own, _kept(path, rows))
     lines = _json_lines(rows) if form == "jsonl" else _sums(rows, layout)
     return lambda file: file.writelines(lines)
 
@@ -101,18 +106,18 @@ def _type_of(value: Any) -> type:
     return type(value)
 
 
-def _named(kept: Iterable[str]) -> dict[str, str]:
-    """Return the names of ``kept`` columns in a table, where ours come first."""
-    return {name: f"columns.{name}" if name in (*_OWN, "columns") else name for name in kept}
+def _named(kept: Iterable[str], own: tuple[str, ...]) -> dict[str, str]:
+    """Return the names of ``kept`` columns in a table, where our ``own`` come first."""
+    return {name: f"columns.{name}" if name in (*own, "columns") else name for name in kept}
 
 
-def _write_csv(file: BinaryIO, rows: Rows, kept: dict[str, set[type]]) -> None:
+def _write_csv(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*_OWN, *_named(kept).values()))
+    writer.writerow((*names, *_named(kept, names).values()))
     for batch in chain([[]], rows):
         for row in batch:
-            own = [_as_text(getattr(row, name)) for name in _OWN]
+            own = [_as_text(getattr(row, name)) for name in names]
             writer.writerow(own + [_as_text(row.columns.get(name)) for name in kept])
         file.write(text.getvalue().encode("utf-8", "replace"))
         text.seek(0)
@@ -125,11 +130,11 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode().strip('"')
 
 
-def _write_parquet(file: BinaryIO, rows: Rows, kept: dict[str, set[type]]) -> None:
+def _write_parquet(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]]) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    own: dict[str, Any] = dict.fromkeys(_OWN, pyarrow.string())
+    own: dict[str, Any] = dict.fromkeys(names, pyarrow.string())
     own |= {
         "status": pyarrow.int32(),
         "size": pyarrow.int64(),
@@ -142,7 +147,7 @@ def _write_parquet(file: BinaryIO, rows: Rows, kept: dict[str, set[type]]) -> No
     }
     kinds = {name: types.get(frozenset(seen), pyarrow.string()) for name, seen in kept.items()}
     texts = {name for name, kind in kinds.items() if kind == pyarrow.string()}
-    fields = [*own.items(), *((_named(kept)[name], kind) for name, kind in kinds.items())]
+    fields = [*own.items(), *((_named(kept, names)[name], kind) for name, kind in kinds.items())]
     schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in fields])
     source = chain.from_iterable(rows)
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -20,7 +19,7 @@ from downloader.core.name_list import decode_names
 from downloader.errors import SourceError
 from downloader.messages import Item, Page, Recall
 
-__all__ = ["SliceLister", "SliceWriter", "read_items"]
+__all__ = ["SliceLister", "read_items", "write_items"]
 
 _HEADER = 4
 _encode = msgspec.msgpack.encode
@@ -34,35 +33,14 @@ class _At(msgspec.Struct, frozen=True, array_like=True):
     index: int = 0
 
 
-class SliceWriter:
-    """The writer of a slice file, which gets its name when it is complete. Raises OSError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._file = open(os.open(self._temporary, flags, 0o600), "wb")  # noqa: SIM115
-
-    def write(self, items: bytes) -> None:
-        """Append MessagePack of a ``list[Item]``."""
-        self._file.write(pack(zlib.compress(items, 1)))
-
-    def publish(self) -> None:
-        """Sync the file and give it its name."""
-        with self._file:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        os.replace(self._temporary, self._path)
-
-    def abort(self) -> None:
-        """Remove the file."""
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+def write_items(file: BinaryIO, items: bytes) -> None:
+    """Append MessagePack of a ``list[Item]`` to a slice file. Raises OSError."""
+    file.write(pack(zlib.compress(items, 1)))
 
 
-def read_items(path: str) -> Iterator[list[Item]]:
-    """Yield the items of a slice file, frame by frame. Raises SourceError."""
-    with _Reader(path) as reader:
+def read_items(path: str, file: BinaryIO | None = None) -> Iterator[list[Item]]:
+    """Yield the items of a slice file, frame by frame. ``file``: it, if it is open. Raises SourceError."""
+    with _Reader(path, file) as reader:
         at = 0
         while (frame := reader.frame(at)) is not None:
             items, at = frame
@@ -102,10 +80,10 @@ class SliceLister:
 
 
 class _Reader:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, file: BinaryIO | None = None) -> None:
         self._path = path
         try:
-            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115
+            self._file: BinaryIO = file or open(path, "rb")  # noqa: SIM115
             self._size = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise SourceError(f"the slice {path} cannot be read: {error.strerror}") from error

@@ -89,6 +89,8 @@ class Destination:
                     f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
                 )
             self.journal = Journal(self.home, durable=config.fsync)
+            if config.slice:
+                self.journal.shards.begin_slice(config.first_shard)
             try:
                 # This also syncs what an earlier run without --fsync has left in memory.
                 self.sync()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from downloader.errors import DestinationError, InUse
 
-__all__ = ["lock"]
+__all__ = ["is_alive", "lock"]
 
 _ORPHANS_END_WITHIN = 10.0  # seconds
 
@@ -32,7 +32,7 @@ def lock(home: Path) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            if _alive(owner) or time.monotonic() > give_up:
+            if is_alive(owner) or time.monotonic() > give_up:
                 os.close(fd)
                 raise InUse(
                     f"{home.parent} is in use by another run (process {owner or 'unknown'}); "
@@ -49,7 +49,7 @@ def lock(home: Path) -> int:
         return fd
 
 
-def _alive(owner: str) -> bool:
+def is_alive(owner: str) -> bool:
     """Return whether process ``owner`` runs; a zombie does not count."""
     if not owner.isdigit():
         return False

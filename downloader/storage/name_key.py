@@ -13,10 +13,10 @@ from pathlib import Path
 
 from downloader.errors import DestinationError
 
-__all__ = ["found_key", "name_key"]
+__all__ = ["KEY_BYTES", "found_key", "name_key"]
 
 _FILE = "name-key"
-_BYTES = 32
+KEY_BYTES = 32
 
 
 def name_key(home: Path) -> bytes:
@@ -28,9 +28,9 @@ def name_key(home: Path) -> bytes:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            key = os.read(fd, _BYTES + 1)
-            if len(key) != _BYTES:
-                key = os.urandom(_BYTES)
+            key = os.read(fd, KEY_BYTES + 1)
+            if len(key) != KEY_BYTES:
+                key = os.urandom(KEY_BYTES)
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, key, 0)
             return key
@@ -46,4 +46,4 @@ def found_key(journal_root: str) -> bytes:
         key = (Path(journal_root) / ".downloader" / _FILE).read_bytes() if journal_root else b""
     except OSError:
         key = b""
-    return key if len(key) == _BYTES else os.urandom(_BYTES)
+    return key if len(key) == KEY_BYTES else os.urandom(KEY_BYTES)

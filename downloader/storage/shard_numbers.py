@@ -12,10 +12,19 @@ __all__ = ["ShardNumbers"]
 
 
 class ShardNumbers:
-    """The shards of all batches. Every method raises JournalError if SQLite fails."""
+    """The shards of all batches. Every method raises JournalError if SQLite fails.
+
+    ``of_slice``: they are a part of the shards of a larger job, and have no others behind them.
+    """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._start = 0
+        self.of_slice = False
+
+    def begin_slice(self, start: int) -> None:
+        """Number the shards of a slice from ``start`` on."""
+        self._start, self.of_slice = start, True
 
     def of(self, seq: int) -> tuple[int, ...]:
         """Return the shards of batch ``seq``, the first one first."""
@@ -51,6 +60,6 @@ class ShardNumbers:
 
     def _add(self, seq: int) -> int:
         last = self._rows.find("shard", "ORDER BY number DESC LIMIT 1")
-        number = 0 if last is None else int(last[0]) + 1
+        number = self._start if last is None else int(last[0]) + 1
         self._rows.add("shard", number, seq, 0)
         return number

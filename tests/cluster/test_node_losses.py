@@ -9,23 +9,27 @@ import time
 from pathlib import Path
 
 import pytest
+from checker import Truth
 from harness import serving
 from ray_nodes import ray_nodes, slice_processes
+from shard_checker import check_dataset
 from test_ray_engine import check, done, options
 
 LOSSES = int(os.environ.get("LOSSES", "10"))
-FILES, SLICE = 600 * LOSSES, 150
+FILES, SLICE, SHARD = 600 * LOSSES, 150, 50
 DIES_WITHIN = 5.0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * LOSSES)
-def test_losses_at_random_instants(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
     seed = int(os.environ.get("SEED", random.randrange(10**6)))
     drawn = random.Random(seed)
     dest = tmp_path / "d"
     with serving(files=FILES, delay="100ms-200ms") as origin, ray_nodes(tmp_path / "scratch") as nodes:
-        job = nodes.job(origin.url, "--connections", 8, *options(dest, SLICE))
+        shards = ["--store", store, "--shard-files", SHARD] if store == "tar" else []
+        job = nodes.job(origin.url, "--connections", 8, *shards, *options(dest, SLICE))
         alive, ran = [0, 1], 0
         try:
             job.until(lambda: slice_processes(dest))
@@ -47,10 +51,14 @@ def test_losses_at_random_instants(tmp_path: Path) -> None:
             job.close()
         gets = origin.stats()["gets"]
     slices = found["slices"]
-    print(f"seed {seed}: {ran} of {LOSSES} nodes had a slice, {slices}, {gets} requests for {FILES} files")  # noqa: T201
+    told = f"{ran} of {LOSSES} nodes had a slice, {slices}, {gets} requests for {FILES} files"
+    print(f"{store}, seed {seed}: {told}")  # noqa: T201
     assert (found["complete"], found["listed"], found["failed"]) == (True, FILES, 0)
     assert found["stored"] + found["skipped"] == FILES
     assert slices["done"] == slices["planned"] == FILES // SLICE == len(done(dest))
     assert slices["attempts"] - slices["done"] <= LOSSES
     assert gets <= FILES + SLICE * LOSSES
-    check(dest, FILES)
+    if store == "tar":
+        check_dataset(dest, Truth(FILES), "tar", SHARD)
+    else:
+        check(dest, FILES)

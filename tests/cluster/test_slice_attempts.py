@@ -19,11 +19,12 @@ from ray_nodes import slice_processes
 
 from downloader.cluster import configs
 from downloader.cluster.plan import Head, Plan, PlanDirectory
-from downloader.cluster.task import Outcome, SliceTask, run_slice
+from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
-from downloader.sources.slice_file import SliceWriter
+from downloader.reporting.manifest_rows import RowsMade, read_rows
+from downloader.sources.slice_file import write_items
 
 # A cluster loads two cores so much that tests beside it miss their times.
 pytestmark = pytest.mark.slow
@@ -58,17 +59,19 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
     dest.mkdir()
     directory = PlanDirectory(str(dest))
     directory.open(Plan(DIGEST, source, str(dest), 1000, 0), restart=False)
-    writer = SliceWriter(directory.items("00000000"))
+    writer = directory.items_writer("00000000")
     names = [*(f"file-{number:010d}" for number in range(FILES)), "missing"]
-    writer.write(msgspec.msgpack.encode([Item(name) for name in names]))
+    write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
     directory.add(Head("00000000", FILES + 1, ended=True))
-    config = configs.for_slices(Config(source=source, output=str(dest), connections=4), 1, 0, 0)
+    job = Config(source=source, output=str(dest), connections=4, manifest=str(dest.parent / "m.jsonl"))
+    config = configs.for_slices(job, 1, 0, 0)
     return directory, configs.encode(config)
 
 
 def attempt(dest: str, scratch: str, config: bytes, node: str) -> Outcome:
-    return run_slice(SliceTask("00000000", DIGEST, dest, scratch, 0.0), config, None, node)
+    task = SliceTask("00000000", DIGEST, PlanAt(dest), scratch, 0.0, "slices/00000000.items")
+    return run_slice(task, config, None, node)
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -127,9 +130,16 @@ def test_attempts_that_overlap(
     assert [(line["item"], line["name"], line["code"]) for line in lines] == [
         (FILES, "missing", "http-404")
     ]
+    # Also those that the other attempt had stored have rows.
+    with directory.files.open(f"manifest/{record.manifest}") as file:
+        rows = [fields for some in read_rows(file, record.manifest) for _, fields in some]
+    assert [fields[0] for fields in rows] == [f"file-{number:010d}" for number in range(FILES)]
+    assert {fields[3] for fields in rows} == {200}
+    assert record.rows == RowsMade(FILES)
     # What the other attempt left is gone: its failures, its journal, temporary names.
-    assert [path.name for path in (directory.root / "failures").iterdir()] == [record.failures]
-    assert [path.name for path in (directory.root / "done").iterdir()] == ["00000000.json"]
+    assert [path.name for path in Path(directory.root, "manifest").iterdir()] == [record.manifest]
+    assert [path.name for path in Path(directory.root, "failures").iterdir()] == [record.failures]
+    assert [path.name for path in Path(directory.root, "done").iterdir()] == ["00000000.json"]
     assert not [path for disk in set(disks) for path in (tmp_path / disk).rglob("journal.sqlite")]
     assert not [path for path in dest.iterdir() if path.name.startswith(".downloader-")]
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
 import io
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import DevServer, Job, environment
+from bucket_server import KEY, SECRET, BucketServer, bucket_server
+from harness import DevServer, Job
 from servers import Server as HttpServer
 from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
@@ -27,96 +22,15 @@ from shard_parts import Shards, examples, failed, publishing
 from downloader.errors import DestinationError
 from downloader.sinks.shards.indexes import write_indexes
 
-obstore = pytest.importorskip("obstore")
-KEY, SECRET = "test-access-key-1", "test-secret-key-1"
-MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
-
-
-@dataclass
-class Server:
-    """A server of buckets, with the bucket ``shards``; what it was asked is in ``log``."""
-
-    url: str
-    log: Path
-
-    def store(self, prefix: str) -> Any:
-        return obstore.store.S3Store(
-            "shards",
-            prefix=prefix,
-            endpoint=self.url,
-            access_key_id=KEY,
-            secret_access_key=SECRET,
-            region="us-east-1",
-            client_options={"allow_http": True},
-        )
-
-    def objects(self, prefix: str) -> dict[str, bytes]:
-        store = self.store(prefix)
-        found = (entry["path"] for page in obstore.list(store) for entry in page)
-        return {path: bytes(obstore.get(store, path).bytes()) for path in found}
-
-    def puts(self, name: str) -> int:
-        """Return how often the object was sent, whole or in parts."""
-        lines = self.log.read_text(errors="replace").splitlines()
-        return sum(
-            name in line and ('"PUT ' in line or "s3_Put" in line or "s3_UploadPart" in line)
-            for line in lines
-        )
+pytest.importorskip("obstore")
 
 
 @pytest.fixture(scope="module", params=["moto", "versitygw"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    directory = tmp_path_factory.mktemp(request.param)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = directory / "log"
-    if request.param == "moto":
-        pytest.importorskip("moto")
-        argv = [sys.executable, "-W", "ignore", "-c", MOTO, str(port)]
-    else:
-        if (program := shutil.which("versitygw")) is None:
-            pytest.skip(
-                "versitygw is not installed (go install github.com/versity/versitygw/cmd/versitygw@latest)"
-            )
-        (directory / "data" / "shards").mkdir(parents=True)
-        argv = [
-            program,
-            "--port",
-            f"127.0.0.1:{port}",
-            "--access-log",
-            str(log),
-            "posix",
-            str(directory / "data"),
-        ]
-    output = (directory / "output" if request.param != "moto" else log).open("wb")
-    env = environment(ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)
-    process = subprocess.Popen(argv, stdout=output, stderr=output, env=env)
-    try:
-        until_it_listens(port, process)
-        if request.param == "moto":
-            connection = http.client.HTTPConnection("127.0.0.1", port)
-            connection.request("PUT", "/shards", headers={"Content-Length": "0"})
-            assert connection.getresponse().status == 200
-            connection.close()
-        yield Server(f"http://127.0.0.1:{port}", log)
-    finally:
-        process.kill()
-        process.wait()
-        output.close()
-
-
-def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
-    give_up = time.monotonic() + 60
-    while time.monotonic() < give_up:
-        assert process.poll() is None
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)  # there is no event
-            continue
-        return
-    raise AssertionError("the server does not listen")
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BucketServer]:
+    with bucket_server(request.param, tmp_path_factory.mktemp(request.param)) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +42,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def in_bucket(server: Server, prefix: str, home: Path, **options: Any) -> Shards:
+def in_bucket(server: BucketServer, prefix: str, home: Path, **options: Any) -> Shards:
     root = f"s3://shards/{prefix}"
     return Shards(home, **{"root": root, "endpoint_url": server.url, "region": "us-east-1", **options})
 
@@ -137,7 +51,7 @@ def in_bucket(server: Server, prefix: str, home: Path, **options: Any) -> Shards
     "options", [{}, {"max_size": 90_000}, {"store": "parquet"}], ids=["tar", "cut", "parquet"]
 )
 def test_bucket_has_what_a_directory_would_have(
-    options: dict[str, Any], server: Server, tmp_path: Path, request: pytest.FixtureRequest
+    options: dict[str, Any], server: BucketServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     prefix = f"a/{request.node.callspec.id}"
     samples, lost = examples(1, 30, 8000), [failed(1, 30)]
@@ -165,7 +79,7 @@ def test_bucket_has_what_a_directory_would_have(
     }
 
 
-def test_object_that_is_there_is_not_sent_again(server: Server, tmp_path: Path) -> None:
+def test_object_that_is_there_is_not_sent_again(server: BucketServer, tmp_path: Path) -> None:
     shards = in_bucket(server, "again", tmp_path)
     samples = examples(3, 30, 400_000)
     shards.publisher.publish(shards.job(3, samples))
@@ -198,7 +112,7 @@ def test_refusal_is_one_sentence(
     root: str,
     change: dict[str, str],
     why: str,
-    server: Server,
+    server: BucketServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
@@ -244,7 +158,7 @@ def test_missing_credentials_are_named(
 
 
 def test_keys_are_taken_from_a_profile(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("boto3")
     (tmp_path / "credentials").write_text(
@@ -261,7 +175,7 @@ def test_keys_are_taken_from_a_profile(
 
 
 def test_run_into_a_bucket_is_killed_and_resumed(
-    server: Server,
+    server: BucketServer,
     dev_server: Callable[..., DevServer],
     start: Callable[..., Job],
     run_downloader: Callable[..., subprocess.CompletedProcess[str]],

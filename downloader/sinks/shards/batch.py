@@ -155,7 +155,7 @@ class ShardBatch:
         path = part_path(self._sink.home, self._shard)
         if not self._samples:
             path.unlink(missing_ok=True)
-        if self._samples or not self._lease.only:
+        if self._samples or not (self._lease.only or self._sink.again):
             try:
                 seal(self._sink.home, self._shard, SealedShard(content.marks, list(content.failures)))
             except OSError as error:

@@ -23,7 +23,7 @@ from downloader.sinks.shards.files import INDEX, INDEXED, SIZES
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_directory, stats_name
 
-__all__ = ["Indexed", "write_indexes"]
+__all__ = ["Indexed", "write_indexes", "write_indexes_of"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -85,16 +85,31 @@ def write_indexes(root: str, home: str, endpoint_url: str = "", region: str = ""
     bucket = root.startswith("s3://")
     try:
         files = list(_published(stats_directory(home) if bucket else root, beside=not bucket))
-        if not files:
-            return
-        target = home if bucket else root
+    except OSError as error:
+        raise _failed(root, advice(error)) from error
+    write_indexes_of(files, root, home, endpoint_url, region)
+
+
+def write_indexes_of(
+    files: list[FileStats], root: str, home: str, endpoint_url: str = "", region: str = ""
+) -> None:
+    """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
+    if not files:
+        return
+    bucket = root.startswith("s3://")
+    target = home if bucket else root
+    try:
         _replace(target, INDEX, _index(files))
         _replace(target, SIZES, _sizes(files))
         failure = _put(root, home, endpoint_url, region) if bucket else ""
     except OSError as error:
         failure = advice(error)
     if failure:
-        raise DestinationError(f"cannot write the indexes of {root}: {failure}")
+        raise _failed(root, failure)
+
+
+def _failed(root: str, why: str) -> DestinationError:
+    return DestinationError(f"cannot write the indexes of {root}: {why}")
 
 
 def _put(root: str, home: str, endpoint_url: str, region: str) -> str:

@@ -8,6 +8,7 @@ import importlib
 import os
 import zlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,11 +42,18 @@ class ShardInspector:
         """Return the problem of ``written``."""
         if not written.shards:
             return "in no shard"
+        return self.problem(self._keys(written), written.shards, (written.size, written.crc))
+
+    def problem(self, keys: Sequence[str], shards: Sequence[int], content: tuple[int, int]) -> str:
+        """Return what is wrong with a sample that has one of ``keys`` and is in one of ``shards``.
+
+        ``content``: its size and its CRC-32.
+        """
         problem = "missing"
-        for key in self._keys(written):
-            for shard in written.shards:
+        for key in keys:
+            for shard in shards:
                 found = self._samples(shard).get(key)
-                if found == (written.size, written.crc):
+                if found == content:
                     return ""
                 if found is not None:
                     problem = f"changed since it was stored in shard {shard:05d}"

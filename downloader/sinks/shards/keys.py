@@ -18,15 +18,19 @@ _decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 class ShardKeys:
     """The keys of the items of ``lease``; the first of its shards is the one that counts.
 
-    ``items``: the items, decoded when they are first needed.
+    ``keyed``: each item has its key already. ``items``: the items, decoded when they are first needed.
     """
 
-    def __init__(self, lease: Lease, options: ShardOptions) -> None:
+    def __init__(self, lease: Lease, options: ShardOptions, *, keyed: bool = False) -> None:
         self._lease = lease
         self._items: list[Item] | None = None
         self._home = f"{lease.shards[0]:05d}"
         self._width = index_width(options.files)
-        self._names = name_keys(item.name for item in self.items) if options.by_name else None
+        self._names: list[str] | None = None
+        if keyed:
+            self._names = [item.earlier.key if item.earlier else "" for item in self.items]
+        elif options.by_name:
+            self._names = name_keys(item.name for item in self.items)
 
     @property
     def items(self) -> list[Item]:

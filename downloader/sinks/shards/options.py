@@ -98,9 +98,9 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="endpoint_url",
         metavar="URL",
-        help="-o s3://…: another store than that of AWS.",
+        help="s3://…: another store than that of AWS.",
     ),
-    Option(name="region", metavar="NAME", help="-o s3://…: the region.  [that of the environment]"),
+    Option(name="region", metavar="NAME", help="s3://…: the region.  [that of the environment]"),
     Option(
         name="reproducible",
         default=False,

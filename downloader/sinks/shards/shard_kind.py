@@ -100,11 +100,11 @@ class ShardKind:
     def check_begin(self, config: Config) -> None:
         """Raise ConfigError if DEST has files with the names of shards: they may be another dataset's.
 
-        The files of a bucket are not looked at.
+        The files of a bucket are not looked at, nor those of an attempt at a slice, which are its own.
         """
         from downloader.sinks.shards.stats import IS_OURS
 
-        if config.is_bucket:
+        if config.is_bucket or config.slice:
             return
         with os.scandir(config.output) as entries:
             found = min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
@@ -126,6 +126,8 @@ class ShardKind:
         """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
+        if config.slice:
+            return  # those of the whole job are written when all slices are done
         indexed = Indexed(home, home if config.is_bucket else Path(config.output))
         if not indexed.has(shards):
             endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
@@ -149,7 +151,7 @@ class ShardKind:
             endpoint_url=config.store_option("endpoint_url"),
             region=config.store_option("region"),
         )
-        return ShardSink(home, settings, options)
+        return ShardSink(home, settings, options, again=config.again)
 
     def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
         """See ``sinks.sink.Locates``."""

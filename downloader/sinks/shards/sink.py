@@ -33,15 +33,19 @@ __all__ = ["ShardSink"]
 class ShardSink:
     """A sink whose batches are shards; see ``Sink``. Raises DestinationError.
 
-    ``home``: the directory of the tool's own files.
+    ``home``: the directory of the tool's own files. ``again``: all items have failed in earlier slices, and
+    have their keys and their rows.
     """
 
     wants_records = False
     shards = True
 
-    def __init__(self, home: Path, settings: PublisherSettings, options: ShardOptions) -> None:
+    def __init__(
+        self, home: Path, settings: PublisherSettings, options: ShardOptions, *, again: bool = False
+    ) -> None:
         self.home = home
         self.options = options
+        self.again = again
         self._settings = settings
         self.publisher = Publisher(settings)
         # Published shards whose outcomes were reported since the last lease, and before that.
@@ -58,7 +62,7 @@ class ShardSink:
 
         self._unseal_recorded()
         shard = lease.shards[-1]
-        keys = ShardKeys(lease, self.options)
+        keys = ShardKeys(lease, self.options, keyed=self.again)
         try:
             recovered: Recovered = gevent.get_hub().threadpool.apply(self._recover, (lease, shard, keys))
         except OSError as error:

@@ -11,6 +11,7 @@ NUMBERS = "tests/unit/test_shard_numbers.py::"
 RUN = "tests/integration/test_shards_run.py::"
 KILLS = "tests/faults/test_shard_kills.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
+SLICES = "tests/cluster/test_slice_shards.py::"
 BESIDE = "tests/integration/test_shard_destinations.py::"
 
 KNOWN = (
@@ -112,5 +113,46 @@ KNOWN = (
         "self._recalls = journal.unsettled()",
         "self._recalls = journal.unfinished()",
         (f"{RUN}test_failures_and_kills_move_nothing_to_another_shard",),
+    ),
+    # Slices of a job over many machines
+    Mutant(
+        "shards of every slice from 0",
+        "with --engine ray the slices replace each other's shards",
+        "Destination.__init__",
+        "self.journal.shards.begin_slice(config.first_shard)",
+        "self.journal.shards.begin_slice(0)",
+        (f"{SLICES}test_slices_have_the_shards_of_a_local_run[tar]",),
+    ),
+    Mutant(
+        "attempts publish in one place",
+        "two attempts at a slice mix their shards, whose checksums are then those of neither",
+        "NodeShards.stage",
+        "output = staging_path(root, name)",
+        "output = root",
+        (f"{SLICES}test_attempts_that_overlap_publish_one_dataset[two nodes]",),
+    ),
+    Mutant(
+        "names are given once",
+        "a job whose driver or node dies while shards get their names cannot be completed",
+        "StagingDirectory._move",
+        "os.path.getsize(target) == file.size",
+        "False",
+        (f"{SLICES}test_kill_while_shards_get_their_names[1]",),
+    ),
+    Mutant(
+        "a slice tries again what has failed",
+        "a further shard of one slice replaces the first one of the next",
+        "BatchQueue.__init__",
+        "journal.shards.of_slice",
+        "False",
+        (f"{SLICES}test_what_fails_in_an_attempt_that_is_killed_is_left_to_another_slice",),
+    ),
+    Mutant(
+        "what is fetched again has keys of its own",
+        "samples of --retry-failed have other keys than their rows",
+        "ShardKeys.__init__",
+        "[item.earlier.key if item.earlier else '' for item in self.items]",
+        "name_keys(item.name for item in self.items)",
+        (f"{SLICES}test_what_failed_gets_further_shards_with_the_keys_of_its_rows",),
     ),
 )

@@ -16,10 +16,12 @@ from downloader.process.lifetime import die_with
 from downloader.sinks.failing import advice
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
+from downloader.sinks.shards.publisher.bucket_staging import carry_out
 from downloader.sinks.shards.publisher.part import PartError
 from downloader.sinks.shards.publisher.publishing import Directory, Place, publish
+from downloader.sinks.shards.staging_bucket import BucketAnswer, BucketTask
 
-__all__ = ["serve", "serve_put"]
+__all__ = ["serve", "serve_put", "serve_staging"]
 
 _CHUNK = 1 << 20
 
@@ -90,6 +92,23 @@ def serve_put() -> int:
         _send(answers, advice(error).encode())
     except BucketError as error:
         _send(answers, str(error).encode())
+    return 0
+
+
+def serve_staging() -> int:
+    """Do in the bucket what PublisherSettings and a BucketTask ask for; write a BucketAnswer."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    first, second = _frames(0)
+    settings = msgspec.msgpack.decode(first, type=PublisherSettings)
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        task = msgspec.msgpack.decode(second, type=BucketTask)
+        answer = BucketAnswer(carry_out(task, Bucket(settings), settings.root))
+    except (OSError, BucketError) as error:
+        answer = BucketAnswer(failure=advice(error) if isinstance(error, OSError) else str(error))
+    _send(answers, msgspec.msgpack.encode(answer))
     return 0
 
 

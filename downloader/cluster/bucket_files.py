@@ -1,0 +1,180 @@
+"""Keep the files of a plan in a bucket of S3 or of a store like it, with obstore.
+
+That takes conditional requests: ``If-None-Match: *`` creates a record that no other attempt has created,
+``If-Match`` changes the record of the plan's owner. A store that ignores them is refused, see ``check``.
+
+obstore starts threads: a process that is to fork, or that gevent has patched, must not open these files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from downloader.cluster.plan_files import Writer
+from downloader.errors import ConfigError, DestinationError
+from downloader.sinks.bucket_store import BucketError, open_bucket, refused
+
+__all__ = ["BucketFiles"]
+
+_CHUNK: Final = 8 << 20
+_AT_ONCE: Final = 32  # small files that are read at a time
+
+
+class BucketFiles:
+    """See ``PlanFiles``. Who may read the bucket may read them."""
+
+    contended = True
+
+    def __init__(self, root: str, endpoint_url: str, region: str) -> None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        self.root = root
+        self._obstore = obstore
+        self._taken = (AlreadyExistsError, PreconditionError)
+        with self._translated():
+            self._store: Any = open_bucket(root, endpoint_url, region)
+
+    def read(self, name: str) -> bytes | None:
+        found = self.read_version(name)
+        return None if found is None else found[0]
+
+    def read_version(self, name: str) -> tuple[bytes, str] | None:
+        """Return content and ETag of a file, None if it is not there."""
+        with self._translated():
+            try:
+                found = self._obstore.get(self._store, name)
+                return bytes(found.bytes()), found.meta["e_tag"] or ""
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+
+    def read_all(self, directory: str, suffix: str) -> Iterator[tuple[str, bytes]]:
+        names = iter([name for name in self.names(f"{directory}/") if name.endswith(suffix)])
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while some := list(islice(names, 8 * _AT_ONCE)):
+                for name, content in zip(some, pool.map(self.read, some), strict=True):
+                    if content is not None:
+                        yield name, content
+
+    def write(self, name: str, content: bytes) -> None:
+        with self._translated():
+            self._obstore.put(self._store, name, content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        return self.put_if(name, content, "") is not None or self.read(name) == content
+
+    def put_if(self, name: str, content: bytes, version: str) -> str | None:
+        """Write a file that has the ETag ``version``, "" for one that is not there; return its new ETag.
+
+        Return None if it has another, or perhaps if an answer was lost and the request sent again.
+        """
+        with self._translated():
+            try:
+                mode: Any = {"e_tag": version} if version else "create"
+                found = self._obstore.put(self._store, name, content, mode=mode)
+            except self._taken:
+                return None
+            return found["e_tag"] or ""
+
+    def check(self, name: str, content: bytes) -> None:
+        """Raise ConfigError if the store ignores conditions; ``name`` is there with ``content``."""
+        other = content + b" "
+        if self.put_if(name, other, "") is None and self.put_if(name, other, '"0"') is None:
+            return
+        raise ConfigError(
+            f"{self.root}: this store ignores conditions of requests (If-None-Match, If-Match), so two "
+            "attempts at a slice could both count; give --journal a directory that all nodes share"
+        )
+
+    def writer(self, name: str) -> Writer:
+        return _BucketWriter(self, name)
+
+    def put(self, name: str, file: BinaryIO) -> None:
+        """Write a large file from its start, also if it is there."""
+        file.seek(0)
+        with self._translated():
+            self._obstore.put(self._store, name, file, chunk_size=_CHUNK, max_concurrency=2)
+
+    def open(self, name: str) -> BinaryIO:
+        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._copy(name, file)
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def local(self, name: str, directory: Path) -> str:
+        path = directory / name.rpartition("/")[2]
+        # With its name, it is whole: an attempt that was lost may have left it.
+        if not path.exists():
+            temporary = path.with_name(f".{path.name}")
+            try:
+                with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    self._copy(name, file)
+                os.replace(temporary, path)
+            except OSError as error:
+                raise DestinationError(f"{temporary}: {error.strerror}") from error
+        return os.fspath(path)
+
+    def _copy(self, name: str, file: BinaryIO) -> None:
+        with self._translated():
+            for chunk in self._obstore.get(self._store, name):
+                file.write(chunk)
+
+    def names(self, prefix: str) -> list[str]:
+        directory, _, leaf = prefix.rpartition("/")
+        found: list[str] = []
+        with self._translated():
+            # In order, and from the prefix on: it takes a page, not the directory.
+            offset = prefix if leaf else None
+            for page in self._obstore.list(self._store, directory or None, offset=offset):
+                found += [entry["path"] for entry in page if entry["path"].startswith(prefix)]
+                if leaf and page and not page[-1]["path"].startswith(prefix):
+                    break
+        return sorted(found)
+
+    def remove(self, name: str) -> None:
+        with self._translated(), contextlib.suppress(FileNotFoundError):
+            self._obstore.delete(self._store, name)
+
+    def clear(self) -> None:
+        with self._translated():
+            for page in self._obstore.list(self._store):
+                self._obstore.delete(self._store, [entry["path"] for entry in page])
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            try:
+                yield
+            except (BucketError, DestinationError):
+                raise
+            except Exception as error:
+                refused(error)
+        except (BucketError, OSError) as error:
+            raise DestinationError(f"{self.root}: {error}") from error
+
+
+class _BucketWriter:
+    def __init__(self, files: BucketFiles, name: str) -> None:
+        self._files = files
+        self._name = name
+        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def publish(self) -> None:
+        with self.file:
+            self._files.put(self._name, self.file)
+
+    def abort(self) -> None:
+        self.file.close()

@@ -1,0 +1,122 @@
+"""Keep files on the own disks of nodes, --store local: tell disks apart, and which of them are gone.
+
+Each disk has a mark in ``DEST/.downloader/``, made by the first slice of a plan that is run there. The
+record of a slice has that of its disk; a disk whose mark no node of the cluster finds is gone, and the
+files of its slices with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from downloader.cluster.plan import Done, PlanDirectory
+from downloader.cluster.retry import failed_items
+from downloader.cluster.verify import write_down
+from downloader.config.config import Config
+from downloader.errors import DestinationError
+from downloader.sinks.failing import advice
+from downloader.storage.destination import foreign_before, home_of, make_directory
+
+__all__ = [
+    "Disk",
+    "disk_here",
+    "gone",
+    "is_local",
+    "lost_text",
+    "mark_disk",
+    "on_this_node",
+    "write_down_lost",
+]
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """The mark of a disk. ``since_ns``: see ``core.ownership.Rules.foreign_before_ns``."""
+
+    id: str
+    since_ns: int
+
+
+def is_local(config: Config) -> bool:
+    """Return whether ``config`` stores files on the disks of nodes."""
+    return config.store == "local"
+
+
+def on_this_node(output: str) -> str:
+    """Return DEST with the variables of this node's environment. Raises DestinationError."""
+    found = os.path.expandvars(output)
+    if not os.path.isabs(found):
+        raise DestinationError(f"-o {output} is {found} here, which is not an absolute path")
+    return found
+
+
+def disk_here(output: str, plan: str) -> Disk | None:
+    """Return the mark of the plan ``plan`` on the disk of ``output``, None if it has none."""
+    try:
+        return msgspec.json.decode(_mark(output, plan).read_bytes(), type=Disk)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def mark_disk(output: str, plan: str) -> Disk:
+    """Return the mark, which is made if there is none. Raises ConfigError, DestinationError."""
+    make_directory("-o", Path(output), home_of(output))
+    found = disk_here(output, plan)
+    if found is not None:
+        return found
+    mark = _mark(output, plan)
+    made = Disk(os.urandom(8).hex(), foreign_before(output))
+    temporary = mark.with_name(f".{mark.name}.{made.id}")
+    try:
+        temporary.write_bytes(msgspec.json.encode(made))
+        try:
+            os.link(temporary, mark)
+        except FileExistsError:
+            return disk_here(output, plan) or made
+        finally:
+            temporary.unlink()
+    except OSError as error:
+        raise DestinationError(f"{mark}: {advice(error)}") from error
+    return made
+
+
+def _mark(output: str, plan: str) -> Path:
+    return home_of(output) / f"disk-{plan}"
+
+
+def gone(dones: Iterable[Done], there: set[str]) -> list[Done]:
+    """Return the slices with files on disks other than those ``there``."""
+    return [done for done in dones if done.disk not in there and done.report.stored + done.report.skipped]
+
+
+def write_down_lost(directory: PlanDirectory, lost: list[Done], most: int) -> None:
+    """Record that the files of ``lost`` slices are to be fetched again. The caller owns the plan.
+
+    ``most``: --slice-files. Raises DestinationError, JournalError, SourceError, InUse.
+    """
+    heads = {head.name: head for head in directory.heads()}
+    covered = {name for head in heads.values() for name in head.covers}
+    for done in lost:
+        failed = failed_items(directory, heads[done.name], done).items
+        items = enumerate(chain.from_iterable(directory.items(heads[done.name])))
+        damaged = {
+            number: (item.name, f"its disk, on {done.node}, is gone")
+            for number, item in items
+            if number not in failed and not item.fault
+        }
+        write_down(directory, heads, done, damaged, None, most, covered=done.name in covered)
+
+
+def lost_text(lost: list[Done]) -> str:
+    """Return the message about slices whose disks are gone."""
+    files = sum(done.report.stored + done.report.skipped for done in lost)
+    nodes = sorted({done.node for done in lost})
+    return (
+        f"{len(lost)} slices with {files:,} files are on disks of nodes that are not in the cluster: "
+        f"{', '.join(nodes[:5])}{' …' if len(nodes) > 5 else ''}; when they are back, the same command "
+        "finds them; if they are lost for good, --retry-failed fetches their files again"
+    )

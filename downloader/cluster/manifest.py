@@ -1,0 +1,214 @@
+"""Write --manifest of a job over many machines, from the rows that its slices have left in the plan.
+
+The rows are in the order of the source: those of a slice, with those of its items that failed and were
+tried again in other slices. Of a slice that was done without --manifest they have what the plan says of its
+items, and the sizes of the files. Memory does not grow with the number of files: the rows of what was tried
+again are in a temporary table, and names that several slices have are found by their hashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+
+from downloader.cluster.plan import Done, Head, PlanDirectory
+from downloader.cluster.repeated_names import RepeatedNames
+from downloader.cluster.retry import failed_items
+from downloader.cluster.shards import has_shards
+from downloader.config.config import Config
+from downloader.core.redact import redact_url
+from downloader.core.units import show_count
+from downloader.errors import DestinationError, FetchError
+from downloader.messages import Item
+from downloader.reporting.manifest import remarks
+from downloader.reporting.manifest_formats import Row, writer_of
+from downloader.reporting.manifest_rows import Fields, RowsMade, read_rows
+from downloader.reporting.published_file import publish
+from downloader.sinks.stored import place
+from downloader.sources.registry import source_kind
+
+__all__ = ["write_cluster_manifest"]
+
+_TOGETHER: Final = 1000  # rows
+_decode = msgspec.msgpack.Decoder(Fields).decode
+_Placed = tuple[int, Row]  # the number of the item in its slice
+
+
+def write_cluster_manifest(
+    config: Config, directory: PlanDirectory, heads: list[Head], log: Callable[[str], object]
+) -> None:
+    """Write the manifest of ``config`` from the slices ``heads`` that are done.
+
+    ``log`` gets lines about what is not known. Raises DestinationError, JournalError, SourceError.
+    """
+    with contextlib.ExitStack() as stack:
+        rows = _Rows(config, directory, heads, stack)
+        write = writer_of(config.manifest, config.layout, rows, nodes=True)
+        mark = f"manifest-{zlib.crc32(os.fsencode(config.journal_root)):08x}"
+        publish(config.manifest, write, mark)
+        for line in rows.remarks():
+            log(line)
+
+
+class _Rows:
+    """The rows of a job. They can be iterated several times."""
+
+    def __init__(
+        self, config: Config, directory: PlanDirectory, heads: list[Head], stack: contextlib.ExitStack
+    ) -> None:
+        self._config = config
+        self._directory = directory
+        self._source = [head for head in heads if not head.covers and head.count]
+        self._made = RowsMade()
+        self._missing = 0
+        self._again = stack.enter_context(contextlib.closing(_RetriedRows()))
+        for head in heads:
+            if head.covers and (done := directory.done(head.name)) is not None:
+                self._again.add(self._origins(head), self._rows_of(head, done))
+        self._made_again, self._missing_again = self._made, self._missing
+        self._repeated: RepeatedNames | None = None
+        self._shards = has_shards(config)
+        if len(self._source) > 1 and not source_kind(config).unique_names and not self._shards:
+            # The same file can be listed in several slices; each of them has a row of it. In shards each of
+            # them has a sample.
+            self._repeated = stack.enter_context(RepeatedNames())
+            self._repeated.find(row.name for row in chain.from_iterable(self._listed()))
+
+    def _origins(self, head: Head) -> list[tuple[str, int]]:
+        """Return, for each item of a slice of what failed, the slice of the source and its number there."""
+        items = chain.from_iterable(self._directory.items(head))
+        return [(item.earlier.slice, item.earlier.number) for item in items if item.earlier]
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        if self._repeated is None:
+            return self._listed()
+        return self._repeated.first(self._listed())
+
+    def _listed(self) -> Iterator[list[Row]]:
+        """Yield the rows of all slices."""
+        self._made, self._missing = self._made_again, self._missing_again
+        for head in self._source:
+            done = self._directory.done(head.name)
+            if done is None:
+                continue
+            again = self._again.of(head.name)
+            rows = self._rows_of(head, done)
+            together: list[Row] = []
+            for _, row in heapq.merge(rows, again, key=itemgetter(0)):
+                together.append(row)
+                if len(together) == _TOGETHER:
+                    yield together
+                    together = []
+            yield together
+
+    def _rows_of(self, head: Head, done: Done) -> Iterator[_Placed]:
+        """Yield the rows of the items that a slice has stored."""
+        self._made += done.rows
+        if not done.manifest:
+            yield from self._without_rows(head, done)
+            return
+        # Of items that were stored and found damaged, there is a row where they are stored again.
+        failed = failed_items(self._directory, head, done).items
+        name = f"manifest/{done.manifest}"
+        with self._directory.files.open(name) as file:
+            for numbered in read_rows(file, f"{self._directory.root}/{name}"):
+                for number, fields in numbered:
+                    if number not in failed:
+                        yield number, _row(fields, done.node)
+
+    def _without_rows(self, head: Head, done: Done) -> Iterator[_Placed]:
+        failed = failed_items(self._directory, head, done).items
+        builder = source_kind(self._config).request_builder(self._config)
+        seen: set[str] = set()
+        numbered = enumerate(chain.from_iterable(self._directory.items(head)))
+        for number, item in numbered:
+            if number in failed or item.fault or item.name in seen:
+                continue
+            if not self._shards:
+                seen.add(item.name)
+            size = self._size_of(item)
+            if size < 0:
+                self._missing += 1
+                continue
+            self._made += RowsMade(1, 1, int(bool(self._config.hash_algorithm)))
+            try:
+                url = redact_url(builder.request(item).url)
+            except FetchError:
+                url = ""
+            columns = msgspec.msgpack.decode(item.columns) if item.columns else {}
+            fields = (item.name, url or None, None, None, size, *[None] * 7, columns)
+            yield number, _row(fields, done.node)
+
+    def _size_of(self, item: Item) -> int:
+        """Return the size of the file of ``item``, -1 if it is not known."""
+        try:
+            return os.stat(os.path.join(self._config.output, place(item.name, self._config.layout))).st_size
+        except OSError:
+            return -1 if item.size is None else item.size
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what is to be known of the rows that were written last."""
+        yield from remarks(self._config, self._made)
+        if self._missing:
+            yield (
+                f"{self._config.manifest}: {show_count(self._missing)} files have no row: they were stored "
+                "by a run without --manifest, and their sizes are not known"
+            )
+
+
+def _row(fields: Any, node: str) -> Row:
+    return Row(*(*fields, node))
+
+
+class _RetriedRows:
+    """The rows of items that were tried again, in a temporary table. Raises DestinationError."""
+
+    def __init__(self) -> None:
+        self._table = sqlite3.connect("", isolation_level=None)
+        self._table.execute(
+            "CREATE TABLE row (slice TEXT, number INTEGER, node TEXT, fields BLOB, "
+            "PRIMARY KEY (slice, number)) WITHOUT ROWID"
+        )
+
+    def add(self, origins: list[tuple[str, int]], rows: Iterable[_Placed]) -> None:
+        """Add ``rows``, whose numbers are positions in ``origins``."""
+        encode = msgspec.msgpack.Encoder().encode
+        with self._translated():
+            self._table.execute("BEGIN")
+            self._table.executemany(
+                "INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)",
+                (
+                    (*origins[number], row.node, encode(msgspec.structs.astuple(row)[:-1]))
+                    for number, row in rows
+                ),
+            )
+            self._table.execute("COMMIT")
+
+    def of(self, name: str) -> Iterator[_Placed]:
+        """Yield the rows of the items of a slice of the source."""
+        with self._translated():
+            query = "SELECT number, node, fields FROM row WHERE slice = ? ORDER BY number"
+            for number, node, fields in self._table.execute(query, (name,)):
+                yield number, _row(_decode(fields), node)
+
+    def close(self) -> None:
+        """Remove the table."""
+        self._table.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise DestinationError(
+                f"a temporary table of the manifest: {error}; free some space"
+            ) from error

@@ -1,0 +1,80 @@
+"""Open a plan for one driver at a time, and find the key of names that belongs to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from downloader.cluster.plan import PlanDirectory
+from downloader.config.config import Config
+from downloader.errors import JournalError
+from downloader.storage.destination import HOME, make_directory
+from downloader.storage.lock import lock
+from downloader.storage.name_key import KEY_BYTES, name_key
+
+__all__ = ["PlanHome", "is_bucket", "plan_home", "plan_home_at"]
+
+_KEY = "name-key"
+
+
+class PlanHome(NamedTuple):
+    """A plan that this driver owns. ``check`` raises InUse when it does not any more."""
+
+    directory: PlanDirectory
+    name_key: bytes
+    check: Callable[[], None]
+
+
+def is_bucket(journal_root: str) -> bool:
+    """Return whether a plan is in a bucket."""
+    return journal_root.startswith("s3://")
+
+
+@contextlib.contextmanager
+def plan_home(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
+    """Own the plan of ``config`` in the block, and return it; ``log`` gets lines about what takes long.
+
+    Raises InUse if another driver owns it, ConfigError, DestinationError, JournalError.
+    """
+    root = config.journal_root
+    if not is_bucket(root):
+        directory = Path(root) / HOME
+        make_directory("--journal" if config.journal else "-o", directory.parent, directory)
+    with plan_home_at(root, config.journal_endpoint_url, config.journal_region, log) as home:
+        yield home
+
+
+@contextlib.contextmanager
+def plan_home_at(
+    root: str, endpoint_url: str, region: str, log: Callable[[str], None]
+) -> Iterator[PlanHome]:
+    """Own the plan under ``root`` in the block, and return it; see ``plan_home``."""
+    if is_bucket(root):
+        with _in_bucket(root, endpoint_url, region, log) as home:
+            yield home
+        return
+    directory = Path(root) / HOME
+    fd = lock(directory)
+    try:
+        yield PlanHome(PlanDirectory(root), name_key(directory), lambda: None)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _in_bucket(root: str, endpoint: str, region: str, log: Callable[[str], None]) -> Iterator[PlanHome]:
+    from downloader.cluster.bucket_files import BucketFiles
+    from downloader.cluster.bucket_lock import BucketLock
+
+    files = BucketFiles(f"{root.rstrip('/')}/{HOME}", endpoint, region)
+    with BucketLock(files, log) as owner:
+        if (key := files.read(_KEY)) is None:
+            key = os.urandom(KEY_BYTES)
+            if not files.create(_KEY, key):
+                key = files.read(_KEY) or b""
+        if len(key) != KEY_BYTES:
+            raise JournalError(f"{files.root}/{_KEY} is damaged; remove it, and names with secrets change")
+        yield PlanHome(PlanDirectory(root, endpoint, region), key, owner.check)

@@ -1,0 +1,58 @@
+"""Write what a job over many machines leaves beside its files: --manifest, --failures, --report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+
+import msgspec
+
+from downloader.cluster.manifest import write_cluster_manifest
+from downloader.cluster.plan import Done, Head, PlanDirectory
+from downloader.config.config import Config
+from downloader.engine.job import Finished
+from downloader.errors import DestinationError, JournalError, SourceError
+from downloader.messages import Failure
+from downloader.reporting import report as reports
+from downloader.reporting.record import Report
+
+__all__ = ["write_results"]
+
+_FAILURES_SHOWN = 5
+
+
+def write_results(
+    config: Config,
+    directory: PlanDirectory,
+    heads: Collection[Head],
+    dones: Collection[Done],
+    report: Report,
+    log: Callable[[str], object],
+) -> Finished:
+    """Write the files that ``config`` names; return ``report``, with the error if one cannot be written.
+
+    ``heads`` are all slices; ``dones`` are those whose failures count. ``log`` gets lines about what is not
+    known.
+    """
+    shown = list(islice(_failures(directory, dones), _FAILURES_SHOWN))
+    try:
+        if config.manifest:
+            write_cluster_manifest(config, directory, list(heads), log)
+        if config.failures:
+            reports.write_failures(_failures(directory, dones), config.failures)
+        if config.report:
+            reports.write_json(report, config.report)
+    except (DestinationError, JournalError, SourceError) as error:
+        report = msgspec.structs.replace(
+            report,
+            exit_code=report.exit_code or error.exit_code,
+            stopped_by=report.stopped_by or str(error),
+        )
+    return Finished(report, shown, [], {})
+
+
+def _failures(directory: PlanDirectory, dones: Collection[Done]) -> Iterator[Failure]:
+    for done in dones:
+        for line in directory.failed_lines(done):
+            row = msgspec.json.decode(line)
+            yield Failure(row["item"], row["name"], row["url"], row["code"], row["detail"], row["attempts"])

@@ -1,0 +1,260 @@
+"""Shards of a job over many machines: whose attempt's count, how they get their names, and the indexes.
+
+::
+
+    attempt ──► DEST/.downloader/attempts/NAME.ID ──► Done (the first one counts) ──► DEST
+
+A shard is a batch of the source. A slice of the source is a whole number of batches, so the shards of a
+slice have the numbers that a local run would give them. Items that failed get further shards behind those
+of the source (``cluster.retry``), with the keys of their rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from downloader.cluster.configs import changed
+from downloader.cluster.plan import Done, Head, PlanDirectory
+from downloader.cluster.scratch import Scratch, journal_beside_bucket
+from downloader.config.config import Config
+from downloader.core.item_states import published
+from downloader.core.shard_keys import index_width, name_keys
+from downloader.errors import DestinationError
+from downloader.messages import Item
+from downloader.sinks.failing import advice
+from downloader.sinks.shards.indexes import write_indexes_of
+from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.staging import (
+    StagedShard,
+    Staging,
+    StagingDirectory,
+    staged_shard,
+    staging_path,
+)
+from downloader.sinks.shards.staging_bucket import StagingBucket
+from downloader.sinks.shards.stats import FileStats, stats_directory
+from downloader.storage.destination import home_of
+from downloader.storage.journal import Journal
+
+__all__ = [
+    "DriverShards",
+    "FreeNumbers",
+    "NodeShards",
+    "has_shards",
+    "in_whole_shards",
+    "keys_of",
+    "shards_of_slice",
+]
+
+_STAGING = "staging"
+
+
+def has_shards(config: Config) -> bool:
+    """Return whether ``config`` stores shards."""
+    return config.sink_kind.shard_items(config) > 0
+
+
+def in_whole_shards(config: Config) -> Config:
+    """Return ``config`` with slices of whole shards: --slice-files rounded down, to one shard at least."""
+    items = config.sink_kind.shard_items(config)
+    if not items:
+        return config
+    return changed(config, slice_files=max(config.slice_files // items, 1) * items)
+
+
+def local_home(config: Config) -> str:
+    """Return the directory of the tool's own files for the job ``config``, on this machine if need be."""
+    if not config.journal_root.startswith("s3://"):
+        return os.fspath(home_of(config.journal_root))
+    home = home_of(journal_beside_bucket(config))
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.fspath(home)
+
+
+def staging_of(config: Config) -> Staging:
+    """Return the stagings of the job ``config``."""
+    if config.is_bucket:
+        home = local_home(config)
+        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+        return StagingBucket(config.output, home, endpoint_url, region)
+    return StagingDirectory(config.output, durable=config.fsync)
+
+
+# on a node
+
+
+class NodeShards:
+    """The shards of one attempt at the slice ``name``; ``config`` is that of the job's slices.
+
+    ``staging``: where they are published, "" before ``stage`` and where the job has no shards.
+    """
+
+    def __init__(self, config: Config, directory: PlanDirectory, name: str) -> None:
+        self._config = config
+        self._directory = directory
+        self._name = name
+        self._has = has_shards(config)
+        self.staging = ""
+
+    def is_done(self) -> bool:
+        """Return whether the slice is done; its shards then have their names. Raises DestinationError."""
+        done = self._directory.done(self._name)
+        if done is not None and done.staging:
+            staging_of(self._config).move(done.staging, done.shards)
+        return done is not None
+
+    def stage(self, scratch: Scratch) -> Config:
+        """Return the Config of the attempt. Raises OSError, DestinationError.
+
+        The staging is that of the earlier attempt whose journal is in ``scratch``.
+        """
+        head, root = self._directory.head(self._name), self._config.output
+        if head is None:
+            raise DestinationError(f"the slice {self._name} is not in the plan")
+        config = changed(self._config, again=bool(head.covers))
+        if not self._has:
+            return config
+        note = scratch.path / _STAGING
+        name = note.read_text() if note.exists() else ""
+        if name and not self._config.is_bucket and not os.path.isdir(staging_path(root, name)):
+            scratch.clear()  # its journal has shards that are gone
+            name = ""
+        if not name:
+            name = f"{self._name}.{os.urandom(6).hex()}"
+            if not self._config.is_bucket:
+                os.makedirs(staging_path(root, name), mode=0o700)
+            other = note.with_name(f".{_STAGING}")
+            other.write_text(name)
+            other.replace(note)
+        self.staging = name
+        output = staging_path(root, name)
+        return changed(config, output=output, first_shard=head.first)
+
+    def ended(self, scratch: Scratch) -> None:
+        """Settle the slice if it is done; remove what the attempt has left, unless another goes on with it.
+
+        Raises DestinationError.
+        """
+        if self._has and (self.is_done() or not scratch.path.exists()):
+            done = self._directory.done(self._name)
+            if done is None or done.staging != self.staging:
+                staging_of(self._config).remove([self.staging])
+
+
+def shards_of_slice(config: Config) -> list[StagedShard]:
+    """Return the shards of a slice that has just been run to its end with ``config``.
+
+    Raises DestinationError if one is missing, JournalError.
+    """
+    home = home_of(config.journal_root)
+    place = None if config.is_bucket else Path(config.output)
+    stats = place or Path(stats_directory(os.fspath(home)))
+    found = []
+    journal = Journal(home, read_only=True)
+    try:
+        for row in journal.batches():
+            # Of items that have failed again nothing is published: they have their rows.
+            if not config.again or any(published(row.marks)):
+                numbers = journal.shards.of(row.seq)
+                found += [staged_shard(number, config.store, stats, place) for number in numbers]
+    except OSError as error:
+        raise DestinationError(f"{error.filename}: {advice(error)}") from error
+    finally:
+        journal.close()
+    return found
+
+
+# in the driver
+
+
+class DriverShards:
+    """The shards of a job, for its driver. Every method raises DestinationError."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._has = has_shards(config)
+        self._dones: dict[str, Done] = {}
+
+    def add(self, done: Done) -> None:
+        """Add a slice that is done."""
+        if self._has:
+            self._dones[done.name] = done
+
+    def take_up(self, known: Mapping[str, Head]) -> None:
+        """Complete what an earlier driver has begun; ``known`` are the slices of the plan.
+
+        Stagings of slices that are not done are left to those that go on with them.
+        """
+        if not self._has:
+            return
+        staging = staging_of(self._config)
+        unwanted = []
+        for name in staging.names():
+            slice_name = name.partition(".")[0]
+            done = self._dones.get(slice_name)
+            if done is not None and done.staging == name:
+                staging.move(name, done.shards)
+            elif done is not None or slice_name not in known:
+                unwanted.append(name)
+        if unwanted:
+            staging.remove(unwanted)
+
+    def ended(self, done: Done, *, settled: bool) -> None:
+        """Take in a slice that has just been done; ``settled``: its shards have their names already."""
+        self.add(done)
+        if not self._has or (settled and self._config.is_bucket):
+            return  # a bucket is looked at in the end
+        staging = staging_of(self._config)
+        staging.move(done.staging, done.shards)
+        others = [name for name in staging.names() if name.partition(".")[0] == done.name]
+        staging.remove(others)
+
+    def finish(self, known: Mapping[str, Head]) -> None:
+        """Write the indexes of all shards, and remove what attempts have left."""
+        if not self._has:
+            return
+        self.take_up(known)
+        files: dict[int, list[FileStats]] = {}
+        for done in self._dones.values():
+            files.update((shard.number, shard.files) for shard in done.shards)
+        config = self._config
+        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+        home = local_home(config)
+        in_order = [file for number in sorted(files) for file in files[number]]
+        write_indexes_of(in_order, config.output, home, endpoint_url, region)
+
+
+# items that failed
+
+
+def keys_of(items: list[Item], shard: int, options: ShardOptions) -> list[str]:
+    """Return the keys of the ``items`` of a batch, which is ``shard``, or is fetched again."""
+    if items and items[0].earlier:
+        return [item.earlier.key for item in items if item.earlier]
+    if options.by_name:
+        return name_keys(item.name for item in items)
+    width = index_width(options.files)
+    return [f"{shard:05d}{index:0{width}d}" for index in range(len(items))]
+
+
+class FreeNumbers:
+    """The numbers behind the shards of the source that no shard has, and no slice may give to one."""
+
+    def __init__(self, directory: PlanDirectory, heads: Mapping[str, Head]) -> None:
+        self._first = max((head.seq for head in heads.values() if not head.covers), default=0)
+        self._taken: set[int] = set()
+        for head in heads.values():
+            if head.covers:
+                done = directory.done(head.name)
+                own = range(head.first, head.seq) if done is None else (s.number for s in done.shards)
+                self._taken.update(own)
+
+    def take(self, count: int) -> int:
+        """Return the first of the lowest ``count`` numbers in a row that are free; they are no longer."""
+        first = self._first
+        while taken := self._taken.intersection(range(first, first + count)):
+            first = max(taken) + 1
+        self._taken.update(range(first, first + count))
+        return first

@@ -1,0 +1,56 @@
+"""Keep what a slice has stored: size and checksum of each item, for ``verify``.
+
+A file of frames (``core.frames``), one for each batch of the slice's journal in order: how many items the
+batch has, and their states, packed (``core.item_states``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from downloader.core.frames import FrameError, Unpacker, pack
+from downloader.core.item_states import ItemState, published
+from downloader.errors import JournalError
+from downloader.storage.journal import Journal
+
+__all__ = ["read_stored", "write_stored"]
+
+_PIECE = 1 << 20
+
+
+class _Batch(msgspec.Struct, frozen=True, array_like=True):
+    count: int
+    states: bytes
+
+
+def write_stored(home: Path, file: BinaryIO) -> None:
+    """Write what the journal in ``home`` has stored. Raises JournalError, OSError."""
+    journal = Journal(home, read_only=True)
+    try:
+        for row in journal.batches():
+            file.write(pack(msgspec.msgpack.encode(_Batch(row.count, row.marks))))
+    finally:
+        journal.close()
+
+
+def read_stored(file: BinaryIO, where: str, count: int) -> Iterator[tuple[int, ItemState]]:
+    """Yield each stored item of a slice of ``count`` items, in order: its number in the slice, its state.
+
+    Raises JournalError if ``file``, which is at ``where``, is damaged.
+    """
+    unpacker, before = Unpacker(), 0
+    try:
+        while piece := file.read(_PIECE):
+            for frame in unpacker.feed(piece):
+                batch = msgspec.msgpack.decode(frame, type=_Batch)
+                for state in published(batch.states):
+                    yield before + state.index, state
+                before += batch.count
+        if before != count:
+            raise ValueError(f"it has {before} items of {count}")
+    except (FrameError, ValueError, msgspec.DecodeError) as error:
+        raise JournalError(f"{where} is damaged ({error}); --restart begins anew") from error

@@ -1,0 +1,200 @@
+"""Compare what a job over many machines has stored with its plan, and have what differs fetched again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+
+from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
+from downloader.cluster.plan_home import is_bucket, plan_home_at
+from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
+from downloader.cluster.shards import keys_of
+from downloader.cluster.stored import read_stored
+from downloader.core.item_states import ItemState
+from downloader.core.units import show_count
+from downloader.errors import ConfigError, DestinationError
+from downloader.messages import Item
+from downloader.sinks.registry import sink_kind
+from downloader.sinks.shards.inspecting import ShardInspector
+from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.staging import StagingDirectory
+from downloader.sinks.sink import Written
+from downloader.storage.destination import home_of
+from downloader.storage.table import is_read_only
+from downloader.storage.verify import Verified
+
+__all__ = ["verify_cluster", "write_down"]
+
+_NAMED = 1000
+_Problem = Callable[[Item, str, int, ItemState], str]
+"""Returns what is wrong with an item; it has a key and a shard, if there are shards."""
+
+
+def verify_cluster(
+    output: str, quiet: bool = False, root: str = "", endpoint_url: str = "", region: str = ""
+) -> Verified | None:
+    """Compare every stored file of a job with its plan; return the result, None if there is no plan.
+
+    See ``storage.verify.verify``. ``root`` may be s3://BUCKET/PREFIX, with ``endpoint_url`` and ``region``
+    of the bucket. Raises ConfigError, InUse, DestinationError, JournalError, SourceError.
+    """
+    root = root or output
+    directory = PlanDirectory(root, endpoint_url, region)
+    if not is_bucket(root) and not os.access(directory.root, os.R_OK | os.X_OK):
+        return None  # whoever reads the journal says so
+    if (plan := directory.read()) is None:
+        return None
+    if plan.output.startswith("s3://"):
+        raise ConfigError(f"{plan.output}: verify reads directories; it cannot read shards in a bucket")
+    if plan.store == "local":
+        raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")
+    if os.path.realpath(plan.output) != os.path.realpath(output):
+        raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
+    if not sink_kind(plan.store).keeps:
+        raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")
+    if not is_bucket(root) and is_read_only(home_of(root)):
+        return _Verifying(directory, plan, output, read_only=True).run(quiet)
+    with plan_home_at(root, endpoint_url, region, _say) as home:
+        return _Verifying(home.directory, plan, output, read_only=False).run(quiet)
+
+
+def _say(text: str) -> None:
+    print(f"downloader: {text}", file=sys.stderr)  # noqa: T201
+
+
+class _Verifying:
+    """A comparison of a whole plan."""
+
+    def __init__(self, directory: PlanDirectory, plan: Plan, output: str, *, read_only: bool) -> None:
+        self._directory = directory
+        self._plan = plan
+        self._output = output
+        self._read_only = read_only
+        self._kind = sink_kind(plan.store)
+        self._heads = {head.name: head for head in directory.heads()}
+        self._covered = {name for head in self._heads.values() for name in head.covers}
+        inspect = self._kind.inspector(Path(output), plan.identity)
+        self._options: ShardOptions | None = None
+        if isinstance(inspect, ShardInspector):
+            self._options = msgspec.json.decode(plan.identity, type=ShardOptions)
+            self._problem: _Problem = lambda item, key, shard, state: inspect.problem(
+                (key,), (shard,), (state.size, state.crc)
+            )
+        else:
+            self._problem = lambda item, key, shard, state: inspect(
+                Written(0, state.index, item.name, state.size, state.crc)
+            )
+
+    def run(self, quiet: bool) -> Verified:
+        """Compare everything; write down what differs."""
+        dones = list(self._directory.dones())
+        staged = [] if self._read_only else self._move(dones)
+        waiting = self._waiting({done.name for done in dones})
+        checked = wrong = 0
+        names: list[str] = []
+        shown = monotonic()
+        for done in dones:
+            head = self._heads[done.name]
+            damaged = {}
+            for number, item, key, shard, state in self._stored(head, done):
+                if (key or item.name) in waiting:
+                    continue
+                checked += 1
+                if problem := self._problem(item, key, shard, state):
+                    damaged[number] = (item.name, problem)
+                    names += [item.name] if len(names) < _NAMED else []
+                if not quiet and monotonic() - shown > 2:
+                    shown = monotonic()
+                    _say(f"{show_count(checked)} files verified")
+            wrong += len(damaged)
+            if damaged and not self._read_only:
+                self._write_down(head, done, damaged)
+        StagingDirectory(self._output).remove(staged)
+        return Verified(checked, checked - wrong, wrong, names, not self._read_only)
+
+    def _move(self, dones: list[Done]) -> list[str]:
+        """Give shards their names that a driver has not given them; return where those were published."""
+        staging = StagingDirectory(self._output)
+        left = set(staging.names())
+        here = [done for done in dones if done.staging in left]
+        for done in here:
+            for shard in done.shards:
+                try:
+                    staging.move(done.staging, [shard], last=False)
+                except DestinationError:
+                    continue  # its samples are found missing
+        return [done.staging for done in here]
+
+    def _waiting(self, done: set[str]) -> set[str]:
+        """Return the names, or keys if there are shards, of items that are to be fetched again."""
+        found: set[str] = set()
+        for head in self._heads.values():
+            if head.covers and head.name not in done:
+                for items in self._directory.items(head):
+                    found.update(item.earlier.key or item.name for item in items if item.earlier)
+        return found
+
+    def _stored(self, head: Head, done: Done) -> Iterator[tuple[int, Item, str, int, ItemState]]:
+        """Yield the items of a slice that it has stored: number, item, key, shard and state."""
+        if not done.stored:
+            return  # by an earlier version
+        name = f"stored/{done.stored}"
+        failed = failed_items(self._directory, head, done).items
+        with self._directory.files.open(name) as file:
+            states = read_stored(file, f"{self._directory.root}/{name}", head.count)
+            number, state = next(states, (-1, None))
+            before = 0
+            for shard, items in enumerate(self._directory.items(head), head.first):
+                keys = keys_of(items, shard, self._options) if self._options else [""] * len(items)
+                while state is not None and number < before + len(items):
+                    index = number - before
+                    if number not in failed:
+                        yield number, items[index], keys[index], shard, state
+                    number, state = next(states, (-1, None))
+                before += len(items)
+
+    def _write_down(self, head: Head, done: Done, damaged: dict[int, tuple[str, str]]) -> None:
+        covered = head.name in self._covered
+        most = self._plan.slice_files
+        write_down(self._directory, self._heads, done, damaged, self._options, most, covered=covered)
+
+
+def write_down(
+    directory: PlanDirectory,
+    heads: dict[str, Head],
+    done: Done,
+    damaged: dict[int, tuple[str, str]],
+    options: ShardOptions | None,
+    most: int,
+    *,
+    covered: bool,
+) -> None:
+    """Record items of a slice as failed, so that the next run fetches them again.
+
+    ``damaged``: their numbers, names, and what is wrong. ``covered``: slices of what has failed here are
+    made already; then another one is made now, and added to ``heads``. See ``plan_again`` for the rest.
+    """
+    if covered:
+        again = Again(heads[done.name], dict.fromkeys(damaged, True))
+        heads |= {each.name: each for each in plan_again(directory, [again], heads, options, most)}
+    lines = [line.rstrip(b"\n") for line in directory.failed_lines(done)]
+    for number, (name, problem) in damaged.items():
+        failure = {"item": number, "name": name, "url": "", "code": DAMAGED}
+        lines.append(msgspec.json.encode(failure | {"detail": problem, "attempts": 0}))
+    report, count = done.report, len(damaged)
+    stored = min(count, report.stored)
+    codes = report.failed_by_error
+    report = msgspec.structs.replace(
+        report,
+        stored=report.stored - stored,
+        skipped=report.skipped - (count - stored),
+        failed=report.failed + count,
+        failed_by_error={**codes, DAMAGED: codes.get(DAMAGED, 0) + count},
+    )
+    content = b"".join(line + b"\n" for line in lines)
+    directory.amend(msgspec.structs.replace(done, report=report), content)

@@ -1,0 +1,83 @@
+"""Open buckets of S3 and of stores like it with obstore, and say why one refuses.
+
+obstore starts threads: a process that is to fork, or that gevent has patched, must not call this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+from typing import Any, Final, NoReturn
+
+__all__ = ["BucketError", "open_bucket", "refused"]
+
+_REQUEST_WITHIN: Final = datetime.timedelta(minutes=5)
+# Asked for the credentials of a machine at AWS when there are no others.
+_METADATA_SERVICE: Final = ("/latest/api/token", "/latest/meta-data/iam")
+_code = re.compile(r"<Code>(\w{1,60})</Code>").search
+
+
+class BucketError(Exception):
+    """The bucket refused or could not be reached; the message says why, and what to do next."""
+
+
+def open_bucket(root: str, endpoint_url: str, region: str) -> Any:
+    """Return the obstore store of ``root``, s3://BUCKET/PREFIX. Raises BucketError.
+
+    Credentials come from the environment or a profile, as AWS's own tools take them; so do ``endpoint_url``
+    and ``region`` where they are "".
+    """
+    name, _, prefix = root.removeprefix("s3://").partition("/")
+    try:
+        return _open(name, prefix.strip("/"), endpoint_url, region)
+    except Exception as error:
+        refused(error)
+
+
+def _open(bucket: str, prefix: str, endpoint_url: str, region: str) -> Any:
+    from obstore.store import S3Store
+
+    options: dict[str, Any] = {"checksum_algorithm": "SHA256"}
+    endpoint = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", ""))
+    if endpoint:
+        options["endpoint"] = endpoint
+    if region:
+        options["region"] = region
+    if not {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"} & os.environ.keys():
+        with contextlib.suppress(ImportError):
+            import boto3
+            from obstore.auth.boto3 import Boto3CredentialProvider
+
+            session = boto3.session.Session()
+            if session.get_credentials() is not None:
+                options["credential_provider"] = Boto3CredentialProvider(session)
+                if session.region_name:
+                    options.setdefault("region", session.region_name)
+    client: Any = {"allow_http": endpoint.startswith("http://"), "timeout": _REQUEST_WITHIN}
+    return S3Store(bucket, prefix=prefix or None, client_options=client, **options)
+
+
+def refused(error: Exception) -> NoReturn:
+    """Raise the BucketError that ``error``, of obstore or boto3, means; that of a local file as it is."""
+    if isinstance(error, OSError) and error.errno:
+        raise error
+    text = str(error)
+    code = _code(text)
+    if code and code[1] == "NoSuchBucket":
+        why = "the bucket does not exist; create it, and run the same command again"
+    elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+        shown = f" ({code[1]})" if code else ""
+        why = f"access is denied{shown}; check the credentials and the rights of their owner"
+    elif any(path in text for path in _METADATA_SERVICE):
+        why = (
+            "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
+            "and run the same command again"
+        )
+    elif "error sending request" in text:
+        why = "the server cannot be reached; check --endpoint-url, and run the same command again"
+    else:
+        first = " ".join(text.partition("Debug source")[0].split())
+        why = f"{code[1] + ': ' if code else ''}{first[:300]}; run the same command again"
+    raise BucketError(why) from error

@@ -1,0 +1,80 @@
+"""See ``staging``: the same in a bucket, where a process of its own asks for it.
+
+A bucket has no rename: each object is copied on the server to its final name, then deleted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+
+import msgspec
+
+from downloader.core.frames import pack
+from downloader.errors import DestinationError
+from downloader.process import isolation
+from downloader.sinks.shards.jobs import PublisherSettings
+from downloader.sinks.shards.staging import StagedShard
+
+__all__ = ["BucketAnswer", "BucketTask", "StagingBucket"]
+
+
+class BucketTask(msgspec.Struct, frozen=True):
+    """What the process is to do: list, move or remove. ``files``: the names to move, each with its MD5."""
+
+    do: str
+    names: list[str] = []
+    files: list[tuple[str, str]] = []
+
+
+class BucketAnswer(msgspec.Struct, frozen=True):
+    """What became of it: the names that were found, or why it failed."""
+
+    names: list[str] = []
+    failure: str = ""
+
+
+class StagingBucket:
+    """See ``Staging``. ``home`` is a directory of the tool's own."""
+
+    def __init__(self, root: str, home: str, endpoint_url: str, region: str) -> None:
+        self._root = root
+        self._settings = PublisherSettings(
+            root=root,
+            home=home,
+            store="tar",
+            compression="none",
+            max_size=0,
+            reproducible=False,
+            endpoint_url=endpoint_url,
+            region=region,
+        )
+
+    def names(self) -> list[str]:
+        return self._ask(BucketTask("list"))
+
+    def move(self, name: str, shards: Iterable[StagedShard]) -> None:
+        files = [(file.name, file.md5) for shard in shards for file in shard.in_order()]
+        self._ask(BucketTask("move", [name], files))
+
+    def remove(self, names: Iterable[str]) -> None:
+        self._ask(BucketTask("remove", list(names)))
+
+    def _ask(self, task: BucketTask) -> list[str]:
+        argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_staging")
+        done = subprocess.run(
+            argv,
+            input=pack(msgspec.msgpack.encode(self._settings)) + pack(msgspec.msgpack.encode(task)),
+            stdout=subprocess.PIPE,
+            env=env,
+            check=False,
+        )
+        if done.returncode:
+            raise self._failed(f"the process for it ended with status {done.returncode}")
+        answer = msgspec.msgpack.decode(done.stdout, type=BucketAnswer)
+        if answer.failure:
+            raise self._failed(answer.failure)
+        return answer.names
+
+    def _failed(self, why: str) -> DestinationError:
+        return DestinationError(f"cannot give shards in {self._root} their names: {why}")

@@ -1,0 +1,114 @@
+"""Run a real server of buckets, for tests: versitygw where it is installed, or moto's."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import environment
+
+__all__ = ["KEY", "SECRET", "BucketServer", "bucket_server"]
+
+KEY, SECRET = "test-access-key-1", "test-secret-key-1"
+MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
+
+
+@dataclass
+class BucketServer:
+    """A server of buckets, with the bucket ``shards``; what it was asked is in ``log``."""
+
+    url: str
+    log: Path
+
+    def store(self, prefix: str) -> Any:
+        import obstore
+
+        return obstore.store.S3Store(
+            "shards",
+            prefix=prefix,
+            endpoint=self.url,
+            access_key_id=KEY,
+            secret_access_key=SECRET,
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
+
+    def objects(self, prefix: str) -> dict[str, bytes]:
+        import obstore
+
+        store = self.store(prefix)
+        found = (entry["path"] for page in obstore.list(store) for entry in page)
+        return {path: bytes(obstore.get(store, path).bytes()) for path in found}
+
+    def puts(self, name: str) -> int:
+        """Return how often the object was sent, whole or in parts."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return sum(
+            name in line and ('"PUT ' in line or "s3_Put" in line or "s3_UploadPart" in line)
+            for line in lines
+        )
+
+
+@contextlib.contextmanager
+def bucket_server(kind: str, directory: Path) -> Iterator[BucketServer]:
+    """Run the server ``kind``, moto or versitygw, with its files in ``directory``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = directory / "log"
+    if kind == "moto":
+        pytest.importorskip("moto")
+        argv = [sys.executable, "-W", "ignore", "-c", MOTO, str(port)]
+    else:
+        if (program := shutil.which("versitygw")) is None:
+            pytest.skip(
+                "versitygw is not installed (go install github.com/versity/versitygw/cmd/versitygw@latest)"
+            )
+        (directory / "data" / "shards").mkdir(parents=True)
+        argv = [
+            program,
+            "--port",
+            f"127.0.0.1:{port}",
+            "--access-log",
+            str(log),
+            "posix",
+            str(directory / "data"),
+        ]
+    output = (directory / "output" if kind != "moto" else log).open("wb")
+    env = environment(ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)
+    process = subprocess.Popen(argv, stdout=output, stderr=output, env=env)
+    try:
+        until_it_listens(port, process)
+        if kind == "moto":
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("PUT", "/shards", headers={"Content-Length": "0"})
+            assert connection.getresponse().status == 200
+            connection.close()
+        yield BucketServer(f"http://127.0.0.1:{port}", log)
+    finally:
+        process.kill()
+        process.wait()
+        output.close()
+
+
+def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        assert process.poll() is None
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)  # there is no event
+            continue
+        return
+    raise AssertionError("the server does not listen")

@@ -1,0 +1,146 @@
+"""Make plans of slices with shards, and run slices without a cluster, for the tests of this directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from downloader.cluster import configs
+from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
+from downloader.cluster.retry import failed_items, plan_again
+from downloader.cluster.shards import DriverShards
+from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
+from downloader.config.config import Config
+from downloader.core.slices import plan_digest
+from downloader.messages import Item
+from downloader.sinks.shards.options import shard_options
+from downloader.sources.slice_file import write_items
+
+__all__ = ["ShardPlan", "environ", "run_attempt"]
+
+DIGEST = plan_digest({"plan": 1})
+
+
+@dataclass
+class ShardPlan:
+    """A plan of slices with shards of ``shard_files`` items; the source is ``source``.
+
+    ``bucket``: where the shards go, in place of ``dest``, which then has the plan only.
+    """
+
+    dest: Path
+    source: str
+    shard_files: int
+    options: dict[str, Any]
+    bucket: str = ""
+
+    def __post_init__(self) -> None:
+        self.dest.mkdir(exist_ok=True)
+        (self.dest / ".downloader").mkdir(exist_ok=True)
+        self.directory = PlanDirectory(str(self.dest))
+        plan = Plan(
+            DIGEST,
+            self.source,
+            self.bucket or str(self.dest),
+            1000,
+            0,
+            store=self.config.store,
+            id="a" * 32,
+        )
+        plan = msgspec.structs.replace(plan, identity=self.config.sink_kind.identity(self.config))
+        self.directory.open(plan, restart=False)
+        self.heads: dict[str, Head] = {}
+        self.first = 0
+
+    @property
+    def config(self) -> Config:
+        """Return the Config of the job."""
+        options = {"shard_files": self.shard_files, **self.options}
+        store = options.pop("store", "tar")
+        if store == "files":
+            options = {}
+        return Config(
+            source=self.source,
+            output=self.bucket or str(self.dest),
+            journal=str(self.dest) if self.bucket else "",
+            store=store,
+            store_options=options,
+            connections=4,
+            slice_files=1000,
+        )
+
+    @property
+    def slices(self) -> bytes:
+        """Return the Config of its slices, encoded."""
+        return configs.encode(configs.for_slices(self.config, 1, 0, 0))
+
+    def add(self, names: list[str], *, ended: bool = False) -> str:
+        """Add a slice of the source with these items; return its name."""
+        name = f"{len(self.heads):08d}"
+        writer = self.directory.items_writer(name)
+        batches = [names[at : at + self.shard_files] for at in range(0, len(names), self.shard_files)]
+        for batch in batches:
+            write_items(writer.file, msgspec.msgpack.encode([Item(each) for each in batch]))
+        writer.publish()
+        behind = self.first + len(batches)
+        head = self.directory.add(Head(name, len(names), seq=behind, first=self.first, ended=ended))
+        assert head is not None
+        self.first, self.heads[name] = behind, head
+        return name
+
+    def again(self, *names: str) -> Head:
+        """Make a slice of what has failed in these, and return it."""
+        failed = [failed_items(self.directory, self.heads[name], self.done(name)) for name in names]
+        options = None if self.config.store == "files" else shard_options(self.config)
+        (head,) = plan_again(self.directory, failed, self.heads, options, 1000)
+        self.heads[head.name] = head
+        return head
+
+    def attempt(self, name: str, scratch: Path) -> Outcome:
+        """Run a slice here."""
+        return run_attempt(name, str(self.dest), str(scratch), self.slices, "here")
+
+    def done(self, name: str) -> Done:
+        """Return the record of a slice that is done."""
+        done = self.directory.done(name)
+        assert done is not None
+        return done
+
+    def drive(self) -> None:
+        """Do what a driver does with shards at its start and at its end."""
+        shards = DriverShards(self.config)
+        for name in self.heads:
+            if (done := self.directory.done(name)) is not None:
+                shards.add(done)
+        shards.take_up(self.heads)
+        shards.finish(self.heads)
+
+
+def run_attempt(name: str, dest: str, scratch: str, config: bytes, node: str) -> Outcome:
+    """Run the slice ``name``, in this process."""
+    task = SliceTask(name, DIGEST, PlanAt(dest), scratch, 0.0, f"slices/{name}.items")
+    return run_slice(task, config, None, node)
+
+
+@contextmanager
+def environ(**values: str) -> Iterator[None]:
+    """Set variables of the environment, which processes inherit."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+Until = Callable[[Callable[[], object]], None]
