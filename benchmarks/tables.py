@@ -149,8 +149,11 @@ def connections(results: Results) -> str:
         rates = [median_rate(results, cell.name, name) for name in cell.clients]
         if any(rates):
             title = f"{cell.title}, {cell.files:,} files"
-            rows.append([title, *(figure(rate) if rate else "—" for rate in rates)])
-    header = ["files/s", *(f"`{name.partition(' ')[2]}`" for name in cells[0].clients)]
+            *fixed, auto = rates
+            best = max((rate for rate in fixed if rate), default=None)
+            share = f"{auto / best:.2f}" if auto and best else "—"
+            rows.append([title, *(figure(rate) if rate else "—" for rate in rates), share])
+    header = ["files/s", *(f"`{name.partition(' ')[2]}`" for name in cells[0].clients), "auto ÷ best"]
     return markdown(header, rows) if rows else ""
 
 
