@@ -60,7 +60,7 @@ def cli() -> None:
     "--journal",
     metavar="DIR",
     default="",
-    help="Directory of the journal and of unfinished shards.  [DEST]",
+    help="Directory of the journal and of unfinished shards; s3://… with --engine ray.  [DEST]",
 )
 @click.option(
     "--source",
@@ -73,7 +73,7 @@ def cli() -> None:
     type=Name(SINK_KINDS),
     default="files",
     show_default=True,
-    help="null: fetch, count, discard.",
+    help="local: on the disks of nodes, with --engine ray; null: fetch, count, discard.",
 )
 @click.option(
     "--layout",

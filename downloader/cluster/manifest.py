@@ -2,8 +2,8 @@
 
 The rows are in the order of the source: those of a slice, with those of its items that failed and were
 tried again in other slices. Of a slice that was done without --manifest they have what the plan says of its
-items, and the sizes of the files. Memory does not grow with the number of files: the rows of what was tried
-again are in a temporary table, and names that several slices have are found by their hashes.
+items, and their sizes. Memory does not grow with the number of files: the rows of what was
+tried again are in a temporary table.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from typing import Any, Final
 import msgspec
 
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.repeated_names import RepeatedNames
 from downloader.cluster.retry import failed_items
-from downloader.cluster.shards import has_shards
+from downloader.cluster.stored import read_stored
 from downloader.config.config import Config
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count
@@ -33,7 +32,6 @@ from downloader.reporting.manifest import remarks
 from downloader.reporting.manifest_formats import Row, writer_of
 from downloader.reporting.manifest_rows import Fields, RowsMade, read_rows
 from downloader.reporting.published_file import publish
-from downloader.sinks.stored import place
 from downloader.sources.registry import source_kind
 
 __all__ = ["write_cluster_manifest"]
@@ -75,13 +73,6 @@ class _Rows:
             if head.covers and (done := directory.done(head.name)) is not None:
                 self._again.add(self._origins(head), self._rows_of(head, done))
         self._made_again, self._missing_again = self._made, self._missing
-        self._repeated: RepeatedNames | None = None
-        self._shards = has_shards(config)
-        if len(self._source) > 1 and not source_kind(config).unique_names and not self._shards:
-            # The same file can be listed in several slices; each of them has a row of it. In shards each of
-            # them has a sample.
-            self._repeated = stack.enter_context(RepeatedNames())
-            self._repeated.find(row.name for row in chain.from_iterable(self._listed()))
 
     def _origins(self, head: Head) -> list[tuple[str, int]]:
         """Return, for each item of a slice of what failed, the slice of the source and its number there."""
@@ -89,12 +80,7 @@ class _Rows:
         return [(item.earlier.slice, item.earlier.number) for item in items if item.earlier]
 
     def __iter__(self) -> Iterator[list[Row]]:
-        if self._repeated is None:
-            return self._listed()
-        return self._repeated.first(self._listed())
-
-    def _listed(self) -> Iterator[list[Row]]:
-        """Yield the rows of all slices."""
+        """Yield the rows of all slices, some at a time."""
         self._made, self._missing = self._made_again, self._missing_again
         for head in self._source:
             done = self._directory.done(head.name)
@@ -128,15 +114,11 @@ class _Rows:
     def _without_rows(self, head: Head, done: Done) -> Iterator[_Placed]:
         failed = failed_items(self._directory, head, done).items
         builder = source_kind(self._config).request_builder(self._config)
-        seen: set[str] = set()
-        numbered = enumerate(chain.from_iterable(self._directory.items(head)))
-        for number, item in numbered:
-            if number in failed or item.fault or item.name in seen:
+        items = enumerate(chain.from_iterable(self._directory.items(head)))
+        for number, item, size in self._sizes(head, done, items):
+            if number in failed or item.fault:
                 continue
-            if not self._shards:
-                seen.add(item.name)
-            size = self._size_of(item)
-            if size < 0:
+            if size is None:
                 self._missing += 1
                 continue
             self._made += RowsMade(1, 1, int(bool(self._config.hash_algorithm)))
@@ -148,12 +130,18 @@ class _Rows:
             fields = (item.name, url or None, None, None, size, *[None] * 7, columns)
             yield number, _row(fields, done.node)
 
-    def _size_of(self, item: Item) -> int:
-        """Return the size of the file of ``item``, -1 if it is not known."""
-        try:
-            return os.stat(os.path.join(self._config.output, place(item.name, self._config.layout))).st_size
-        except OSError:
-            return -1 if item.size is None else item.size
+    def _sizes(
+        self, head: Head, done: Done, items: Iterator[tuple[int, Item]]
+    ) -> Iterator[tuple[int, Item, int | None]]:
+        """Yield the ``items`` that are stored, with their sizes; None is one that is not known."""
+        if not done.stored:
+            yield from ((number, item, item.size) for number, item in items)
+            return
+        name = f"stored/{done.stored}"
+        with self._directory.files.open(name) as file:
+            for number, state in read_stored(file, f"{self._directory.root}/{name}", head.count):
+                item = next(item for at, item in items if at == number)
+                yield number, item, state.size
 
     def remarks(self) -> Iterator[str]:
         """Yield what is to be known of the rows that were written last."""
