@@ -6,7 +6,7 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, hosts, lists, manners, records, running, shards, storing
+from known import fetching, hosts, lists, manners, plans, records, running, shards, storing
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -17,6 +17,7 @@ KNOWN: tuple[Mutant, ...] = (
     *hosts.KNOWN,
     *lists.KNOWN,
     *manners.KNOWN,
+    *plans.KNOWN,
     *records.KNOWN,
     *running.KNOWN,
     *shards.KNOWN,
