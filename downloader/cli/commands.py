@@ -80,11 +80,15 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     Missing and changed files are listed and recorded as failed; the command that made DEST then fetches
     them again. Exit code 0 when all agree, 1 when not.
     """
-    from downloader.cluster.verify import verify_cluster
+    from downloader.cluster.plan_home import may_have_plan
     from downloader.core.naming import shown
     from downloader.storage.verify import verify as check
 
-    found = verify_cluster(dest, quiet, journal, endpoint_url, region)
+    found = None
+    if may_have_plan(journal or dest):
+        from downloader.cluster.verify import verify_cluster
+
+        found = verify_cluster(dest, quiet, journal, endpoint_url, region)
     found = found or check(dest, quiet, journal)
     if as_json:
         say_json(found)

@@ -15,7 +15,7 @@ from downloader.storage.destination import HOME, make_directory
 from downloader.storage.lock import lock
 from downloader.storage.name_key import KEY_BYTES, name_key
 
-__all__ = ["PlanHome", "is_bucket", "plan_home", "plan_home_at"]
+__all__ = ["PlanHome", "is_bucket", "may_have_plan", "plan_home", "plan_home_at"]
 
 _KEY = "name-key"
 
@@ -31,6 +31,11 @@ class PlanHome(NamedTuple):
 def is_bucket(journal_root: str) -> bool:
     """Return whether a plan is in a bucket."""
     return journal_root.startswith("s3://")
+
+
+def may_have_plan(journal_root: str) -> bool:
+    """Return False if there is no plan, or none for this user; the journal there is read instead."""
+    return is_bucket(journal_root) or os.access(PlanDirectory(journal_root).root, os.R_OK | os.X_OK)
 
 
 @contextlib.contextmanager

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 
 import msgspec
 
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import PlanDirectory
-from downloader.cluster.plan_home import is_bucket
+from downloader.cluster.plan_home import is_bucket, may_have_plan
 from downloader.errors import ConfigError, DestinationError
 from downloader.messages import Tally
 from downloader.storage.verify import Status
@@ -40,9 +39,9 @@ def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Statu
     ``root`` may be s3://BUCKET/PREFIX, with ``endpoint_url`` and ``region`` of the bucket. Raises
     ConfigError if there is no plan in a bucket, DestinationError, JournalError.
     """
+    if not may_have_plan(root):
+        return None
     directory = PlanDirectory(root, endpoint_url, region)
-    if not is_bucket(root) and not os.access(directory.root, os.R_OK | os.X_OK):
-        return None  # there is none, or none for this user: whoever reads the journal says so
     plan = directory.read()
     if plan is None:
         if is_bucket(root):

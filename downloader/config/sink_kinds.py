@@ -88,9 +88,9 @@ SINK_KINDS: Final[Extensions[SinkForm]] = Extensions(
     "--store",
     {
         "files": "downloader.sinks.directory_kind:KIND",
-        "local": "downloader.sinks.local_kind:KIND",
         "tar": "downloader.sinks.shards.tar_kind:KIND",
         "parquet": "downloader.sinks.shards.parquet_kind:KIND",
         "null": "downloader.sinks.null_kind:KIND",
+        "local": "downloader.sinks.local_kind:KIND",
     },
 )

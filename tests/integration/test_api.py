@@ -33,7 +33,7 @@ def program(text: str, *argv: object, shell: str = "", cwd: Path) -> subprocess.
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("store", "bogus", "not one of files, tar, parquet, null"),
+        ("store", "bogus", "not one of files, tar, parquet, null, local"),
         ("layout", "Flat", "'flat', 'hashed', 'mirror'"),
         ("progress", None, "got `null`"),
         ("source_type", "bogus", "not one of server, urls"),

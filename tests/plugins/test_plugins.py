@@ -93,7 +93,7 @@ def test_the_help_has_the_source_the_sink_and_the_options(
 ) -> None:
     shown = run_downloader("--help", env=installed).stdout
     assert "--source server|urls|catalog" in shown
-    assert "--store files|tar|parquet|null|crates" in shown
+    assert "--store files|tar|parquet|null|local|crates" in shown
     assert "--catalog-key KEY" in shown
     assert "Signs each request of a catalog." in shown
     assert "catalog" not in run_downloader("--help").stdout
