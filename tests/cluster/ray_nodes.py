@@ -25,6 +25,7 @@ class Nodes:
 
     def __init__(self, scratch: Path, temporary: str, **env: str) -> None:
         self.temporary = temporary
+        self.scratch = scratch
         self.env = {"RAY_TMPDIR": temporary}
         self._process = subprocess.Popen(
             [sys.executable, str(_NODES), str(scratch)],

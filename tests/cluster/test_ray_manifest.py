@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 from checker import Truth
 from harness import run, serving, stored
-from ray_nodes import Nodes
+from ray_nodes import Nodes, slice_processes
 from servers import Request, Server, ok, status
-from test_ray_engine import options, report, wait_for_slices
+from test_ray_engine import options, report
 from test_ray_faults import finished
 
 # A cluster loads two cores so much that tests beside it miss their times.
@@ -76,8 +76,7 @@ def test_lost_nodes_lose_no_row(nodes: Nodes, tmp_path: Path) -> None:
         lost = nodes.tell("add")
         job = nodes.job(*argv)
         try:
-            # Ten slices on three nodes: with one done, each has another.
-            wait_for_slices(job, dest, 1)
+            job.until(lambda: slice_processes(nodes.scratch / f"node-{lost}" / "x"))
             before = len(list(dest.glob("file-*")))
             job.until(lambda: len(list(dest.glob("file-*"))) >= before + 50)
             nodes.tell(f"kill {lost}")
