@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from harness import environment
 
-__all__ = ["KEY", "SECRET", "BucketServer", "bucket_server"]
+__all__ = ["KEY", "SECRET", "BucketServer", "bucket_server", "set_credentials"]
 
 KEY, SECRET = "test-access-key-1", "test-secret-key-1"
 MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
@@ -57,6 +58,15 @@ class BucketServer:
             name in line and ('"PUT ' in line or "s3_Put" in line or "s3_UploadPart" in line)
             for line in lines
         )
+
+
+def set_credentials(monkeypatch: pytest.MonkeyPatch, key: str = KEY, secret: str = SECRET) -> None:
+    """Let the environment have these credentials, no other setting of AWS, and no proxy for the server."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 @contextlib.contextmanager

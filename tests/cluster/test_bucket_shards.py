@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
-import os
 import signal
 import tarfile
 import textwrap
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bucket_server import KEY, SECRET, BucketServer, bucket_server
+from bucket_server import KEY, SECRET, BucketServer, bucket_server, set_credentials
 from checker import Truth
 from harness import AFTER_IMPORT, run, serving
 from ray_nodes import ray_nodes
@@ -57,10 +56,7 @@ def server(
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in _KEYS.items():
-        monkeypatch.setenv(name, value)
+    set_credentials(monkeypatch)
 
 
 def check_bucket(server: BucketServer, prefix: str, files: int, shard_files: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bucket_server import KEY, SECRET, BucketServer, bucket_server
+from bucket_server import KEY, SECRET, BucketServer, bucket_server, set_credentials
 from harness import ROOT, environment, run, serving, stored
 from ray_nodes import Nodes, ray_nodes
 from test_ray_engine import check, options, report
@@ -54,10 +53,7 @@ def server(
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in _KEYS.items():
-        monkeypatch.setenv(name, value)
+    set_credentials(monkeypatch)
 
 
 _KEYS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "NO_PROXY": "127.0.0.1"}

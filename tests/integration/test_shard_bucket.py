@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bucket_server import KEY, SECRET, BucketServer, bucket_server
+from bucket_server import KEY, SECRET, BucketServer, bucket_server, set_credentials
 from harness import DevServer, Job
 from servers import Server as HttpServer
 from servers import ok, status
@@ -35,11 +35,7 @@ def server(
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    set_credentials(monkeypatch)
 
 
 def in_bucket(server: BucketServer, prefix: str, home: Path, **options: Any) -> Shards:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bucket_server import set_credentials
 from buckets import KEY, SECRET, Bucket, versitygw
 from checker import Truth
 from harness import Job, report_of, run, serving
@@ -21,10 +21,7 @@ PART = 8 << 20
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    set_credentials(monkeypatch, KEY, SECRET)
 
 
 def contents(bucket: Bucket, prefix: str) -> dict[str, bytes]:
