@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from harness import environment
 
-__all__ = ["KEY", "SECRET", "BucketServer", "bucket_server", "set_credentials"]
+__all__ = ["KEY", "SECRET", "BucketServer", "bucket_server", "servers", "set_credentials"]
 
 KEY, SECRET = "test-access-key-1", "test-secret-key-1"
 MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
@@ -122,3 +122,16 @@ def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
             continue
         return
     raise AssertionError("the server does not listen")
+
+
+def servers() -> Any:
+    """Return a fixture of a module: a running server of each kind, one after the other."""
+
+    @pytest.fixture(scope="module", params=["moto", "versitygw"])
+    def server(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[BucketServer]:
+        with bucket_server(request.param, tmp_path_factory.mktemp(request.param)) as running:
+            yield running
+
+    return server

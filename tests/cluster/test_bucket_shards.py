@@ -8,11 +8,10 @@ import multiprocessing
 import signal
 import tarfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bucket_server import KEY, SECRET, BucketServer, bucket_server, set_credentials
+from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from checker import Truth
 from harness import AFTER_IMPORT, run, serving
 from ray_nodes import ray_nodes
@@ -46,12 +45,7 @@ def change(obstore):
 """
 
 
-@pytest.fixture(scope="module", params=["moto", "versitygw"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BucketServer]:
-    with bucket_server(request.param, tmp_path_factory.mktemp(request.param)) as running:
-        yield running
+server = servers()
 
 
 @pytest.fixture(autouse=True)

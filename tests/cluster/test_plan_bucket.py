@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bucket_server import KEY, SECRET, BucketServer, bucket_server, set_credentials
+from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from harness import ROOT, environment, run, serving, stored
 from ray_nodes import Nodes, ray_nodes
 from test_ray_engine import check, options, report
@@ -43,12 +43,7 @@ with BucketLock(BucketFiles(sys.argv[1], sys.argv[2], "us-east-1"), print):
 """
 
 
-@pytest.fixture(scope="module", params=["moto", "versitygw"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BucketServer]:
-    with bucket_server(request.param, tmp_path_factory.mktemp(request.param)) as running:
-        yield running
+server = servers()
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bucket_server import KEY, SECRET, BucketServer, bucket_server, set_credentials
+from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from harness import DevServer, Job
 from servers import Server as HttpServer
 from servers import ok, status
@@ -25,12 +25,7 @@ from downloader.sinks.shards.indexes import write_indexes
 pytest.importorskip("obstore")
 
 
-@pytest.fixture(scope="module", params=["moto", "versitygw"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BucketServer]:
-    with bucket_server(request.param, tmp_path_factory.mktemp(request.param)) as running:
-        yield running
+server = servers()
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from downloader.errors import DestinationError
 from downloader.process import isolation
 from downloader.sinks.failing import advice
 from downloader.sinks.shards.files import INDEX, INDEXED, SIZES
-from downloader.sinks.shards.jobs import PublisherSettings
+from downloader.sinks.shards.jobs import bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_directory, stats_name
 
 __all__ = ["Indexed", "write_indexes", "write_indexes_of"]
@@ -114,16 +114,7 @@ def _failed(root: str, why: str) -> DestinationError:
 
 def _put(root: str, home: str, endpoint_url: str, region: str) -> str:
     """Put both files from ``home`` into the bucket; return why that failed, or ""."""
-    settings = PublisherSettings(
-        root=root,
-        home=home,
-        store="tar",
-        compression="none",
-        max_size=0,
-        reproducible=False,
-        endpoint_url=endpoint_url,
-        region=region,
-    )
+    settings = bucket_settings(root, home, endpoint_url, region)
     argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_put", INDEX, SIZES)
     done = subprocess.run(
         argv, input=pack(msgspec.msgpack.encode(settings)), stdout=subprocess.PIPE, env=env, check=False

@@ -17,6 +17,7 @@ __all__ = [
     "PublisherSettings",
     "ShardFile",
     "ShardJob",
+    "bucket_settings",
 ]
 
 METADATA = (
@@ -53,6 +54,20 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     reproducible: bool
     endpoint_url: str = ""
     region: str = ""
+
+
+def bucket_settings(root: str, home: str, endpoint_url: str, region: str) -> PublisherSettings:
+    """Return the settings of a process that works on the bucket ``root`` and publishes no shard."""
+    return PublisherSettings(
+        root=root,
+        home=home,
+        store="tar",
+        compression="none",
+        max_size=0,
+        reproducible=False,
+        endpoint_url=endpoint_url,
+        region=region,
+    )
 
 
 class FailedItem(msgspec.Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ import msgspec
 from downloader.core.frames import pack
 from downloader.errors import DestinationError
 from downloader.process import isolation
-from downloader.sinks.shards.jobs import PublisherSettings
+from downloader.sinks.shards.jobs import bucket_settings
 from downloader.sinks.shards.staging import StagedShard
 
 __all__ = ["BucketAnswer", "BucketTask", "StagingBucket"]
@@ -39,16 +39,7 @@ class StagingBucket:
 
     def __init__(self, root: str, home: str, endpoint_url: str, region: str) -> None:
         self._root = root
-        self._settings = PublisherSettings(
-            root=root,
-            home=home,
-            store="tar",
-            compression="none",
-            max_size=0,
-            reproducible=False,
-            endpoint_url=endpoint_url,
-            region=region,
-        )
+        self._settings = bucket_settings(root, home, endpoint_url, region)
 
     def names(self) -> list[str]:
         return self._ask(BucketTask("list"))
