@@ -42,6 +42,7 @@ _BUSY = 0.85  # share of the time with the CPU, or waiting for it, from which on
 _IDLE_AGAIN = 0.7  # the same once it was the limit, so that chance does not make the difference
 _IDLE = 0.2  # below this the limit is multiplied by 4, not by 2: the CPU is enough for that
 _SECONDS = 1.0  # minimum duration of a measurement
+_SHORTEST = 0.1  # seconds; in less, the share of the time with the CPU means nothing
 # How often each connection finishes several files together in a measurement. Seconds in which many of them
 # do so by chance are twice as fast as others.
 _TIMES = 4
@@ -200,14 +201,25 @@ class Climb:
         self.limit = limit
         self._start = start
         self._refused = start
-        self._settling = False
+        self._settling = self._depth_changed = self._does_more = False
         self._many_hosts = False
 
-    def observe(self, counted: Counters, *, full: bool, many_hosts: bool, together: int = 1) -> bool:
+    def depth_changed(self, *, faster: bool) -> None:
+        """Discard the current measurement: the depth of the pipeline has changed.
+
+        ``faster``: since some connections have shown that the servers do more at once. Then the limit grows
+        with the next observation.
+        """
+        self._depth_changed, self._does_more = True, faster
+
+    def observe(
+        self, counted: Counters, *, full: bool, many_hosts: bool, together: int = 1, steady: bool = False
+    ) -> bool:
         """Take ``counted`` into account; return whether the limit has changed.
 
         ``full``: as many requests are in flight as the limit allows, and others wait. ``together``: files
-        that a connection finishes at a time.
+        that a connection finishes at a time, or, if ``steady``, has in flight, while it finishes one after
+        the other.
         """
         limit = self.limit
         if many_hosts and not self._many_hosts:
@@ -216,8 +228,13 @@ class Climb:
         elif not many_hosts and counted.refused - self._refused.refused >= max(_FEWEST, limit.now // 4):
             self._refused = counted
             self.limit = refused(limit)
+        elif self._depth_changed:
+            self._depth_changed, self._settling = False, True
+            if self._does_more and full:
+                self.limit = self._grown_unmeasured(counted)
+            self._start = counted
         elif full:
-            self.limit = self._measured(counted, together)
+            self.limit = self._measured(counted, together, together > 1 and not steady)
         if counted.now - self._refused.now > _REFUSED_WITHIN:
             self._refused = counted
         changed = self.limit.now != limit.now
@@ -226,9 +243,14 @@ class Climb:
         self._settling = changed or (self._settling and full)
         return changed
 
-    def _measured(self, counted: Counters, together: int) -> ConnectionLimit:
+    def _grown_unmeasured(self, counted: Counters) -> ConnectionLimit:
+        start = self._start
+        busy = (counted.cpu - start.cpu) / max(counted.now - start.now, _SHORTEST)
+        return replace(_grow(self.limit, Sample(0.0, busy)), before=None)
+
+    def _measured(self, counted: Counters, together: int, in_bursts: bool) -> ConnectionLimit:
         limit, start = self.limit, self._start
-        times = _TIMES if together > 1 and not self._settling else 1
+        times = _TIMES if in_bursts and not self._settling else 1
         finished, elapsed = counted.finished - start.finished, counted.now - start.now
         if finished < limit.now * together * times or (elapsed < _SECONDS and not self._settling):
             return limit

@@ -26,15 +26,25 @@ _FEWEST: Final = 16  # responses, in any case
 class Meter:
     """A measurement of the responses of one origin, one span after another."""
 
-    __slots__ = ("_due", "_lacking", "_responses", "_settling", "_since", "_storing", "_worked")
+    __slots__ = ("_due", "_lacking", "_responses", "_settling", "_since", "_storing", "_taken", "_worked")
 
     def __init__(self) -> None:
         self._since = self._worked = self._storing = 0.0
+        self._responses = self._taken = 0
         self.restart()
+
+    @property
+    def total(self) -> int:
+        """Return the number of responses so far, measured or not."""
+        return self._taken + self._responses
 
     def restart(self) -> None:
         """Discard the current measurement, and do not measure the responses of the next mean latency."""
         self._settling = True
+        self._begin()
+
+    def _begin(self) -> None:
+        self._taken += self._responses
         self._responses, self._due, self._lacking = 0, _FEWEST, 0
 
     def lack(self, requests: int) -> None:
@@ -75,5 +85,5 @@ class Meter:
             sample = Sample(responses / elapsed, responses, busy, debt)
         self._settling = False
         self._since, self._worked, self._storing = now, worked, storing
-        self._responses, self._due, self._lacking = 0, _FEWEST, 0
+        self._begin()
         return sample

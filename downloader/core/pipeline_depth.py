@@ -13,8 +13,12 @@ CPU is the limit, it pays as long as the CPU time per response does not grow. Th
 response is charged when the response is received. The first windows after a step are received but not
 stored yet; without that charge they would look too good.
 
+Where responses take seconds, so do these measurements, during which all connections wait for a server that
+works on one request after the other. There a few connections try the next depth while connections are still
+added, and are compared with as many others in the same time.
+
 This module has values and functions from one value to the next; ``goodput`` says how long to measure,
-and ``http.pipelined.origin_state`` measures.
+``http.pipelined.origin_state`` measures, and ``http.pipelined.depth_trial`` tries.
 """
 
 from __future__ import annotations
@@ -23,7 +27,21 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import NamedTuple
 
-__all__ = ["DEEPEST", "STEP", "Depth", "Sample", "broke", "fixed", "large", "measured", "shut", "waits"]
+__all__ = [
+    "DEEPEST",
+    "STEP",
+    "Depth",
+    "Sample",
+    "broke",
+    "fixed",
+    "large",
+    "measured",
+    "next_depth",
+    "shut",
+    "trial_pays",
+    "tried",
+    "waits",
+]
 
 DEEPEST = 64
 STEP = 8
@@ -36,6 +54,10 @@ _BUSY = 0.5  # share of the time on the CPU from which on the CPU counts as the 
 _TRIES = 2  # measurements without a gain before the depth stops growing
 _PAUSE = 20  # measurements until the next try, doubled each time
 _MAX_PAUSE = 640
+# A trial: the gain that few connections need, with so many mean latencies' responses, and after how many
+# mean latencies without it there is none. Of STEP requests sent together, the last is answered after three
+# mean latencies if these are exponentially distributed.
+_TRIAL_GAIN, _LATENCIES_TO_PAY, _LATENCIES_TO_FAIL = 1.5, 3, 4
 
 
 class Sample(NamedTuple):
@@ -96,6 +118,29 @@ def waits(depth: Depth, seconds: float) -> bool:
     many responses, and more connections make it faster in any case.
     """
     return depth.now == 1 and seconds > _SOON
+
+
+def next_depth(depth: Depth) -> int:
+    """Return the next greater depth; it is the present one if that is the maximum."""
+    return min(depth.now * STEP, depth.most)
+
+
+def trial_pays(depth: Depth, deep: float, usual: float) -> bool | None:
+    """Return whether the next depth pays, or None if that is not known yet.
+
+    ``deep``, ``usual``: responses since the trial began, per connection: of those that try the next depth,
+    and of others at the present depth. On each of these, a mean latency brings ``depth.now`` of them.
+    """
+    if deep >= depth.now * _LATENCIES_TO_PAY and deep > usual * _TRIAL_GAIN:
+        return True
+    return False if usual >= depth.now * _LATENCIES_TO_FAIL else None
+
+
+def tried(depth: Depth, *, pays: bool) -> Depth:
+    """Return the depth that follows from a trial."""
+    if not pays:
+        return _stop_growing(depth, "deeper was not faster")
+    return replace(depth, now=next_depth(depth), before=None, tries=0)
 
 
 def fixed(depth: int) -> Depth:

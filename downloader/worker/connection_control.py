@@ -67,19 +67,27 @@ class ConnectionControl:
 
     def _regulate(self) -> bool:
         """Measure; return whether the limit has changed."""
-        schedule = self._schedule
+        schedule, limit, origin_depths = self._schedule, self.limit, self._pipelined.origin_depths
         counted = Counters(monotonic(), cpu_demand(), self._finished(), self._hosts.refused)
         full = schedule.active >= schedule.most and schedule.unstarted > schedule.resting
         if full:
             self._full_at = counted.now
-        # One thing at a time: the depth of the pipeline, or the number of connections.
-        if not schedule.many_hosts:
-            limit, recently = self.limit, counted.now - self._full_at < _FILLING
-            self._pipelined.climbs = recently and not limit.stopped and limit.now < limit.most
-            full = full and not self._pipelined.deepens
-        many = schedule.many_hosts
-        together = 1 if many else self._pipelined.stored_together
-        if not self._climb.observe(counted, full=full, many_hosts=many, together=together):
+        many, together, steady = schedule.many_hosts, 1, False
+        if not many:
+            # One thing at a time: the depth of the pipeline, or the number of connections. Where responses
+            # are slow, some connections try another depth meanwhile.
+            recently = counted.now - self._full_at < _FILLING
+            climbs = recently and not limit.stopped and limit.now < limit.most
+            before = origin_depths.deepest
+            if origin_depths.adapt(climbs=climbs):
+                self._climb.depth_changed(faster=origin_depths.deepest > before)
+            full = full and not origin_depths.deepen
+            together, steady = self._pipelined.stored_together, origin_depths.by_trial
+            if steady:
+                # What is finished in bursts, minutes apart, is received in a steady stream.
+                counted = counted._replace(finished=origin_depths.responses)
+                together = origin_depths.deepest
+        if not self._climb.observe(counted, full=full, many_hosts=many, together=together, steady=steady):
             return False
         connections = self.limit.now
         self.peak = max(self.peak, connections)

@@ -24,4 +24,5 @@ def make_heartbeat(
     waiting = (len(slow) + sum(len(host.queue) + host.held for host in hosts), len(hosts))
     limit = connections.limit
     reached = (connections.peak, limit.now, limit.why)
-    return Heartbeat(tally, census.peak, pipelined.depths, pipelined.stop_reasons(), waiting, reached)
+    stopped = pipelined.origin_depths.stop_reasons()
+    return Heartbeat(tally, census.peak, pipelined.depths, stopped, waiting, reached)

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import sleep
 
 import pytest
+from child_processes import Serve
 from servers import Pause, Request, Server, Step, download, ok, status
 
 BODY = b"hello"
@@ -43,6 +44,15 @@ def test_connections_to_a_slow_server_grow(tmp_path: Path) -> None:
     assert server.open_peak >= 64
     limit = result.report["connection_limit"]
     assert limit["max"] >= 64
+
+
+def test_slow_server_gets_depth_while_connections_grow(dev_server: Serve, tmp_path: Path) -> None:
+    """The server works on all requests of a connection at once."""
+    server = dev_server(files=1000, delay="1.1s-1.3s")
+    result = download(server.url, tmp_path / "d", "--workers", "1")
+    assert (result.exit, len(result.files)) == (0, 1000)
+    assert result.report["connection_limit"]["max"] >= 128
+    assert result.report["pipeline_depth"]["max"] > 1
 
 
 @pytest.mark.parametrize("connections", ["32", "20"])

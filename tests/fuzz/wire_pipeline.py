@@ -31,6 +31,7 @@ from downloader.errors import FetchError
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.pipelined.connection import PipelinedConnection
+from downloader.http.pipelined.origin_depths import OriginDepths
 from downloader.http.pipelined.origin_state import OriginState, StorageCost
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
@@ -429,9 +430,6 @@ def test_item_that_reveals_the_connection_limit_has_not_failed() -> None:
 class Connections:
     """Connections that always have 16 requests in flight."""
 
-    def __init__(self, climbs: bool) -> None:
-        self.climbs = climbs
-
     def in_flight(self, state: OriginState) -> int:
         return 16
 
@@ -439,7 +437,9 @@ class Connections:
 def origin_state(climbs: bool, stored: StorageCost) -> OriginState:
     url = "http://127.0.0.1:1"
     origin = HttpSession(Config(source=url, output="d")).origin(url)
-    return OriginState(origin, (b"", b""), Depth(), stored, {}, Connections(climbs))
+    state = OriginState(origin, (b"", b""), Depth(), stored, {}, Connections())
+    state.waits = climbs
+    return state
 
 
 @pytest.mark.parametrize(("stored", "depth"), [(4000, DEEPEST), (0, STEP)])
@@ -475,8 +475,65 @@ def test_connections_wait_for_the_depth_unless_responses_are_slow() -> None:
     assert not route.deepens(began + 2)
     route.depth = Depth(now=STEP)
     assert route.deepens(began + 2)
+    route.by_trial = True
+    assert not route.deepens(began + 2)
     route.depth = Depth(stopped="deeper was not faster")
     assert not route.deepens(began)
+
+
+class Answered:
+    """A connection of ``state`` that has ``served`` responses."""
+
+    def __init__(self, state: OriginState) -> None:
+        self.origin_state, self.served = state, 1
+
+
+@pytest.mark.parametrize(
+    ("deep", "usual", "depth", "stopped"),
+    [
+        *((3, 1, STEP, ""), (6, 4, 1, "deeper was not faster"), (2, 1, 1, ""), (4, 3, 1, "")),
+        (3, 2, 1, ""),  # which may be chance
+    ],
+)
+def test_slow_origin_tries_the_next_depth_on_some_connections(
+    deep: int, usual: int, depth: int, stopped: str
+) -> None:
+    route = origin_state(False, StorageCost())
+    busy: Any = [Answered(route) for _ in range(20)]
+    depths_of_origins = OriginDepths({route.origin: route}, busy)
+    depths_of_origins.adapt(climbs=True)
+    assert {route.depth_of(each) for each in busy} == {1}
+    route._began -= 2  # without a measurement so far, so that responses are slow
+    depths_of_origins.adapt(climbs=True)
+    trying = [each for each in busy if route.depth_of(each) == STEP]
+    assert len(trying) == 10
+    for each in busy:
+        each.served += deep if each in trying else usual
+    changed = depths_of_origins.adapt(climbs=True)
+    assert (route.depth.now, route.depth.stopped, route.by_trial) == (depth, stopped, depth > 1)
+    assert changed == (depth > 1)
+    # It is measured again when the number of connections is settled.
+    depths_of_origins.adapt(climbs=False)
+    assert not route.by_trial
+
+
+def test_trial_whose_connections_were_closed_has_no_gain() -> None:
+    route = origin_state(False, StorageCost())
+    busy: Any = [Answered(route) for _ in range(20)]
+    route._began -= 2
+    depths_of_origins = OriginDepths({route.origin: route}, busy)
+    depths_of_origins.adapt(climbs=True)
+    busy[:] = [each for each in busy if route.depth_of(each) == 1]
+    depths_of_origins.adapt(climbs=True)
+    assert route.depth.stopped == "deeper was not faster"
+
+
+def test_depth_of_a_trial_is_not_measured_while_connections_are_added() -> None:
+    route = origin_state(True, StorageCost())
+    route.depth, route.by_trial = Depth(now=STEP), True
+    for now in (0.0, 0.5, 1.0):
+        route.record_responses(1000 + now, 200)
+    assert (route.depth.now, route.responses) == (STEP, 600)
 
 
 def test_idle_time_is_not_measured() -> None:

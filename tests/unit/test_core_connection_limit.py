@@ -192,6 +192,18 @@ def test_first_measurement_after_a_change_is_not_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("faster", "cost", "expected"), [(True, 0.0, 4 * FIRST), (False, 0.0, FIRST), (True, 0.03, FIRST)]
+)
+def test_servers_that_do_more_at_once_get_more(faster: bool, cost: float, expected: int) -> None:
+    servers = Servers(latency=1.0, cost=cost)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    climbing.observe(servers.answer(FIRST), full=True, many_hosts=False)
+    climbing.depth_changed(faster=faster)
+    climbing.observe(servers.answer(FIRST), full=True, many_hosts=False)
+    assert climbing.limit.now == expected
+
+
+@pytest.mark.parametrize(
     ("chosen", "connections", "hosts", "expected"),
     [
         *((0, 32, 1, 32), (0, 512, 1, 512), (0, 512, MANY_HOSTS, 8), (0, 4, MANY_HOSTS, 4)),

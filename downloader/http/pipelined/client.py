@@ -36,6 +36,7 @@ from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
 from downloader.http.pipelined.interfaces import Owner  # noqa: E402
 from downloader.http.pipelined.observing_parser import Observed, ObservingParser  # noqa: E402
+from downloader.http.pipelined.origin_depths import OriginDepths  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
 from downloader.http.pipelined.parser import (  # noqa: E402
     Body,
@@ -74,7 +75,7 @@ class PipelinedClient:
     to know what the response says about each file.
 
     ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
-    connection has to wait for one. ``climbs``: the number of connections is being adapted.
+    connection has to wait for one. ``origin_depths``: the depths of its origins.
     """
 
     def __init__(
@@ -96,13 +97,13 @@ class PipelinedClient:
         self.depths: dict[int, int] = {}
         self.appetite = _READY
         self._deepest = 1
-        self.climbs = False
         self._fresh: list[tuple[FetchTask, Body]] = []
         self._origins: dict[Origin, OriginState] = {}
         self.resize(connections)
         self._forget_at = _MAX_ORIGINS
         self._idle: dict[OriginState, list[PipelinedConnection]] = {}
         self._busy: set[PipelinedConnection] = set()
+        self.origin_depths = OriginDepths(self._origins, self._busy)
         self._opening = Group()
         self._storage_cost = StorageCost()
         self._shapes: dict[tuple[bytes, ...], Any] = {}
@@ -124,15 +125,9 @@ class PipelinedClient:
             state.restart_measurement()
 
     @property
-    def deepens(self) -> bool:
-        """Return whether the depth of an origin is still growing."""
-        now = monotonic()
-        return any(state.deepens(now) for state in self._origins.values())
-
-    @property
     def stored_together(self) -> int:
         """Return how many files a connection stores at a time, at most."""
-        deepest = max((state.depth.now for state in self._origins.values()), default=1)
+        deepest = self.origin_depths.deepest
         return room_in_window(deepest, self.window, 0) if deepest > 1 else 1
 
     def in_flight(self, state: OriginState) -> int:
@@ -159,14 +154,6 @@ class PipelinedClient:
                 return
             connection.close()
         self._opening.start(gevent.Greenlet(self._open, state, task))
-
-    def stop_reasons(self) -> dict[str, int]:
-        """Return the reasons why the depth does not grow, with the number of origins for each."""
-        found: dict[str, int] = {}
-        for state in self._origins.values():
-            why = state.depth.stopped or "the end of the job"
-            found[why] = found.get(why, 0) + 1
-        return found
 
     def sweep(self) -> None:
         """End connections that are silent, too slow, or past the deadline, in one greenlet for all."""

@@ -23,7 +23,7 @@ from typing import Any  # noqa: E402
 
 from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
-from downloader.core.pipeline_window import room, room_in_window  # noqa: E402
+from downloader.core.pipeline_window import room  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.exceptions import translate  # noqa: E402
@@ -34,17 +34,15 @@ from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
 from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
 from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
-    MIN_REST,
     Blocked,
     Transport,
+    rest_after,
 )
 from downloader.http.pipelined.window import Window  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedConnection"]
-
-_MAX_REST = 5.0  # seconds
 
 
 class PipelinedConnection:
@@ -119,7 +117,7 @@ class PipelinedConnection:
         outstanding.extend(tasks)
         if len(outstanding) > 1 and not self._deep:
             self._enter(Event.PIPELINE)
-        depth, depths = origin_state.depth.now, self._client.depths
+        depth, depths = origin_state.depth_of(self), self._client.depths
         if depth not in depths:
             depths[depth] = 0
             self._client.depth_reached(depth)
@@ -220,20 +218,22 @@ class PipelinedConnection:
 
         ``unsent`` of these are about to be sent. The result is at most 0 if no request may be sent.
         """
-        depth, limit = self.origin_state.depth_within(self._client.window_bytes), self.origin_state.limit
-        free, window = depth - waiting, self._window
+        origin_state, client = self.origin_state, self._client
+        depth, limit = origin_state.depth_within(self, client.window_bytes), origin_state.limit
+        free = depth - waiting
         if self._deep or depth > 1:
-            free = min(free, room_in_window(depth, self._client.window, window.sent + unsent))
-            # After a failure, wait for what it means before sending more.
-            free = free if window.held_bytes < self._client.window_bytes and not window.failed else 0
-            limit = self.origin_state.window_end(self.sent - window.sent)
+            # A connection whose trial of a depth has failed stores what it holds before it goes on.
+            most = 0 if self._deep and origin_state.depth_of(self) == 1 else client.window
+            free = min(free, self._window.room(depth, most, client.window_bytes, unsent))
+            limit = origin_state.window_end(self.sent - self._window.sent)
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:
         """Send more requests, or rest until the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
-        free = self._room(waiting) if waiting * 2 <= origin_state.depth_within(client.window_bytes) else 0
+        half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
+        free = self._room(waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
             return
@@ -243,7 +243,7 @@ class PipelinedConnection:
         if self.parser.completed or (spent and not origin_state.no_keepalive):
             self._enter(Event.REST if self._deep else Event.AWAIT_CLOSE)
             self._transport.acknowledge()
-            client.commit_queue.enqueue_after(self, min(max(self._window.slowest, MIN_REST), _MAX_REST))
+            client.commit_queue.enqueue_after(self, rest_after(self._window.slowest))
         elif spent:
             self.end()
         else:

@@ -13,6 +13,7 @@ from typing import Any, Protocol  # noqa: E402
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.core.goodput import Meter  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
+from downloader.http.pipelined.depth_trial import DepthTrial  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["Connections", "OriginState", "StorageCost"]
@@ -33,9 +34,7 @@ class StorageCost:
 
 
 class Connections(Protocol):
-    """The connections of the client. ``climbs``: their number is being adapted."""
-
-    climbs: bool
+    """The connections of the client."""
 
     def in_flight(self, state: OriginState) -> int:
         """Return the number of requests to the origin of ``state`` that have no response yet."""
@@ -48,7 +47,9 @@ class OriginState:
     ``no_keepalive``: the server sent a response without a request, so each connection is used once.
     ``trusted``: the server has responded to several requests in step, so a new connection need not begin
     with a single one. ``fallback_count``: responses in a row that needed the requests client. ``shapes``:
-    see ``parser``; other origins share them.
+    see ``parser``; other origins share them. ``waits``: the number of connections is being adapted, and a
+    slow server's depth waits for that. ``trial``: that of the next depth, None if none is under way.
+    ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
     """
 
     __slots__ = (
@@ -63,13 +64,16 @@ class OriginState:
         "_stopped",
         "_stored",
         "_tail",
+        "by_trial",
         "depth",
         "fallback_count",
         "limit",
         "no_keepalive",
         "origin",
         "shapes",
+        "trial",
         "trusted",
+        "waits",
     )
 
     def __init__(
@@ -87,7 +91,8 @@ class OriginState:
         self._joint = self._tail + self._head
         self.depth = depth
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
-        self.no_keepalive = self.trusted = False
+        self.no_keepalive = self.trusted = self.waits = self.by_trial = False
+        self.trial: DepthTrial | None = None
         self.shapes = shapes
         self._client = client
         self._began = monotonic()
@@ -113,11 +118,16 @@ class OriginState:
         if count:
             self._body_size = size // count
 
-    def depth_within(self, memory: int) -> int:
-        """Return how many requests may be in flight on a connection whose responses have so much memory."""
-        if not self._body_size:
-            return self.depth.now
-        return min(self.depth.now, max(1, memory // self._body_size))
+    def depth_of(self, connection: object) -> int:
+        """Return how many requests may be in flight on ``connection``, which may try another depth."""
+        if self.trial is not None and connection in self.trial.deep:
+            return depths.next_depth(self.depth)
+        return self.depth.now
+
+    def depth_within(self, connection: object, memory: int) -> int:
+        """Return the same for a ``connection`` whose responses have so much memory."""
+        depth = self.depth_of(connection)
+        return min(depth, max(1, memory // self._body_size)) if self._body_size else depth
 
     def record_responses(self, now: float, count: int) -> None:
         """Record ``count`` more responses; the depth may change."""
@@ -128,16 +138,35 @@ class OriginState:
         sample = self._meter.sample(
             now, self._client.in_flight(self), thread_time(), stored.seconds, per_file
         )
-        if sample is None or (self._client.climbs and depths.waits(self.depth, sample.seconds)):
+        if sample is None or (self.waits and (self.by_trial or depths.waits(self.depth, sample.seconds))):
             return
         before, self.depth = self.depth, depths.measured(self.depth, sample)
         if self.depth.now != before.now:
             self._meter.restart()
 
+    @property
+    def responses(self) -> int:
+        """Return the number of responses so far."""
+        return self._meter.total
+
     def deepens(self, now: float) -> bool:
         """Return whether the depth is still growing, and connections should not be added meanwhile."""
-        depth = self.depth
-        return depth.most > 1 and not depth.stopped and not depths.waits(depth, now - self._began)
+        return self._may_grow() and not self.is_slow(now)
+
+    def is_slow(self, now: float) -> bool:
+        """Return whether connections are added while the depth is tried."""
+        return self._may_grow() and (self.by_trial or depths.waits(self.depth, now - self._began))
+
+    def _may_grow(self) -> bool:
+        return self.depth.most > 1 and not self.depth.stopped
+
+    def end_trial(self, *, pays: bool | None) -> None:
+        """Use the depth that follows from the trial; ``pays``: None if it was given up."""
+        self.trial = None
+        if pays is not None:
+            self.depth = depths.tried(self.depth, pays=pays)
+            self.by_trial = pays
+            self._meter.restart()
 
     def lack(self, requests: int) -> None:
         """Record that ``requests`` more could have been sent, but there were no tasks."""

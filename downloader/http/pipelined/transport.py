@@ -22,7 +22,7 @@ import gevent  # noqa: E402
 
 from downloader.process.private_parts import raw_socket, tls_object  # noqa: E402
 
-__all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "MIN_REST", "Blocked", "Transport"]
+__all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "Blocked", "Transport", "rest_after"]
 
 BUFFER = 512 << 10
 _WIDE = 2 << 20
@@ -31,8 +31,7 @@ _RECORD = 16 << 10  # maximum size of a TLS record
 _FULL = _RECORD // 2
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
-MIN_REST = 0.005 if _QUICKACK is not None else 0.25
-"""Minimum seconds of silence after which no more data is expected: see ``acknowledge``."""
+_MIN_REST, _MAX_REST = 0.005 if _QUICKACK is not None else 0.25, 5.0  # seconds
 
 ACKNOWLEDGED_AT_ONCE = 32 << 10
 """Bytes in one read from which on they are acknowledged at once: see ``acknowledge``."""
@@ -43,6 +42,14 @@ Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 def _closed(many: bool) -> int:
     raise OSError(errno.EBADF, "the connection is closed")
+
+
+def rest_after(slowest: float) -> float:
+    """Return after how many seconds of silence no more data is expected: see ``Transport.acknowledge``.
+
+    ``slowest``: the longest latency so far, in seconds.
+    """
+    return min(max(slowest, _MIN_REST), _MAX_REST)
 
 
 class Transport:
@@ -167,7 +174,7 @@ class Transport:
         Until then, the server's kernel may hold back the last small segment (Nagle, RFC 896), or data that
         does not fit into the window that it knows of. The local kernel delays the acknowledgement by 40 to
         200 ms, to send it with other data, as long as no more than one segment has arrived (on loopback, a
-        segment is 64 kB). Where the local kernel has no such option, MIN_REST is longer than that delay.
+        segment is 64 kB). Where the local kernel has no such option, _MIN_REST is longer than that delay.
         """
         if _QUICKACK is not None:
             with contextlib.suppress(OSError):

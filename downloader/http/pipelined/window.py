@@ -8,6 +8,7 @@ patching.require()
 
 from itertools import islice  # noqa: E402
 
+from downloader.core.pipeline_window import room_in_window  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.pipelined.parser import Body  # noqa: E402
 from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
@@ -34,6 +35,15 @@ class Window:
         self.sent = self.counted = self.held_bytes = 0
         self.slowest = 0.0
         self.shifted = self.failed = False
+
+    def room(self, depth: int, most: int, most_bytes: int, unsent: int) -> int:
+        """Return how many more requests fit in, of at most ``most`` with responses of ``most_bytes``.
+
+        ``unsent``: requests that are about to be sent. After a failure, wait for what it means.
+        """
+        if self.failed or self.held_bytes >= most_bytes:
+            return 0
+        return room_in_window(depth, most, self.sent + unsent)
 
     def count(self, completed: list[tuple[FetchTask, Body]], now: float) -> int:
         """Record latency and size of the new responses in ``completed``; return how many are new."""

@@ -8,6 +8,7 @@ __all__ = ["KNOWN"]
 
 NAMES = "tests/faults/test_names.py::"
 SESSION = "tests/fuzz/test_fuzz_wire.py::test_fuzz[session]"
+PIPELINE = "tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]"
 CONNECTING = "tests/fuzz/test_fuzz_wire.py::test_fuzz[connecting]"
 
 KNOWN = (
@@ -127,7 +128,7 @@ KNOWN = (
         "PipelinedConnection.close",
         "self.parser.close()",
         "pass",
-        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+        (PIPELINE,),
     ),
     Mutant(
         "gain by chance counts",
@@ -144,6 +145,22 @@ KNOWN = (
         "best = max(limit.best, sample.rate)",
         "best = sample.rate",
         ("tests/unit/test_core_connection_limit.py::test_one_slow_second_is_no_reason_for_more",),
+    ),
+    Mutant(
+        "trial without others to compare with",
+        "a slow server that works on one request after the other gets many, and each waits for long",
+        "trial_pays",
+        "deep > usual * _TRIAL_GAIN",
+        "True",
+        (PIPELINE,),
+    ),
+    Mutant(
+        "connections wait for the depth of slow servers",
+        "where each response takes seconds, the first minute passes with few requests in flight",
+        "OriginDepths.adapt",
+        "self._try(state)",
+        "pass",
+        (PIPELINE, "tests/faults/test_connections.py::test_slow_server_gets_depth_while_connections_grow"),
     ),
     Mutant(
         "names looked up again",
