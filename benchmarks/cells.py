@@ -189,7 +189,7 @@ CELLS: Final = (
     ),
     # Enough files for what is reached, not how soon.
     replace(_CONNECTIONS, name="rtt-0", title="HTTP", files=400_000, quick=2_000),
-    replace(_CONNECTIONS, name="rtt-20", title="HTTP, 20 ms away", rtt="20ms", files=300_000),
+    replace(_CONNECTIONS, name="rtt-20", title="HTTP, 20 ms away", rtt="20ms", files=1_000_000),
     replace(_CONNECTIONS, name="rtt-100", title="HTTP, 100 ms away", rtt="100ms", files=200_000),
     replace(
         _CONNECTIONS, name="slow-random", title="HTTP, each answer after 0–3 s", delay="0-3s", origin="dev",

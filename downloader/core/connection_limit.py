@@ -221,7 +221,7 @@ class Climb:
         that a connection finishes at a time, or, if ``steady``, has in flight, while it finishes one after
         the other.
         """
-        limit = self.limit
+        limit, in_bursts = self.limit, together > 1 and not steady
         if many_hosts and not self._many_hosts:
             self._many_hosts = True
             self.limit = spread(limit)
@@ -234,13 +234,14 @@ class Climb:
                 self.limit = self._grown_unmeasured(counted)
             self._start = counted
         elif full:
-            self.limit = self._measured(counted, together, together > 1 and not steady)
+            self.limit = self._measured(counted, together, in_bursts)
         if counted.now - self._refused.now > _REFUSED_WITHIN:
             self._refused = counted
         changed = self.limit.now != limit.now
         if changed or not full:
             self._start = counted
-        self._settling = changed or (self._settling and full)
+            # Files that finish together were requested long before: at a smaller depth, for example.
+            self._settling = changed or in_bursts
         return changed
 
     def _grown_unmeasured(self, counted: Counters) -> ConnectionLimit:

@@ -104,6 +104,17 @@ def test_files_that_finish_together_take_longer_to_measure() -> None:
     assert ticks * TICK > 2.0
 
 
+def test_files_requested_before_are_not_measured() -> None:
+    """While the depth grew, each connection held what it received, and finishes that with others."""
+    servers = Servers(latency=0.01)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    climbing.observe(servers.answer(FIRST), full=False, many_hosts=False, together=512)
+    began = servers.counted.finished
+    while climbing.limit.now == FIRST:
+        climbing.observe(servers.answer(FIRST), full=True, many_hosts=False, together=512)
+    assert servers.counted.finished - began >= 5 * FIRST * 512
+
+
 def test_one_slow_second_is_no_reason_for_more() -> None:
     limit = adaptive(MOST, "the most")
     for sample in (Sample(1000.0, 0.95), Sample(300.0, 0.3)):
