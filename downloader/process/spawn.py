@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.metadata  # gevent needs it for patching; imported here once for all children
+import importlib.metadata  # noqa: F401 — gevent needs it for patching; imported here once for all children
 import os
 import signal
 import socket
@@ -140,14 +140,14 @@ def _ready(check: bool) -> Ready:
     preflight = "off"
     if check:
         preflight = patching.require().summary
-    version = importlib.metadata.version
     versions = {
         "downloader": VERSION,
         "python": platform.python_version(),
         "gevent": gevent.__version__,
-        "requests": version("requests"),
-        "urllib3": version("urllib3"),
     }
+    # The feeder of a list does not import them.
+    imported = {name: sys.modules[name] for name in ("requests", "urllib3") if name in sys.modules}
+    versions |= {name: module.__version__ for name, module in imported.items()}
     return Ready(versions, preflight)
 
 

@@ -90,6 +90,6 @@ class RunStats:
         return {"median": median, "max": max(sent, default=1), "stopped": stopped}
 
     def record_ready(self, message: Ready) -> None:
-        """Keep the versions and the preflight result of the children; those of plain ones are empty."""
-        self.versions = message.versions or self.versions
+        """Keep the versions and the preflight result of the children."""
+        self.versions = {**self.versions, **message.versions}
         self.preflight = message.preflight or self.preflight
