@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.running import compile_all
+
 _SLICE = 100_000
 _ROUNDS = 3
 _ROOT = Path(__file__).parents[1]
@@ -203,6 +205,7 @@ def _nodes(directory: Path, files: int, which: str) -> None:
 def main() -> None:
     """Run what argv names."""
     directory = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))  # short: Ray's sockets are below it
+    compile_all()
     try:
         if sys.argv[1] == "overhead":
             slices, store = [*sys.argv[2:], *("2", "null")[len(sys.argv) - 2 :]][:2]

@@ -313,7 +313,7 @@ class HostPause(Message, frozen=True):
 class Ready(Message, frozen=True):
     """A notice that the process is patched, safe and has its session.
 
-    ``preflight`` says so in one line.
+    ``preflight`` says so in one line. A plain child has nothing to say; see ``process.spawn``.
     """
 
     versions: dict[str, str]

@@ -7,6 +7,7 @@ stdout, everything else to stderr. An error is one line; -vv adds its traceback.
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -338,8 +339,10 @@ def _run(config: Config) -> Finished:
         from downloader.cluster.driver import run_cluster
 
         return run_cluster(config)
+    gc.disable()  # imports make no garbage
     from downloader.engine.job import run_job
 
+    gc.enable()
     return run_job(config)
 
 

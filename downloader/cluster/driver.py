@@ -12,30 +12,28 @@ from types import FrameType
 
 from downloader.cluster import configs
 from downloader.cluster.fleet import Fleet, quiet_stdout
+from downloader.cluster.job_slices import JobSlices
 from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
-from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import Done, Head, Plan, digest_of
+from downloader.cluster.plan import Done, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, is_bucket, plan_home
 from downloader.cluster.results import write_results
-from downloader.cluster.retry import failed_items, plan_again
-from downloader.cluster.shards import DriverShards, has_shards, in_whole_shards
+from downloader.cluster.shards import in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
 from downloader.config.config import Config
 from downloader.core.redact import redact
-from downloader.core.slices import SliceBook, shares
+from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.messages import Tally
 from downloader.reporting.progress import Progress
-from downloader.sinks.shards.options import shard_options
 from downloader.storage.destination import foreign_before, make_directory
 
 __all__ = ["run_cluster"]
 
-_WAIT = 0.2  # seconds
-_COLLECT_EVERY = 1.0
+_COLLECT_EVERY = 1.0  # seconds
+_LOOK_EVERY = 0.2  # for slices that the slicer has made
 _SAVE_EVERY = {False: 1.0, True: 10.0}  # what `status` shows; True: in a bucket, where each costs a request
 _DRAIN_GRACE = 20.0
 
@@ -87,20 +85,13 @@ class _Driver:
         self._directory = home.directory
         self._plan = plan
         self._at = PlanAt(config.journal_root, config.journal_endpoint_url, config.journal_region)
-        self._book = SliceBook()
-        self._merged = MergedReport()
-        self._shards = DriverShards(config)
-        self._failed: list[Done] = []  # to be tried again
-        self._heads: dict[str, Head] = {}
-        self._dones: dict[str, Done] = {}
-        self._covered: set[str] = set()  # by slices that are done
-        self._listed = 0
-        self._sliced = False  # the source was read to its end, or to --limit
+        self._slices = JobSlices(config, home.directory, plan.slice_files, progress)
+        self._book = self._slices.book
         self._stop: DownloaderError | None = None
         self._signals = 0
         self._drain_by = 0.0
-        self._resumed = False
         self._most_running = 0
+        self._share: Shares | None = None  # that of the Config which slices get
         self._progress = progress
         self._saved = 0.0
 
@@ -110,13 +101,13 @@ class _Driver:
             with quiet_stdout(self._config.verbose):
                 self._run_with(Fleet(self._config.ray_address))
         else:
-            self._load()
-            if self._book.waiting or not (self._sliced or self._config.retry_failed):
+            self._slices.load()
+            if self._book.waiting or not (self._slices.sliced or self._config.retry_failed):
                 with quiet_stdout(self._config.verbose):
                     self._run_with(Fleet(self._config.ray_address))
         self._progress.end()
         try:
-            self._shards.finish(self._heads)
+            self._slices.shards.finish(self._slices.heads)
         except DestinationError as error:
             self._stop = self._stop or error
         return self._finish(time.monotonic() - began)
@@ -126,7 +117,7 @@ class _Driver:
             if is_local(self._config):
                 if self._config.retry_failed:
                     write_down_lost(self._directory, self._lost(fleet), self._plan.slice_files)
-                self._load()
+                self._slices.load()
             self._run_on(fleet)
             if is_local(self._config) and self._stop is None and (lost := self._lost(fleet)):
                 self._stop = DestinationError(lost_text(lost))
@@ -147,8 +138,8 @@ class _Driver:
             # After Ray has set its own.
             for number in before:
                 signal.signal(number, self._on_signal)
-            if not self._sliced and not self._config.retry_failed:
-                slicer = SlicerProcess(self._config, self._home.name_key, *self._sliced_so_far())
+            if not self._slices.sliced and not self._config.retry_failed:
+                slicer = SlicerProcess(self._config, self._home.name_key, *self._slices.sliced_so_far())
             self._loop(fleet, slicer)
         finally:
             if slicer is not None:
@@ -159,74 +150,6 @@ class _Driver:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
 
-    def _load(self) -> None:
-        """Take up the plan: what is done, what is left, and what failed and is to be tried again."""
-        failed: dict[str, Done] = {}
-        covered: set[str] = set()
-        dones = {done.name: done for done in self._directory.dones()}
-        for head in self._directory.heads():
-            self._add(head)
-            covered |= set(head.covers)
-            self._resumed = True
-            done = dones.get(head.name)
-            if done is None and head.count:
-                if head.covers or not self._config.retry_failed:
-                    self._book.add(head.name)
-            elif done is not None:
-                self._record(head, done, earlier=True)
-                if done.report.failed:
-                    failed[head.name] = done
-        self._shards.take_up(self._heads)
-        self._failed = [done for name, done in failed.items() if name not in covered]
-        self._plan_failed()
-        self._progress.begin(0, Tally())
-        self._progress.listed(self._listed, -1.0)
-
-    def _plan_failed(self) -> None:
-        """Make slices of what failed in earlier runs; of shards, once the number of shards is known."""
-        if has_shards(self._config) and not self._sliced:
-            return
-        if not self._failed:
-            return
-        again = (failed_items(self._directory, self._heads[done.name], done) for done in self._failed)
-        options = shard_options(self._config) if has_shards(self._config) else None
-        for head in plan_again(self._directory, again, self._heads, options, self._plan.slice_files):
-            self._add(head)
-            self._book.add(head.name)
-        self._failed = []
-
-    def _add(self, head: Head) -> None:
-        self._heads[head.name] = head
-        if not head.covers:
-            self._listed += head.count
-            self._sliced = head.ended
-
-    def _sliced_so_far(self) -> tuple[int, Head]:
-        """Take up slices that a slicer has made untold; return how many there are, and the last."""
-        last = Head("", 0)
-        number = 0
-        for head in self._heads.values():
-            if not head.covers:
-                number, last = number + 1, head
-        while (found := self._directory.head(f"{number:08d}")) is not None:
-            number, last = number + 1, found
-            self._take(found, -1.0)
-        return number, last
-
-    def _take(self, head: Head, position: float) -> None:
-        self._add(head)
-        self._progress.listed(head.count, position)
-        if head.count:
-            self._book.add(head.name)
-
-    def _record(self, head: Head, done: Done, *, earlier: bool = False) -> None:
-        self._dones[head.name] = done
-        self._shards.add(done)
-        for name in head.covers:
-            self._dones.pop(name, None)
-            self._covered.add(name)
-        self._merged.add(done, head.covers, earlier=earlier)
-
     # the loop
 
     def _loop(self, fleet: Fleet, slicer: SlicerProcess | None) -> None:
@@ -235,13 +158,14 @@ class _Driver:
         while True:
             if slicer is not None:
                 slicer = self._read_slicer(slicer)
-                self._plan_failed()
+                self._slices.plan_failed()
             share = shares(slots, self._workers, self._config.per_host)
             if not self._draining:
-                self._launch(fleet, share.running, share.workers, share.per_host)
+                self._launch(fleet, share)
             if not self._book.running and (self._draining or (slicer is None and not self._book.waiting)):
                 return
-            for outcome in fleet.wait(_WAIT):
+            # The end of a slice wakes it up.
+            for outcome in fleet.wait(_COLLECT_EVERY if slicer is None else _LOOK_EVERY):
                 self._on_outcome(fleet, outcome)
             now = time.monotonic()
             if now - collected >= _COLLECT_EVERY:
@@ -264,9 +188,7 @@ class _Driver:
         events, is_open = slicer.events()
         for event in events:
             if event["event"] == "slice":
-                head = self._directory.head(event["name"])
-                assert head is not None
-                self._take(head, event["position"])
+                self._slices.made(event["name"], event["position"])
             elif event["event"] == "log":
                 self._progress.log(*event["log"])
             elif event["event"] == "error":
@@ -276,17 +198,19 @@ class _Driver:
         if is_open and not self._draining:
             return slicer
         slicer.kill()
-        if not self._sliced and self._stop is None and not self._draining:
+        if not self._slices.sliced and self._stop is None and not self._draining:
             if slicer.may_start_again():
                 self._progress.log("warning", "the process that reads the source died; another takes over")
-                return slicer.again(*self._sliced_so_far())
+                return slicer.again(*self._slices.sliced_so_far())
             self._stop = SourceError("the process that reads the source died three times")
         return None
 
-    def _launch(self, fleet: Fleet, running: int, workers: int, per_host: int) -> None:
-        fleet.configure(
-            configs.for_slices(self._config, workers, per_host, self._plan.shared_since_ns),
-        )
+    def _launch(self, fleet: Fleet, share: Shares) -> None:
+        running, workers, per_host = share
+        if share != self._share:
+            self._share = share
+            since = self._plan.shared_since_ns
+            fleet.configure(configs.for_slices(self._config, workers, per_host, since))
         while len(self._book.running) < running and (name := self._book.next()) is not None:
             self._most_running = max(self._most_running, len(self._book.running))
             rate = self._config.rate / min(running, len(self._book.running) + self._book.waiting)
@@ -294,7 +218,7 @@ class _Driver:
             fleet.start(
                 SliceTask(
                     *(name, plan, self._at, self._config.scratch, rate),
-                    items=self._heads[name].items,
+                    items=self._slices.heads[name].items,
                     local=is_local(self._config),
                 ),
                 workers,
@@ -305,9 +229,9 @@ class _Driver:
         done = self._directory.done(name)
         if done is not None:
             # Whichever attempt was first, even if this one was lost right after it.
-            self._shards.ended(done, settled=outcome.how == "done")
+            self._slices.shards.ended(done, settled=outcome.how == "done")
             self._book.ended(name, "done")
-            self._record(self._heads[name], done)
+            self._slices.record(done)
             self._directory.sweep(done)
         elif outcome.how == "done":
             self._ended(Outcome(name, "failed", "its record is not there"))
@@ -337,7 +261,7 @@ class _Driver:
             write_running(self._directory, self._tally(fleet), running, fleet.nodes, slots)
 
     def _tally(self, fleet: Fleet) -> Tally:
-        return self._merged.total() + fleet.live(self._book.running)
+        return self._slices.merged.total() + fleet.live(self._book.running)
 
     def _drain(self, fleet: Fleet, now: float) -> None:
         if not self._draining:
@@ -354,19 +278,15 @@ class _Driver:
 
     def _finish(self, seconds: float) -> Finished:
         aside = self._book.set_aside
-        failed = sum(self._merged.failed.values())
-        left = any(
-            head.count and name not in self._dones and name not in self._covered
-            for name, head in self._heads.items()
-        )
+        failed = sum(self._slices.merged.failed.values())
         if self._stop is None and aside:
             name, reason = next(iter(aside.items()))
             self._stop = DownloaderError(
                 f"{len(aside)} slices are set aside, the first {name}: {reason}; the same command tries "
                 "them again"
             )
-        if self._stop is None and not self._signals and (left or not self._sliced):
-            tried = "was not" if self._failed else "was"
+        if self._stop is None and not self._signals and (self._slices.is_left() or not self._slices.sliced):
+            tried = "was not" if self._slices.is_failed_left else "was"
             self._stop = SourceError(
                 f"what had failed {tried} tried again: the source was never read to its end; "
                 "leave out --retry-failed to go on"
@@ -374,26 +294,21 @@ class _Driver:
         complete = not self._signals and self._stop is None
         exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(failed > 0)
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        report = self._merged.make(
+        report = self._slices.merged.make(
             source=self._config.shown_source,
             destination=self._config.output.encode("utf-8", "backslashreplace").decode(),
             complete=complete,
-            listed=self._listed,
+            listed=self._slices.listed,
             seconds=round(seconds, 3),
             running=max(self._most_running, 1),
             driver_cpu=usage.ru_utime + usage.ru_stime,
             workers=self._workers * max(self._most_running, 1),
-            resumed=self._resumed,
+            resumed=self._slices.resumed,
             exit_code=exit_code,
             stopped_by=redact(str(self._stop), self._config.secrets) if self._stop else None,
-            slices={
-                "planned": sum(1 for head in self._heads.values() if head.count),
-                "done": self._book.done,
-                "attempts": self._book.attempts,
-                "set aside": len(aside),
-            },
+            slices=self._slices.counts(),
         )
-        write_running(self._directory, self._merged.total(), 0, 0, 0)
+        write_running(self._directory, self._slices.merged.total(), 0, 0, 0)
         log = partial(self._progress.log, "warning")
-        heads, dones = self._heads.values(), self._dones.values()
+        heads, dones = self._slices.heads.values(), self._slices.dones.values()
         return write_results(self._config, self._directory, heads, dones, report, log)

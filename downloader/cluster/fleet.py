@@ -73,7 +73,6 @@ class Fleet:
             raise _no_cluster(address, _first_line(error)) from None
         except (RuntimeError, ValueError, OSError) as error:
             raise BootError(f"Ray cannot be started: {_first_line(error)}") from error
-        self._config = b""
         self._config_ref: Any = None
         self._run = ray.remote(_run_here)
         self._running: dict[Any, str] = {}
@@ -108,10 +107,8 @@ class Fleet:
         return sum(fit)
 
     def configure(self, config: Config) -> None:
-        """Set the Config that slices have in common."""
-        text = configs.encode(config)
-        if text != self._config:
-            self._config, self._config_ref = text, self._ray.put(text)
+        """Set the Config that the slices which start from now on have in common."""
+        self._config_ref = self._ray.put(configs.encode(config))
 
     def start(self, task: SliceTask, cpus: int) -> None:
         """Start a slice on any node with ``cpus`` free."""

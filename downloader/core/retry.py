@@ -9,7 +9,6 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from email.utils import parsedate_tz
 from typing import Final
 
 __all__ = ["RetryPolicy", "parse_retry_after"]
@@ -86,6 +85,9 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         return min(float(match[2]), _LONGEST) if len(match[2]) <= 15 else _LONGEST
     if len(value) > 80 or not _DATE(value):
         return None
+    # Imported where it is needed: the supervisor starts without it.
+    from email.utils import parsedate_tz
+
     try:
         parsed = parsedate_tz(value)
         if parsed is None:

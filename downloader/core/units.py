@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = [
     "parse_count",
@@ -25,7 +27,7 @@ _NUMBER: Final = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"
 _SIZE: Final = re.compile(rf"{_NUMBER}\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE).fullmatch
 _TIME: Final = re.compile(rf"{_NUMBER}\s*(ms|s|m|h)?").fullmatch
 _SIZES: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_TIMES: Final = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600)}
+_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 Number = TypeVar("Number", int, float)
 
@@ -39,7 +41,7 @@ def parse_size(text: str) -> int:
     match = _SIZE(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a size; write bytes or, for example, 10k, 1.5M, 2G")
-    size = Fraction(match[1]) * _SIZES[(match[2] or "").lower()]
+    size = _exact(match[1]) * _SIZES[(match[2] or "").lower()]
     if 0 < size < 1:
         raise ValueError(f"{text[:40]!r} is less than a byte")
     return int(size)
@@ -53,7 +55,14 @@ def parse_time(text: str) -> float:
     match = _TIME(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a time; write seconds or, for example, 500ms, 2m, 1h")
-    return float(Fraction(match[1]) * _TIMES[match[2] or "s"])
+    return float(_exact(match[1]) * _MILLISECONDS[match[2] or "s"] / 1000)
+
+
+def _exact(number: str) -> Fraction:
+    # Imported where it is needed: a run of a Config that is made elsewhere parses nothing.
+    from fractions import Fraction
+
+    return Fraction(number)
 
 
 def parse_count(text: str, least: int, most: int) -> int:

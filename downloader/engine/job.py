@@ -19,7 +19,6 @@ from downloader.http.client_tls import check_client_certificate
 from downloader.messages import Failure
 from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
-from downloader.reporting.manifest import write_manifest
 from downloader.reporting.progress import Progress
 from downloader.reporting.record import Report
 from downloader.storage.destination import Destination
@@ -116,6 +115,8 @@ def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
 
 def _write(config: Config, destination: Destination, report: Report, log: Callable[[str], None]) -> Report:
     if config.manifest:
+        from downloader.reporting.manifest import write_manifest
+
         try:
             write_manifest(config, destination, log)
         except (DestinationError, JournalError) as error:

@@ -69,11 +69,18 @@ class ProcessPool:
         return self._all.get(number)
 
     def spawn(
-        self, number: int, main: ChildMain, *, keep: tuple[int, ...], stdin: bool, tries: int
+        self,
+        number: int,
+        main: ChildMain,
+        *,
+        keep: tuple[int, ...],
+        tries: int,
+        stdin: bool = False,
+        plain: bool = False,
     ) -> None:
         """Fork a child that runs ``main``; see ``spawn.fork``. Raises BootError."""
         try:
-            child = fork(main, keep=keep, stdin=stdin)
+            child = fork(main, keep=keep, stdin=stdin, plain=plain)
         except OSError as error:
             raise BootError(f"cannot fork a process: {error.strerror}") from error
         self._all[number] = Process(number, child.pid, child.link, tries)

@@ -112,16 +112,17 @@ class Supervisor:
             self._spawn_worker()
 
     def _spawn_feeder(self, tries: int = 0) -> None:
-        stdin = self._config.reads_stdin
-        self._spawn(FEEDER, feeder_main(self._config, self._destination), tries, stdin=stdin)
+        main = feeder_main(self._config, self._destination)
+        # A slice is read from a file.
+        self._spawn(FEEDER, main, tries, stdin=self._config.reads_stdin, plain=bool(self._config.slice))
 
     def _spawn_worker(self, tries: int = 0) -> None:
         number = self._number
         self._number += 1
         self._spawn(number, worker_main(self._config, self._destination, number), tries)
 
-    def _spawn(self, number: int, main: ChildMain, tries: int, *, stdin: bool = False) -> None:
-        self._pool.spawn(number, main, keep=(self._destination.lock_fd,), stdin=stdin, tries=tries)
+    def _spawn(self, number: int, main: ChildMain, tries: int, **how: bool) -> None:
+        self._pool.spawn(number, main, keep=(self._destination.lock_fd,), tries=tries, **how)
 
     def _enter(self, event: RunEvent) -> None:
         self._phase = transition(TRANSITIONS, self._phase, event)

@@ -1,14 +1,16 @@
-"""Run the feeder: a forked child that turns the source into batches, never more than it has credit for."""
+"""Run the feeder: a forked child that turns the source into batches, never more than it has credit for.
+
+That of a slice, which is a file, is a plain child (see ``process.spawn``) and must not import gevent.
+"""
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
-import gevent
 import msgspec
-from gevent.event import Event
-from gevent.queue import Queue
 
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
@@ -30,8 +32,9 @@ from downloader.messages import (
     Ready,
     Recall,
     Tally,
+    ToChild,
 )
-from downloader.process.channel import ChildLink
+from downloader.process.channel import PlainChildLink
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
 from downloader.sources.source import Fetch, Lister
@@ -41,13 +44,14 @@ from downloader.storage.known_names import exists as is_read_again
 
 __all__ = ["run"]
 
+_BEAT_EVERY = 1.0  # seconds
 _FIRST_BATCH = 32
 # Room in a frame for what is said of each item when it fails: its key, code and detail.
 _FAILURE_BYTES = 300
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool], Ready]) -> None:
+def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[bool], Ready]) -> None:
     """Recall the batches that the journal has open, then read on from its cursor.
 
     ``name_key``: see ``core.naming.url_name``. Raises SourceError when the source breaks off.
@@ -60,61 +64,67 @@ def run(config: Config, name_key: bytes, link: ChildLink, ready: Callable[[bool]
         lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
     duplicates = open_duplicates(config)
     link.send(ready(config.preflight != "off"))
-    heartbeat = gevent.spawn(_heartbeat, link)
-    commands: Queue = Queue()
-    credit = _CreditCount()
-    reader = gevent.spawn(_receive, link, commands, credit)
-    try:
-        for command in iter(commands.get, None):
-            if isinstance(command, Recall):
-                page = lister.recall(command)
-                if duplicates:
-                    page = duplicates.recall(command.seq, page)
-                batch = _batch(command.seq, page, recalled=True)
-                _check_size(batch, config)
-                link.send(batch)
-            elif isinstance(command, Continue):
-                home = home_of(config.journal_root)
-                known = Known(home, command.seq) if is_read_again(home) else None
-                if duplicates:
-                    duplicates.go_on(command.seq)
-                _read_on(config, link, credit, lister.pages, command, known, duplicates)
-            elif isinstance(command, Finish):
-                return
-    finally:
-        gevent.killall([heartbeat, reader], block=False)  # the process ends
+    inbox = _Inbox(link)
+    if not config.slice:
+        import gevent
+
+        # Also while the source answers slowly. It ends with the process.
+        gevent.spawn(_beat, link)
+    for command in iter(inbox.command, None):
+        if isinstance(command, Recall):
+            page = lister.recall(command)
+            if duplicates:
+                page = duplicates.recall(command.seq, page)
+            batch = _batch(command.seq, page, recalled=True)
+            _check_size(batch, config)
+            link.send(batch)
+        elif isinstance(command, Continue):
+            home = home_of(config.journal_root)
+            known = Known(home, command.seq) if is_read_again(home) else None
+            if duplicates:
+                duplicates.go_on(command.seq)
+            _read_on(config, link, inbox, lister.pages, command, known, duplicates)
+        elif isinstance(command, Finish):
+            return
 
 
-class _CreditCount:
-    """How many batches the supervisor has room for."""
+class _Inbox:
+    """What the supervisor has sent: commands and credit. Sends a sign of life while it waits for either."""
 
-    def __init__(self) -> None:
-        self._left = 0
-        self._granted = Event()
+    def __init__(self, link: PlainChildLink) -> None:
+        self._link = link
+        self._commands: deque[ToChild] = deque()
+        self._credit = 0  # how many batches the supervisor has room for
 
-    def grant(self, batches: int) -> None:
-        self._left += batches
-        self._granted.set()
+    def command(self) -> ToChild | None:
+        """Wait for a command and return it; return None when the supervisor has exited."""
+        while not self._commands:
+            if not self._receive():
+                return None
+        return self._commands.popleft()
 
     def spend(self) -> None:
-        while not self._left:
-            self._granted.clear()
-            self._granted.wait()
-        self._left -= 1
+        """Wait for credit and use it. Raises OSError when the supervisor has exited."""
+        while not self._credit:
+            if not self._receive():
+                raise BrokenPipeError
+        self._credit -= 1
+
+    def _receive(self) -> bool:
+        messages = self._link.receive(_BEAT_EVERY)
+        if messages == []:
+            self._link.send(Heartbeat(Tally(), 0))
+        for message in messages or ():
+            if isinstance(message, Credit):
+                self._credit += message.batches
+            else:
+                self._commands.append(message)
+        return messages is not None
 
 
-def _receive(link: ChildLink, commands: Queue, credit: _CreditCount) -> None:
-    for message in link.messages():
-        if isinstance(message, Credit):
-            credit.grant(message.batches)
-        else:
-            commands.put(message)
-    commands.put(None)
-
-
-def _heartbeat(link: ChildLink) -> None:
+def _beat(link: PlainChildLink) -> None:
     while True:
-        gevent.sleep(1)
+        time.sleep(_BEAT_EVERY)
         link.send(Heartbeat(Tally(), 0))
 
 
@@ -175,8 +185,8 @@ def _sizes(shard_items: int) -> Iterator[int]:
 
 def _read_on(
     config: Config,
-    link: ChildLink,
-    credit: _CreditCount,
+    link: PlainChildLink,
+    inbox: _Inbox,
     pages: Callable[[bytes, Callable[[], int]], Iterator[Page]],
     start: Continue,
     known: Known | None,
@@ -198,7 +208,7 @@ def _read_on(
     for read in pages(start.cursor, size):
         if shard_items and not read.items and not read.names:
             continue  # a batch without items would be a shard without samples
-        credit.spend()
+        inbox.spend()
         if read.note:
             link.send(Log("warning", read.note))
         page = duplicates.settle(seq, read) if duplicates else read
@@ -215,7 +225,7 @@ def _read_on(
     link.send(Ended())
 
 
-def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
+def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
     """Return a GET for listings, with the run's retry policy; it raises SourceError with what failed."""
     from random import random
 
@@ -238,7 +248,7 @@ def _listing_fetch(config: Config, link: ChildLink) -> Fetch:
                     raise SourceError(f"the listing failed: {what}{_advice(error.code)}") from None
                 pause = policy.delay(attempt, random(), error.retry_after)
                 link.send(Log("warning", f"{what}; again in {pause:.1f} s"))
-            gevent.sleep(pause)
+            time.sleep(pause)
             attempt += 1
 
     return fetch

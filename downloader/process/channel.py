@@ -1,10 +1,12 @@
 """Exchange messages of supervisor and children: MessagePack in length-prefixed frames over a socketpair.
 
-``Link`` is the supervisor's end, ``ChildLink`` the child's. Sending never blocks on either.
+``Link`` is the supervisor's end, ``ChildLink`` that of a patched child; sending never blocks on either.
+``PlainChildLink`` is that of a child without gevent.
 """
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,7 @@ from downloader.core.frames import Unpacker, pack
 from downloader.messages import FromChild, Message, ToChild
 from downloader.process.private_parts import raw_socket
 
-__all__ = ["ChildLink", "Link"]
+__all__ = ["ChildLink", "Link", "PlainChildLink"]
 
 _CHUNK = 256 << 10
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,7 +85,44 @@ class Link:
         self._sock.close()
 
 
-class ChildLink:
+class PlainChildLink:
+    """The child's end, over any kind of socket. ``send`` waits until the socket accepts all."""
+
+    def __init__(self, fileno: int) -> None:
+        self._sock: Any = self._socket(fileno)
+        self._unpacker = Unpacker()
+
+    def _socket(self, fileno: int) -> Any:
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
+
+    def send(self, message: Message) -> None:
+        """Send messages in order. Raises OSError when the supervisor has exited."""
+        self._sock.sendall(pack(_encode(message)))
+
+    def flush(self) -> None:
+        """Wait until all has been sent."""
+
+    def receive(self, within: float | None = None) -> list[ToChild] | None:
+        """Wait for messages, ``within`` seconds at most; return those that arrived whole.
+
+        Returns None when the supervisor has closed its end or died.
+        """
+        try:
+            # Not the socket's timeout, which would hold for what another greenlet sends meanwhile.
+            if within is not None and not select.select([self._sock], [], [], within)[0]:
+                return []
+            data = self._sock.recv(_CHUNK)
+        except OSError:
+            return None
+        return [_to_child.decode(frame) for frame in self._unpacker.feed(data)] if data else None
+
+    def messages(self) -> Iterator[ToChild]:
+        """Yield what the supervisor sends, until it closes its end or dies."""
+        while (arrived := self.receive()) is not None:
+            yield from arrived
+
+
+class ChildLink(PlainChildLink):
     """The child's end, over gevent's socket.
 
     ``send`` never blocks and may be called from anywhere, callbacks of the hub included. A greenlet sends
@@ -91,12 +130,15 @@ class ChildLink:
     """
 
     def __init__(self, fileno: int) -> None:
-        from gevent.socket import socket as gevent_socket
-
-        self._sock: Any = gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
+        super().__init__(fileno)
         self._raw = raw_socket(self._sock)
         self._waiting = bytearray()
         self._writer: Any = None
+
+    def _socket(self, fileno: int) -> Any:
+        from gevent.socket import socket as gevent_socket
+
+        return gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
 
     def send(self, message: Message) -> None:
         """Send messages in order. Raises OSError when the supervisor has exited."""
@@ -131,16 +173,3 @@ class ChildLink:
         """Wait until all has been sent."""
         if self._writer is not None:
             self._writer.join()
-
-    def messages(self) -> Iterator[ToChild]:
-        """Yield what the supervisor sends, until it closes its end or dies."""
-        unpacker = Unpacker()
-        while True:
-            try:
-                data = self._sock.recv(_CHUNK)
-            except OSError:
-                return
-            if not data:
-                return
-            for frame in unpacker.feed(data):
-                yield _to_child.decode(frame)

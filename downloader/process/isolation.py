@@ -15,6 +15,7 @@ This module is imported before the path is safe. It must import only what the in
 then: no ``__future__``, no ``typing``.
 """
 
+import gc
 import os
 import sys
 
@@ -77,7 +78,10 @@ def begin() -> None:
     from importlib import import_module
 
     module, _, function = sys.argv.pop(1).partition(":")
-    sys.exit(getattr(import_module(module), function)())
+    gc.disable()  # imports make no garbage
+    entry = getattr(import_module(module), function)
+    gc.enable()
+    sys.exit(entry())
 
 
 def guard(dest: str = "") -> None:

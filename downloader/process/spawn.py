@@ -3,9 +3,10 @@
 ::
 
     supervisor ── fork ──► child: signals, descriptors, die with the parent
-                                  patching.apply()          before anything else
+                                  patching.apply()          before anything else, unless it is plain
                                   role's main(link)         imports requests only now, if it needs it
 
+A plain child is not patched: it has one thread, fetches nothing, and saves what gevent takes to import.
 The child inherits its end of the socketpair, the owner lock (so that the destination stays locked until the
 last process of a run has exited) and standard error; everything else is closed.
 """
@@ -14,26 +15,29 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.metadata  # gevent needs it for patching; imported here once for all children
+import importlib.metadata  # noqa: F401 — gevent needs it for patching; imported here once for all children
 import os
 import signal
 import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from downloader.core.frames import pack
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import Ready, Stop
-from downloader.process.channel import ChildLink, Link
+from downloader.process.channel import ChildLink, Link, PlainChildLink
 from downloader.process.file_descriptors import close_all_but, raise_limit
 from downloader.process.lifetime import die_with
 
 __all__ = ["Child", "ChildMain", "die_with", "fork"]
 
-ChildMain = Callable[[ChildLink, Callable[[bool], Ready]], None]
-"""The main function of a role: runs over the link, and calls its second argument when all is imported."""
+ChildMain = Callable[[Any, Callable[[bool], Ready]], None]
+"""The main function of a role: runs over its link, and calls its second argument when all is imported.
+
+The link is a ChildLink; in a plain child a PlainChildLink.
+"""
 
 
 class Child(NamedTuple):
@@ -43,8 +47,10 @@ class Child(NamedTuple):
     link: Link
 
 
-def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False) -> Child:
+def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False, plain: bool = False) -> Child:
     """Fork a child that runs ``main`` and inherits the descriptors ``keep``, and ``stdin`` if asked to.
+
+    A ``plain`` one is not patched.
 
     Call it only in a process with one thread and without gevent. Raises OSError when the system cannot
     create another process.
@@ -60,18 +66,15 @@ def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False) ->
     status = 70
     try:
         # The child must not return into the supervisor's frames.
-        status = _child(main, child_end.detach(), parent, keep, stdin)
+        status = _child(main, child_end.detach(), parent, keep, stdin, plain)
     finally:
         os._exit(status)
 
 
-def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> int:
+def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: bool, plain: bool) -> int:
     try:
         _set_up(fd, parent, keep, stdin)
-        from downloader.process import patching
-
-        patching.apply()
-        link = ChildLink(fd)
+        link = PlainChildLink(fd) if plain else _patched_link(fd)
     except BaseException as error:
         _report(fd, error)
         return 3
@@ -79,7 +82,7 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
 
     def ready(check: bool) -> Ready:
         nonlocal booted
-        message = _ready(check)
+        message = Ready({}, "") if plain else _ready(check)
         # Imported objects stay until exit: the garbage collector need not scan them again and again.
         gc.freeze()
         gc.enable()
@@ -96,6 +99,13 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
     finally:
         link.flush()
     return 0
+
+
+def _patched_link(fd: int) -> ChildLink:
+    from downloader.process import patching
+
+    patching.apply()
+    return ChildLink(fd)
 
 
 def _set_up(fd: int, parent: int, keep: tuple[int, ...], stdin: bool) -> None:
@@ -130,14 +140,14 @@ def _ready(check: bool) -> Ready:
     preflight = "off"
     if check:
         preflight = patching.require().summary
-    version = importlib.metadata.version
     versions = {
         "downloader": VERSION,
         "python": platform.python_version(),
         "gevent": gevent.__version__,
-        "requests": version("requests"),
-        "urllib3": version("urllib3"),
     }
+    # The feeder of a list does not import them.
+    imported = {name: sys.modules[name] for name in ("requests", "urllib3") if name in sys.modules}
+    versions |= {name: module.__version__ for name, module in imported.items()}
     return Ready(versions, preflight)
 
 

@@ -91,5 +91,5 @@ class RunStats:
 
     def record_ready(self, message: Ready) -> None:
         """Keep the versions and the preflight result of the children."""
-        self.versions = message.versions
-        self.preflight = message.preflight
+        self.versions = {**self.versions, **message.versions}
+        self.preflight = message.preflight or self.preflight

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 from harness import ROOT, environment
@@ -37,3 +39,55 @@ def test_pauses_of_many_hosts_are_all_told() -> None:
     hosts = [pause.host.partition(".")[0] for pulse in pulses for pause in pulse.pauses]
     assert hosts == [f"https://host-{number}" for number in range(500)]
     assert {pulse.tally for pulse in pulses} == {Tally(stored=7)}
+
+
+# Forks the feeder of a slice, has it send a batch, and waits for a sign of life and for its end.
+_FEEDS = """
+import json, os, select, sys
+from types import SimpleNamespace
+import msgspec
+from downloader.config.config import Config
+from downloader.engine.children import feeder_main
+from downloader.messages import Batch, Continue, Credit, Ended, Finish, Heartbeat, Item, Ready
+from downloader.process.spawn import fork
+from downloader.sources.slice_file import write_items
+
+path = sys.argv[1]
+with open(path, "wb") as file:
+    write_items(file, msgspec.msgpack.encode([Item(f"{number}") for number in range(7)]))
+config = Config(source="http://host.test", output="out", slice=path)
+child = fork(feeder_main(config, SimpleNamespace(name_key=b"")), plain=True)
+kinds, counts = [], []
+
+def until(kind):
+    while kind.__name__ not in kinds:
+        select.select([child.link], [], [])
+        messages, is_open = child.link.receive()
+        kinds.extend(type(message).__name__ for message in messages)
+        counts.extend(message.count for message in messages if isinstance(message, Batch))
+        assert is_open, kinds
+
+until(Ready)
+child.link.send(Continue(b"", 0, 0))
+until(Heartbeat)  # it waits for credit
+early = list(counts)
+child.link.send(Credit(2))
+until(Ended)
+with open(f"/proc/{child.pid}/maps") as maps:
+    loaded = {name for line in maps for name in ("gevent", "_ssl") if name in line}
+child.link.send(Finish())
+print(json.dumps([early, counts, sorted(loaded), os.waitpid(child.pid, 0)[1]]))
+"""
+
+
+def test_feeder_of_a_slice_lives_without_gevent(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FEEDS, tmp_path / "items"],
+        capture_output=True,
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[], [7], [], 0]

@@ -71,10 +71,18 @@ KNOWN = (
     Mutant(
         "credit leak, feeder",
         "the whole listing is read into memory while the first files are fetched",
-        "_CreditCount.spend",
-        "self._left -= 1",
+        "_Inbox.spend",
+        "self._credit -= 1",
         "",
         (f"{LISTING}test_a_listing_is_read_no_faster_than_its_files_are_fetched",),
+    ),
+    Mutant(
+        "feeder of a slice falls silent",
+        "it is killed, and another after it, while workers take long over what they have",
+        "_Inbox._receive",
+        "self._link.send(Heartbeat(Tally(), 0))",
+        "pass",
+        ("tests/cluster/test_slice_process.py::test_feeder_of_a_slice_lives_without_gevent",),
     ),
     Mutant(
         "suspects not alone",
