@@ -1,11 +1,11 @@
 """Measure what --engine ray adds to ordinary runs, and what a second node gains.
 
-    python -m benchmarks.cluster overhead [SLICES [null|files]]
+    python -m benchmarks.cluster overhead [SLICES [null|files|tar]]
     python -m benchmarks.cluster nodes [FILES [one|two]]
 
-``overhead`` compares the CPU time of slices of 100,000 files with that of local runs of as many, and of
-one local run; ``nodes`` the time of two nodes of one CPU with that of one local worker, or shows one of
-the two.
+``overhead`` compares the CPU time that each further slice of 100,000 files takes on a node of one CPU, by
+jobs of SLICES and three times SLICES slices, with that of a local run of as many files. ``nodes`` compares
+the time of two nodes of one CPU with that of one local worker, or shows one of the two.
 
 Nothing else should run on the machine. All CPU time of the machine counts, except that of the origin; so
 that of Ray is in it. ``nodes`` has an origin that answers each request after a delay, which is then what
@@ -30,14 +30,14 @@ _SLICE = 100_000
 _ROUNDS = 3
 _ROOT = Path(__file__).parents[1]
 _TICK = os.sysconf("SC_CLK_TCK")
-# Two nodes of one CPU, and a head without; the address to standard output, the end with standard input.
+# Nodes of one CPU, and a head without; the address to standard output, the end with standard input.
 _NODES = """
 import sys
 from ray.cluster_utils import Cluster
 size = 80 << 20
 head = {"num_cpus": 0, "object_store_memory": size, "include_dashboard": False}
 cluster = Cluster(initialize_head=True, connect=False, head_node_args=head)
-for _ in range(2):
+for _ in range(int(sys.argv[1])):
     cluster.add_node(num_cpus=1, object_store_memory=size)
 print(cluster.address, flush=True)
 sys.stdin.read()
@@ -106,10 +106,10 @@ def _run(origin: _Origin, dest: Path, *options: object) -> _Measured:
 
 
 class _Cluster:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: int) -> None:
         env = {**os.environ, **_ENV, "RAY_TMPDIR": str(directory)}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _NODES],
+            [sys.executable, "-c", _NODES, str(nodes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -141,40 +141,35 @@ def _say(what: str, measured: _Measured, files: int) -> None:
 
 
 def _overhead(directory: Path, slices: int, store: str) -> None:
-    files = slices * _SLICE
     given = ("--workers", 1, "--store", store)
-    parts, wholes, rays = [], [], []
-    whole_origin, part_origin, cluster = _Origin(files), _Origin(_SLICE), _Cluster(directory)
+    counts = (slices, 3 * slices)
+    parts: list[float] = []
+    jobs: dict[int, list[float]] = {count: [] for count in counts}
+    part, origins = _Origin(_SLICE), {count: _Origin(count * _SLICE) for count in counts}
+    cluster = _Cluster(directory, 1)
     try:
         for number in range(_ROUNDS):
-            parts.append(_run(part_origin, directory / f"part-{number}", *given))
-            _say("a local run of a slice's files", parts[-1], _SLICE)
-            journal = ("--journal", directory / f"journal-{number}")
-            options = (*given, *cluster.options, *journal, "--slice-files", _SLICE)
-            rays.append(_run(whole_origin, directory / f"ray-{number}", *options))
-            _say("two nodes", rays[-1], files)
-            wholes.append(_run(whole_origin, directory / f"whole-{number}", *given))
-            _say("one local run", wholes[-1], files)
+            local = _run(part, directory / f"part-{number}", *given)
+            _say("a local run of a slice's files", local, _SLICE)
+            parts.append(local.cpu)
+            for count in counts:
+                journal = ("--journal", directory / f"journal-{number}-{count}")
+                options = (*given, *cluster.options, *journal, "--slice-files", _SLICE)
+                job = _run(origins[count], directory / f"ray-{number}-{count}", *options)
+                _say(f"{count} slices on a node", job, count * _SLICE)
+                jobs[count].append(job.cpu)
     finally:
         cluster.close()
-        part_origin.close()
-        whole_origin.close()
+        for origin in (part, *origins.values()):
+            origin.close()
     # The least of the rounds: what else runs on the machine only adds.
-    for what, cpu in (("of the machine", _of_machine), ("of the reports", _of_report)):
-        nodes, one_run = min(map(cpu, rays)), min(map(cpu, wholes))
-        apart = slices * min(map(cpu, parts))
-        sys.stdout.write(
-            f"CPU {what}: {nodes:.2f} s on nodes; {apart:.2f} s in {slices} local runs "
-            f"({nodes / apart - 1:+.1%}); {one_run:.2f} s in one local run ({nodes / one_run - 1:+.1%})\n"
-        )
-
-
-def _of_machine(measured: _Measured) -> float:
-    return measured.cpu
-
-
-def _of_report(measured: _Measured) -> float:
-    return float(measured.report["cpu_seconds"])
+    few, many, apart = min(jobs[slices]), min(jobs[3 * slices]), min(parts)
+    further = (many - few) / (2 * slices)
+    sys.stdout.write(
+        f"CPU of the machine: {few:.2f} s for {slices} slices, {many:.2f} s for {3 * slices}; so "
+        f"{further:.2f} s for each further one, {few - slices * further:.2f} s for the job; "
+        f"{apart:.2f} s for a local run ({further / apart - 1:+.1%})\n"
+    )
 
 
 def _nodes(directory: Path, files: int, which: str) -> None:
@@ -188,7 +183,7 @@ def _nodes(directory: Path, files: int, which: str) -> None:
             _say("one local worker", local, files)
             seconds.append(local.seconds)
         if which != "one":
-            cluster = _Cluster(directory)
+            cluster = _Cluster(directory, 2)
             try:
                 slices = ("--slice-files", files // 4)
                 ray = _run(origin, directory / "ray", *limits, *cluster.options, *slices)
