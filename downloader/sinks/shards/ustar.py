@@ -46,20 +46,16 @@ def header(name: bytes, size: int, modified: int) -> bytes:
     """
     if len(name) > 100:
         raise ValueError(f"the name of a member has more than 100 bytes: {name!r}")
-    head = name.ljust(100, b"\0") + _before_time(size) + _time(modified)
+    head = name.ljust(100, b"\0") + _size_and_time(size, modified)
     # The lower half of an Adler-32 is the sum of the bytes, and 1, modulo 65,521: a head cannot have more.
     return head + _after_time(adler32(head) & _LOW_HALF)
 
 
 @lru_cache(4096)
-def _before_time(size: int) -> bytes:
-    """Return what is between the name and the time."""
-    return _BEFORE_SIZE + (b"%011o\0" % size if size < _OCTAL_SIZE else b"\x80" + size.to_bytes(11, "big"))
-
-
-@lru_cache(64)
-def _time(modified: int) -> bytes:
-    return b"%011o\0" % modified
+def _size_and_time(size: int, modified: int) -> bytes:
+    """Return what is between the name and the checksum."""
+    digits = b"%011o\0" % size if size < _OCTAL_SIZE else b"\x80" + size.to_bytes(11, "big")
+    return b"%b%b%011o\0" % (_BEFORE_SIZE, digits, modified)
 
 
 @lru_cache(1024)
