@@ -53,8 +53,8 @@ _NAME_JUNK: Final = re.compile(r"[\x00-\x20\x7f\"'\\]+")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 _SEPARATOR: Final = re.compile(r"([?&;#])")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
-# A URL without a place for a secret, as most are: a fifth of the time.
-_PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[^@=%]*)?").fullmatch
+# The origin of a URL which, without @, = and %, has no place for a secret. Most have none.
+_PLAIN_ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/|\Z)").match
 _PREFIX: Final = re.compile(r"[\x00-\x20]*(?:[A-Za-z][A-Za-z0-9+.\-]*://|https?:)?[/\\]*", re.I)
 _AUTHORITY_END: Final = re.compile(r"[/?#]|$")
 _HOST_PORT: Final = re.compile(r"(?:\[[^\]@]*\]|[^:@%\[\]]*)(?::[0-9]+)?")
@@ -186,7 +186,7 @@ def redact_url(url: str) -> str:
     Covers query, fragment, path parameters (``;sid=…``) and URLs encoded within the URL. A malformed URL
     loses everything that may be a secret. Never raises.
     """
-    if _PLAIN_URL(url):
+    if not ("@" in url or "=" in url or "%" in url) and _PLAIN_ORIGIN(url):
         return url
     prefix = _PREFIX.match(url)
     start = prefix.end() if prefix else 0

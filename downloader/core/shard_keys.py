@@ -67,6 +67,8 @@ def _other_key(key: str, name: str, number: int) -> str:
 
 def _split(name: str) -> tuple[str, str]:
     """Return ``name`` without its extension, and that, which is "" if it has none."""
+    if "." not in name:
+        return name, ""
     stem, _, extension = name.rpartition(".")
     if (
         len(extension) <= _LONGEST_EXTENSION

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 from zlib import adler32
 
-__all__ = ["BLOCK", "END", "Member", "Members", "header", "padding"]
+__all__ = ["AFTER_CHECKSUM", "BLOCK", "END", "Member", "Members", "header", "padding"]
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -22,9 +22,10 @@ END = bytes(2 * BLOCK)
 
 _PADDINGS = [bytes(-size % BLOCK) for size in range(BLOCK)]
 _BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
-_AFTER_CHECKSUM = b"\0 0" + bytes(100) + b"ustar\x0000" + bytes(64 + 16 + 155 + 12)
+AFTER_CHECKSUM = b"\0 0" + bytes(100) + b"ustar\x0000" + bytes(64 + 16 + 155 + 12)
+"""What is behind the checksum in every header."""
 # The checksum is the sum of all bytes, in which its own field counts as spaces.
-_CONSTANT_SUM = sum(_AFTER_CHECKSUM) - sum(b"\0 ") + sum(b" " * 8)
+_CONSTANT_SUM = sum(AFTER_CHECKSUM) - sum(b"\0 ") + sum(b" " * 8)
 _LOW_HALF = 0xFFFF
 _OCTAL_SIZE = 8**11
 _READ = 1 << 20  # a multiple of BLOCK
@@ -45,26 +46,22 @@ def header(name: bytes, size: int, modified: int) -> bytes:
     """
     if len(name) > 100:
         raise ValueError(f"the name of a member has more than 100 bytes: {name!r}")
-    head = name.ljust(100, b"\0") + _before_time(size) + _time(modified)
+    head = name.ljust(100, b"\0") + _size_and_time(size, modified)
     # The lower half of an Adler-32 is the sum of the bytes, and 1, modulo 65,521: a head cannot have more.
     return head + _after_time(adler32(head) & _LOW_HALF)
 
 
 @lru_cache(4096)
-def _before_time(size: int) -> bytes:
-    """Return what is between the name and the time."""
-    return _BEFORE_SIZE + (b"%011o\0" % size if size < _OCTAL_SIZE else b"\x80" + size.to_bytes(11, "big"))
-
-
-@lru_cache(64)
-def _time(modified: int) -> bytes:
-    return b"%011o\0" % modified
+def _size_and_time(size: int, modified: int) -> bytes:
+    """Return what is between the name and the checksum."""
+    digits = b"%011o\0" % size if size < _OCTAL_SIZE else b"\x80" + size.to_bytes(11, "big")
+    return b"%b%b%011o\0" % (_BEFORE_SIZE, digits, modified)
 
 
 @lru_cache(1024)
 def _after_time(head_sum: int) -> bytes:
     """Return what follows the time, if the sum of the bytes before is ``head_sum`` minus 1."""
-    return b"%06o%b" % (head_sum - 1 + _CONSTANT_SUM, _AFTER_CHECKSUM)
+    return b"%06o%b" % (head_sum - 1 + _CONSTANT_SUM, AFTER_CHECKSUM)
 
 
 def padding(size: int) -> bytes:

@@ -81,11 +81,10 @@ class Items:
                 keys = self._keys[start : start + CHUNK]
                 at = stored, failed
                 # Of two sorted sequences, together in order: those up to the last key.
-                chosen = set(keys)
-                while stored < len(self._samples) and self._samples[stored].key in chosen:
-                    stored += 1
+                chosen = set(keys) if self._failed else frozenset()
                 while failed < len(self._failed) and self._failed[failed].key in chosen:
                     failed += 1
+                stored += len(keys) - (failed - at[1])
                 columns = dict(self.metadata(at[0], stored))
                 samples = self._samples[at[0] : stored]
                 columns["file"] = [files[sample.key] for sample in samples]

@@ -10,12 +10,13 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import TracebackType
 from typing import Final
 
 import msgspec
 
-from downloader.sinks.shards.ustar import BLOCK
+from downloader.sinks.shards.ustar import AFTER_CHECKSUM, BLOCK
 
 __all__ = ["STEP", "Part", "PartError", "Sample", "member_size", "padded"]
 
@@ -25,11 +26,13 @@ STEP: Final = 1 << 20
 
 # So much of a part may be in memory.
 _IN_MEMORY: Final = 32 << 20
-# What the system maps with a page that is needed.
-_NEIGHBOURS: Final = 64 << 10
+_PIECE: Final = 256 << 10  # bytes that are read at a time: they stay in the cache of a core
+_LOOK: Final = 64 << 10  # bytes that are read where only headers are looked at
 _MOST_PADDING: Final = 20 * BLOCK  # a record of tar
-# Name, size, type, magic, first byte of the prefix.
-_header: Final = struct.Struct("100s24x12s20xc100x5s83xc").unpack_from
+# Name, size, and what is behind the checksum, which is the same in all headers of ours.
+_header: Final = struct.Struct(f"100s24x12s18x{len(AFTER_CHECKSUM)}s").unpack_from
+# Name, type, magic, prefix.
+_other_header: Final = struct.Struct("100s56xc100x5s83x155s12x").unpack_from
 _size: Final = struct.Struct("124x12s").unpack_from
 
 
@@ -40,8 +43,8 @@ class PartError(Exception):
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """A sample of a part; positions and sizes are in bytes.
 
-    ``start``, ``stop``: all its members, with headers. ``metadata``: the content of ``KEY.json``.
-    ``content``: that of its first member, whose name is ``member``.
+    ``start``, ``stop``: all its members, with headers. ``metadata``: the content of ``KEY.json``, which
+    ``text`` has, unless it is b"". ``content``: that of its first member, whose name is ``member``.
     """
 
     key: str
@@ -52,6 +55,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     member: bytes
     content: int
     content_size: int
+    text: bytes
 
 
 class Part:
@@ -65,15 +69,12 @@ class Part:
         self.samples: list[Sample] = []
         self.end = 0
         self._used = 0
-        with open(path, "rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            if not self.size:
-                self._map, self.bytes = None, memoryview(b"")
-                return
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.bytes = memoryview(self._map)
+        self._map: mmap.mmap | None = None
+        self._mapped = memoryview(b"")
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         try:
-            self._scan(seen or (lambda piece: None))
+            self.size = os.fstat(self._file.fileno()).st_size
+            self._scan(_Window(self._file.fileno(), seen))
         except BaseException:
             self.close()
             raise
@@ -88,21 +89,23 @@ class Part:
 
     def close(self) -> None:
         """Close the file."""
-        self.bytes.release()
+        self._mapped.release()
         if self._map is not None:
             self._map.close()
+        self._file.close()
+
+    @property
+    def mapped(self) -> memoryview:
+        """The whole file, mapped into memory: for what is not read from beginning to end."""
+        if self._map is None and self.size:
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._mapped = memoryview(self._map)
+        return self._mapped
 
     def metadata(self, samples: Sequence[Sample]) -> list[bytes]:
         """Return the content of ``KEY.json`` of each sample."""
-        data = self._map
-        assert data is not None
-        if self.size <= _IN_MEMORY:
-            return [data[sample.metadata : sample.metadata + sample.metadata_size] for sample in samples]
-        found = []
-        for sample in samples:
-            found.append(data[sample.metadata : sample.metadata + sample.metadata_size])
-            self.used(min(sample.stop - sample.start, _NEIGHBOURS))
-        return found
+        file = self._file.fileno()
+        return [each.text or os.pread(file, each.metadata_size, each.metadata) for each in samples]
 
     def used(self, size: int) -> None:
         """Note that ``size`` bytes were read; gives memory back to the system from time to time.
@@ -114,48 +117,92 @@ class Part:
             self._map.madvise(mmap.MADV_DONTNEED)
             self._used = 0
 
-    def _scan(self, seen: Callable[[memoryview], object]) -> None:
-        data, size = self._map, self.size
-        assert data is not None
-        add = self.samples.append
-        at = start = done = 0
+    def _scan(self, window: _Window) -> None:
+        size, add, room = self.size, self.samples.append, _IN_MEMORY
+        data, begin, end = window.data, 0, 0
+        at = start = 0
         first = b""  # the member that a sample begins with
         content = content_size = 0
         while at + BLOCK <= size:
-            name, digits, kind, magic, prefix = _header(data, at)
-            if kind != b"0" or magic != b"ustar":
+            if at >= end:
+                begin, end = window.move(at)
+            name, digits, rest = _header(data, at - begin)
+            name = name.partition(b"\0")[0]
+            if rest != AFTER_CHECKSUM and not (name := _name(data[at - begin : at - begin + BLOCK])):
                 break
-            name = name.rstrip(b"\0")
-            if prefix != b"\0":
-                name = data[at + 345 : at + BLOCK - 12].rstrip(b"\0") + b"/" + name
             try:
                 length = _number(digits)
             except ValueError:
                 raise PartError(f"a header without a size at byte {at}") from None
             body = at + BLOCK
             at = body + (length + 511 & -512)
-            if at - done >= STEP:
-                done = self._show(seen, done, min(at, size))
             if not first:
                 first, content, content_size = name, body, length
             elif name.endswith(b".json") and first.startswith(name[:-4]):
-                add(Sample(name[:-5].decode(), start, at, body, length, first, content, content_size))
+                room -= length
+                text = window.piece(body, length) if room >= 0 else b""
+                add(Sample(name[:-5].decode(), start, at, body, length, first, content, content_size, text))
                 first, start = b"", at
-        self._show(seen, done, min(at, size))
+        window.finish(min(at, size))
         self.end = at
         if at > size:
             raise PartError(f"it ends in the middle of a member, at byte {size}")
         if first:
             raise PartError(f"the sample at byte {start} has no .json")
-        if size - at > _MOST_PADDING or any(data[at:]):
+        if size - at > _MOST_PADDING or any(os.pread(self._file.fileno(), size - at, at)):
             raise PartError(f"no header at byte {at}")
 
-    def _show(self, seen: Callable[[memoryview], object], start: int, stop: int) -> int:
-        for at in range(start, stop, STEP):
-            with self.bytes[at : min(at + STEP, stop)] as piece:
-                seen(piece)
-            self.used(STEP)
-        return stop
+
+class _Window:
+    """The bytes of a file from ``begin`` to ``end``, which move on; ``data`` has them.
+
+    They are read, not mapped: to map a page takes longer than to copy it. ``seen`` is called with all
+    bytes up to ``finish``; without it those that nobody asks for are not read.
+    """
+
+    def __init__(self, file: int, seen: Callable[[memoryview], object] | None) -> None:
+        self._file = file
+        self._seen = seen
+        self.data = bytearray(_PIECE if seen else _LOOK)
+        self._view = memoryview(self.data)
+        self.begin = self.end = 0
+
+    def move(self, at: int) -> tuple[int, int]:
+        """Move on until the byte ``at`` is in the window; return its new begin and end. Raises OSError."""
+        while at >= self.end:
+            if self._seen is not None:
+                self._seen(self._view[: self.end - self.begin])
+            self.begin = self.end = self.end if self._seen is not None else at
+            while self.end - self.begin < len(self.data):
+                count = os.preadv(self._file, [self._view[self.end - self.begin :]], self.end)
+                if not count:
+                    break
+                self.end += count
+            if self.end == self.begin:
+                raise OSError("the part became shorter while it was read")
+        return self.begin, self.end
+
+    def piece(self, start: int, size: int) -> bytes:
+        """Return ``size`` bytes of the file, fewer at its end; ``start`` is not before the window."""
+        stop = start + size
+        if stop <= self.end:
+            return bytes(self._view[start - self.begin : stop - self.begin])
+        return os.pread(self._file, size, start)
+
+    def finish(self, stop: int) -> None:
+        """Have seen all bytes up to ``stop``."""
+        if self._seen is not None and stop > self.begin:
+            self.move(stop - 1)
+            self._seen(self._view[: stop - self.begin])
+
+
+def _name(block: bytearray) -> bytes:
+    """Return the name in a header that others may have written, b"" if it is none of a regular file."""
+    name, kind, magic, prefix = _other_header(block)
+    if kind != b"0" or magic != b"ustar":
+        return b""
+    name, prefix = name.rstrip(b"\0"), prefix.rstrip(b"\0")
+    return b"%b/%b" % (prefix, name) if prefix else name
 
 
 def member_size(header: bytes | bytearray | memoryview) -> int:
@@ -163,6 +210,7 @@ def member_size(header: bytes | bytearray | memoryview) -> int:
     return _number(_size(header)[0])
 
 
+@lru_cache(4096)
 def _number(digits: bytes) -> int:
     """Return the size that a header has; in base 256 where it is 8 GiB or more, as GNU tar has it."""
     return int.from_bytes(digits[1:], "big") if digits[0] == 0x80 else int(digits[:11], 8)

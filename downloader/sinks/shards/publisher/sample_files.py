@@ -110,14 +110,14 @@ def _compressed(out: HashedFile, compression: str) -> Iterator[Any]:
 
 def _pieces(part: Part, sample: Sample) -> Iterator[memoryview]:
     for at in range(sample.start, sample.stop, STEP):
-        with part.bytes[at : min(at + STEP, sample.stop)] as piece:
+        with part.mapped[at : min(at + STEP, sample.stop)] as piece:
             yield piece
 
 
 def _without_times(part: Part, sample: Sample) -> Iterator[memoryview | bytes]:
     at = sample.start
     while at < sample.stop:
-        header = bytearray(part.bytes[at : at + BLOCK])
+        header = bytearray(part.mapped[at : at + BLOCK])
         if header[_TIME] != _NO_TIME:
             header[_TIME] = _NO_TIME
             header[_CHECKSUM] = b" " * 8  # the sum is of the header with blanks in this place
@@ -126,7 +126,7 @@ def _without_times(part: Part, sample: Sample) -> Iterator[memoryview | bytes]:
         at += BLOCK
         end = at + padded(member_size(header))
         while at < end:
-            with part.bytes[at : min(at + STEP, end)] as piece:
+            with part.mapped[at : min(at + STEP, end)] as piece:
                 yield piece
             at = min(at + STEP, end)
 
@@ -175,7 +175,7 @@ def _content(part: Part, samples: Sequence[Sample], start: int) -> tuple[int, by
             )
         if ends and len(content) + sample.content_size > _ROW_GROUP:
             return stop, content, ends
-        content += part.bytes[sample.content : sample.content + sample.content_size]
+        content += part.mapped[sample.content : sample.content + sample.content_size]
         part.used(sample.content_size)
         ends.append(len(content))
     return start + len(ends), content, ends
