@@ -56,6 +56,16 @@ def files_of(samples: list[Example]) -> dict[str, bytes]:
     return {name: content for sample in samples for name, content in sample.files().items()}
 
 
+def test_rows_of_a_part_with_more_metadata_than_is_kept_in_memory(tmp_path: Path) -> None:
+    texts = [str(number) * (12 << 20) for number in range(4)]
+    samples = [example(0, number, caption=text) for number, text in enumerate(texts)]
+    with publishing(tmp_path / "d") as shards:
+        published = shards.publisher.publish(shards.job(0, samples, []))
+        check_files(shards, published)
+        rows = parquet.read_table(shards.root / "00000.parquet").to_pylist()
+        assert [row["caption"] for row in rows] == texts
+
+
 @pytest.mark.parametrize("compression", SUFFIX)
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_tar_has_every_member_and_a_row_for_every_item(
