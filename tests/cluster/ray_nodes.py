@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,10 @@ _NODES = Path(__file__).with_name("nodes.py")
 
 
 class Nodes:
-    """A cluster of a head without CPUs, and nodes of one CPU each with its own scratch directory."""
+    """A cluster of a head without CPUs, and nodes of one CPU each with its own scratch directory.
+
+    ``alive``: the numbers of the nodes, which tests may lose.
+    """
 
     def __init__(self, scratch: Path, temporary: str, **env: str) -> None:
         self.temporary = temporary
@@ -35,6 +39,7 @@ class Nodes:
             env=environment(**self.env, **env),
         )
         self.address = self._answer()
+        self.alive: list[int] = []
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -48,6 +53,16 @@ class Nodes:
         self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
         return self._answer()
+
+    def add(self) -> None:
+        """Add a node."""
+        self.alive.append(int(self.tell("add")))
+
+    def lose(self, how: str, drawn: random.Random) -> int:
+        """Lose a node that is drawn, by ``how``: "remove" or "kill"; return its number."""
+        lost = self.alive.pop(drawn.randrange(len(self.alive)))
+        self.tell(f"{how} {lost}")
+        return lost
 
     def options(self) -> list[str]:
         """Return the options that run a job here."""
@@ -80,7 +95,7 @@ def ray_nodes(scratch: Path, **env: str) -> Iterator[Nodes]:
         nodes = Nodes(scratch, temporary, **env)
         try:
             for _ in range(2):
-                nodes.tell("add")
+                nodes.add()
             yield nodes
         finally:
             nodes.close()

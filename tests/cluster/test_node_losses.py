@@ -20,9 +20,11 @@ FILES, SLICE, SHARD = 600 * LOSSES, 150, 50
 DIES_WITHIN = 5.0
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * LOSSES)
-@pytest.mark.parametrize("store", ["files", "tar"])
+@pytest.mark.parametrize(
+    "store",
+    [pytest.param("files", marks=pytest.mark.slow), pytest.param("tar", marks=pytest.mark.alone)],
+)
 def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
     seed = int(os.environ.get("SEED", random.randrange(10**6)))
     drawn = random.Random(seed)
@@ -30,12 +32,12 @@ def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
     with serving(files=FILES, delay="100ms-200ms") as origin, ray_nodes(tmp_path / "scratch") as nodes:
         shards = ["--store", store, "--shard-files", SHARD] if store == "tar" else []
         job = nodes.job(origin.url, "--connections", 8, *shards, *options(dest, SLICE))
-        alive, ran = [0, 1], 0
+        ran = 0
         try:
             job.until(lambda: slice_processes(dest))
             for _ in range(LOSSES):
                 time.sleep(drawn.uniform(0, 4))  # the instant is what is drawn
-                lost = alive.pop(drawn.randrange(2))
+                lost = nodes.alive.pop(drawn.randrange(2))
                 scratch = tmp_path / "scratch" / f"node-{lost}"
                 ran += bool(slice_processes(scratch / "x"))
                 nodes.tell(f"{drawn.choice(['remove', 'kill'])} {lost}")
@@ -43,7 +45,7 @@ def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
                 while slice_processes(scratch / "x"):
                     assert time.monotonic() < give_up, f"an orphan, seed {seed}"
                     time.sleep(0.01)
-                alive.append(int(nodes.tell("add")))
+                nodes.add()
                 assert job.process.poll() is None, f"too short, seed {seed}: {job.err}"
             assert job.wait(200) == 0, f"seed {seed}: {job.err}"
             found = json.loads(job.out)

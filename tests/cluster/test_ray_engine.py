@@ -17,7 +17,6 @@ from harness import DevServer, Job, serving, stored
 from ray_nodes import Nodes, slice_processes
 
 # A cluster loads two cores so much that tests beside it miss their times.
-pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 FILES = 60_000
@@ -64,6 +63,7 @@ def options(dest: Path, slice_files: int) -> list[object]:
     return ["-o", dest, "--slice-files", slice_files, "--json", "--progress", "none"]
 
 
+@pytest.mark.alone
 def test_job_over_two_nodes(nodes: Nodes, origin: DevServer, dest: Path) -> None:
     job = nodes.job(origin.url, *options(dest, 10_000))
     try:
@@ -77,18 +77,17 @@ def test_job_over_two_nodes(nodes: Nodes, origin: DevServer, dest: Path) -> None
     assert not slice_processes(dest)
 
 
+@pytest.mark.slow
 def test_lost_nodes_lose_nothing(nodes: Nodes, origin: DevServer, dest: Path) -> None:
     """One node after another is lost, each replaced; the job goes on."""
     gets = origin.stats()["gets"]
     job = nodes.job(origin.url, "--limit", 10_000, *options(dest, 1000))
     drawn = random.Random(24)
-    alive = [0, 1]
     try:
         for how in ("remove", "kill"):
             wait_for_slices(job, dest, drawn.randint(1, 3))
-            lost = alive.pop(drawn.randrange(2))
-            nodes.tell(f"{how} {lost}")
-            alive.append(int(nodes.tell("add")))
+            nodes.lose(how, drawn)
+            nodes.add()
         found = report(job)
     finally:
         job.close()
@@ -105,6 +104,7 @@ def test_lost_nodes_lose_nothing(nodes: Nodes, origin: DevServer, dest: Path) ->
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_driver_that_is_killed_goes_on(nodes: Nodes, origin: DevServer, dest: Path) -> None:
     argv = (origin.url, "--limit", 8000, *options(dest, 1000))
     first = nodes.job(*argv)

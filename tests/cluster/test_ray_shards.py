@@ -19,9 +19,6 @@ from shard_checker import check_dataset
 from test_ray_engine import FILES, done, options, report, wait_for_slices
 from test_slice_shards import keys
 
-# A cluster loads two cores so much that tests beside it miss their times.
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def origin() -> Iterator[DevServer]:
@@ -41,7 +38,10 @@ def tar(dest: Path, slice_files: int, shard_files: int) -> list[object]:
     return ["--store", "tar", "--shard-files", shard_files, *options(dest, slice_files)]
 
 
-@pytest.mark.parametrize("store", ["tar", "parquet"])
+@pytest.mark.parametrize(
+    "store",
+    [pytest.param("tar", marks=pytest.mark.alone), pytest.param("parquet", marks=pytest.mark.slow)],
+)
 def test_job_over_two_nodes(nodes: Nodes, origin: DevServer, tmp_path: Path, store: str) -> None:
     dest = tmp_path / "d"
     argv = (origin.url, "--store", store, "--shard-files", 2000, *options(dest, 10_500))
@@ -57,17 +57,16 @@ def test_job_over_two_nodes(nodes: Nodes, origin: DevServer, tmp_path: Path, sto
     check_dataset(dest, Truth(FILES), store, 2000)
 
 
+@pytest.mark.slow
 def test_lost_nodes_lose_no_shard(nodes: Nodes, origin: DevServer, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     job = nodes.job(origin.url, "--limit", 10_000, *tar(dest, 1000, 250))
     drawn = random.Random(24)
-    alive = [0, 1]
     try:
         for how in ("remove", "kill"):
             wait_for_slices(job, dest, drawn.randint(1, 3))
-            lost = alive.pop(drawn.randrange(2))
-            nodes.tell(f"{how} {lost}")
-            alive.append(int(nodes.tell("add")))
+            nodes.lose(how, drawn)
+            nodes.add()
         found = report(job)
     finally:
         job.close()
@@ -81,6 +80,7 @@ def test_lost_nodes_lose_no_shard(nodes: Nodes, origin: DevServer, tmp_path: Pat
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_driver_that_is_killed_goes_on(nodes: Nodes, tmp_path: Path) -> None:
     """Three times, at any instant after some shards were published."""
     dest = tmp_path / "d"
@@ -105,6 +105,7 @@ def test_driver_that_is_killed_goes_on(nodes: Nodes, tmp_path: Path) -> None:
     assert gets <= 8000 + 3 * 2 * 1000
 
 
+@pytest.mark.slow
 def test_failed_files_are_tried_again(nodes: Nodes, tmp_path: Path) -> None:
     down = {"bad-7", "bad-130", "bad-230"}
 
@@ -162,6 +163,7 @@ def test_failed_files_are_tried_again(nodes: Nodes, tmp_path: Path) -> None:
     assert sum(json.loads((dest / "sizes.json").read_bytes()).values()) == 301
 
 
+@pytest.mark.slow
 def test_shards_of_somebody_else_are_left_alone(nodes: Nodes, origin: DevServer, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     dest.mkdir()
