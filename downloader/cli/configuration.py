@@ -10,6 +10,7 @@ from downloader.cli.params import SOURCE_OPTION, STORE_OPTION
 from downloader.config.extensions import Extension
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
+from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import SAMPLE_KEYS
 
@@ -36,7 +37,7 @@ def config_of(given: dict[str, Any]) -> Config:
         name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
     }
     by_scheme, no_proxy = credentials.proxies(given["proxy"])
-    journal = (given["journal"] or "").startswith("s3://")
+    journal = is_bucket(given["journal"] or "")
     source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
     _settle_key(given)
     return Config(

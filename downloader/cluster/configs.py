@@ -10,6 +10,7 @@ import msgspec
 
 from downloader.cluster.scratch import journal_beside_bucket
 from downloader.config.config import PATHS, Config
+from downloader.core.bucket_place import is_bucket
 
 __all__ = ["absolute", "changed", "decode", "encode", "for_slices"]
 
@@ -31,7 +32,7 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         manifest="",
         hash=config.hash_algorithm,
         keep_records=config.recording,
-        journal=journal_beside_bucket(config) if config.journal.startswith("s3://") else config.journal,
+        journal=journal_beside_bucket(config) if is_bucket(config.journal) else config.journal,
         journal_endpoint_url="",
         journal_region="",
         progress="none",
@@ -45,7 +46,9 @@ def absolute(config: Config) -> Config:
     """Return ``config`` with absolute paths, which all nodes understand."""
     named = {name: getattr(config, name) for name in ("output", "journal", "scratch")}
     # Not those of buckets, nor what begins with a variable, which a node completes.
-    relative = {name: path for name, path in named.items() if path and not path.startswith(("s3://", "$"))}
+    relative = {
+        name: path for name, path in named.items() if path and not (is_bucket(path) or path.startswith("$"))
+    }
     return changed(config, **{name: os.path.abspath(path) for name, path in relative.items()})
 
 

@@ -15,13 +15,14 @@ from downloader.cluster.fleet import Fleet, quiet_stdout
 from downloader.cluster.job_slices import JobSlices
 from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
 from downloader.cluster.plan import Done, Plan, digest_of
-from downloader.cluster.plan_home import PlanHome, is_bucket, plan_home
+from downloader.cluster.plan_home import PlanHome, plan_home
 from downloader.cluster.results import write_results
 from downloader.cluster.shards import in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
 from downloader.config.config import Config
+from downloader.core.bucket_place import is_bucket
 from downloader.core.redact import redact
 from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished

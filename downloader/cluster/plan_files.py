@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.sinks.rename import rename_new
 
@@ -73,7 +74,7 @@ class PlanFiles(Protocol):
 
 def open_files(root: str, endpoint_url: str = "", region: str = "") -> PlanFiles:
     """Return the files under ``root``, a directory or s3://BUCKET/PREFIX. Raises DestinationError."""
-    if root.startswith("s3://"):
+    if is_bucket(root):
         from downloader.cluster.bucket_files import BucketFiles
 
         return BucketFiles(root, endpoint_url, region)

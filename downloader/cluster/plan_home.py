@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from downloader.cluster.plan import PlanDirectory
 from downloader.config.config import Config
+from downloader.core.bucket_place import is_bucket
 from downloader.errors import JournalError
 from downloader.storage.destination import HOME, make_directory
 from downloader.storage.lock import lock
 from downloader.storage.name_key import KEY_BYTES, name_key
 
-__all__ = ["PlanHome", "is_bucket", "may_have_plan", "plan_home", "plan_home_at"]
+__all__ = ["PlanHome", "may_have_plan", "plan_home", "plan_home_at"]
 
 _KEY = "name-key"
 
@@ -26,11 +27,6 @@ class PlanHome(NamedTuple):
     directory: PlanDirectory
     name_key: bytes
     check: Callable[[], None]
-
-
-def is_bucket(journal_root: str) -> bool:
-    """Return whether a plan is in a bucket."""
-    return journal_root.startswith("s3://")
 
 
 def may_have_plan(journal_root: str) -> bool:

@@ -19,6 +19,7 @@ from downloader.cluster.configs import changed
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.scratch import Scratch, journal_beside_bucket
 from downloader.config.config import Config
+from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import published
 from downloader.core.shard_keys import index_width, name_keys
 from downloader.errors import DestinationError
@@ -66,7 +67,7 @@ def in_whole_shards(config: Config) -> Config:
 
 def local_home(config: Config) -> str:
     """Return the directory of the tool's own files for the job ``config``, on this machine if need be."""
-    if not config.journal_root.startswith("s3://"):
+    if not is_bucket(config.journal_root):
         return os.fspath(home_of(config.journal_root))
     home = home_of(journal_beside_bucket(config))
     home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,7 +9,8 @@ import msgspec
 
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import PlanDirectory
-from downloader.cluster.plan_home import is_bucket, may_have_plan
+from downloader.cluster.plan_home import may_have_plan
+from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError, DestinationError
 from downloader.messages import Tally
 from downloader.storage.verify import Status

@@ -11,10 +11,11 @@ from time import monotonic
 import msgspec
 
 from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
-from downloader.cluster.plan_home import is_bucket, plan_home_at
+from downloader.cluster.plan_home import plan_home_at
 from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
 from downloader.cluster.shards import keys_of
 from downloader.cluster.stored import read_stored
+from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import ItemState
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, DestinationError
@@ -47,7 +48,7 @@ def verify_cluster(
     directory = PlanDirectory(root, endpoint_url, region)
     if (plan := directory.read()) is None:
         return None
-    if plan.output.startswith("s3://"):
+    if is_bucket(plan.output):
         raise ConfigError(f"{plan.output}: verify reads directories; it cannot read shards in a bucket")
     if plan.store == "local":
         raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")

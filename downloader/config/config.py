@@ -25,6 +25,7 @@ from downloader.config.extras import check_extras
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
+from downloader.core.bucket_place import is_bucket
 from downloader.core.content_check import Checking
 from downloader.core.headers import given_twice, header_problem
 from downloader.core.limits import (
@@ -155,7 +156,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_bucket(self) -> bool:
         """Return whether DEST is a bucket."""
-        return self.output.startswith("s3://")
+        return is_bucket(self.output)
 
     @property
     def local_output(self) -> str:

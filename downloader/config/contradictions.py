@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
 
@@ -78,7 +79,7 @@ def _check_manifest(config: Config) -> None:
 
 def _check_places(config: Config) -> None:
     """Refuse destinations and journals in buckets, except that of shards."""
-    if config.journal.startswith("s3://") and not config.is_bucket:
+    if is_bucket(config.journal) and not config.is_bucket:
         raise ConfigError(
             f"--journal {config.journal}: must be a local directory; a bucket is for --engine ray"
         )
@@ -89,14 +90,14 @@ def _check_places(config: Config) -> None:
         raise ConfigError(
             f"-o {config.output}: the journal and unfinished shards need a local directory: --journal DIR"
         )
-    if config.journal.startswith("s3://"):
+    if is_bucket(config.journal):
         raise ConfigError(f"--journal {config.journal}: must be a local directory")
 
 
 def _check_bucket(config: Config) -> None:
     if not config.sink_kind.shard_items(config):
         raise ConfigError(f"-o {config.output}: a bucket is for shards; add --store tar or parquet")
-    if not config.output.removeprefix("s3://").partition("/")[0]:
+    if not bucket_and_prefix(config.output)[0]:
         raise ConfigError(f"-o {config.output}: the bucket is missing, as in s3://BUCKET/PREFIX")
 
 
@@ -112,7 +113,7 @@ def _check_engine(config: Config) -> None:
             raise ConfigError(
                 f"-o {config.output}: the plan of the job needs a place of its own: --journal DIR"
             )
-    if config.journal.startswith("s3://") and config.source_options.get("on_duplicate", "fail") != "fail":
+    if is_bucket(config.journal) and config.source_options.get("on_duplicate", "fail") != "fail":
         raise ConfigError(
             f"--journal {config.journal}: --on-duplicate {config.source_options['on_duplicate']} keeps a "
             "table beside the plan, which a bucket cannot; give a directory that all nodes share"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from downloader.core.bucket_place import is_bucket
 from downloader.core.digests import HASHES, PACKAGES
 from downloader.core.extras import install_command, is_installed
 from downloader.errors import ConfigError
@@ -34,7 +35,7 @@ def check_extras(config: Any) -> None:
     if config.manifest_format == "parquet":
         needed.append(Extra("a --manifest in Parquet", "pyarrow", "parquet"))
     for option, path in (("-o", config.output), ("--journal", config.journal)):
-        if path.startswith("s3://"):
+        if is_bucket(path):
             needed += [Extra(f"{option} s3://…", module, "s3") for module in ("obstore", "boto3")]
     for extra in needed:
         require(extra)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from downloader.config.config import Config
+from downloader.core.bucket_place import is_bucket
 from downloader.core.naming import shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
@@ -210,5 +211,5 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
 
 
 def _shown_path(output: str) -> str:
-    path = output if output.startswith("s3://") else os.path.abspath(output)
+    path = output if is_bucket(output) else os.path.abspath(output)
     return path.encode("utf-8", "backslashreplace").decode()

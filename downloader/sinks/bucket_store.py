@@ -11,6 +11,8 @@ import os
 import re
 from typing import Any, Final, NoReturn
 
+from downloader.core.bucket_place import bucket_and_prefix
+
 __all__ = ["BucketError", "open_bucket", "refused"]
 
 _REQUEST_WITHIN: Final = datetime.timedelta(minutes=5)
@@ -29,9 +31,9 @@ def open_bucket(root: str, endpoint_url: str, region: str) -> Any:
     Credentials come from the environment or a profile, as AWS's own tools take them; so do ``endpoint_url``
     and ``region`` where they are "".
     """
-    name, _, prefix = root.removeprefix("s3://").partition("/")
+    name, prefix = bucket_and_prefix(root)
     try:
-        return _open(name, prefix.strip("/"), endpoint_url, region)
+        return _open(name, prefix, endpoint_url, region)
     except Exception as error:
         refused(error)
 

@@ -11,6 +11,7 @@ from time import monotonic
 import msgspec
 
 from downloader.core import item_states as core_marks
+from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
@@ -123,7 +124,7 @@ def _verify_with(output: str, root: str, quiet: bool, *, read_only: bool) -> Ver
     journal = _open(root, read_only=read_only)
     try:
         job = _job(journal)
-        if job.output.startswith("s3://"):
+        if is_bucket(job.output):
             raise ConfigError(f"{job.output}: verify reads directories; it cannot read shards in a bucket")
         if job.output and job.output != os.path.realpath(output):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")

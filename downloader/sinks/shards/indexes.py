@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import pack
 from downloader.errors import DestinationError
 from downloader.process import isolation
@@ -82,7 +83,7 @@ def write_indexes(root: str, home: str, endpoint_url: str = "", region: str = ""
     neither, since wids refuses an empty one. If ``root`` is a bucket (``s3://…``), they are made from the
     copies of the stats in ``home``, and a process of its own puts them there. Raises DestinationError.
     """
-    bucket = root.startswith("s3://")
+    bucket = is_bucket(root)
     try:
         files = list(_published(stats_directory(home) if bucket else root, beside=not bucket))
     except OSError as error:
@@ -96,7 +97,7 @@ def write_indexes_of(
     """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
     if not files:
         return
-    bucket = root.startswith("s3://")
+    bucket = is_bucket(root)
     target = home if bucket else root
     try:
         _replace(target, INDEX, _index(files))

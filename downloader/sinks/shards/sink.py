@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import written
 from downloader.messages import Lease
 from downloader.sinks.failing import destination_error
@@ -111,7 +112,7 @@ class ShardSink:
         They are read: after a power cut there may be names without bytes.
         """
         root = self._settings.root
-        if root.startswith("s3://"):
+        if is_bucket(root):
             return (
                 read_stats(os.path.join(stats_directory(self._settings.home), stats_name(shard)))
                 is not None

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
+from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import Unpacker, pack
 from downloader.process.lifetime import die_with
 from downloader.sinks.failing import advice
@@ -119,7 +120,7 @@ def serve_staging() -> int:
 
 
 def _open(settings: PublisherSettings) -> Place:
-    if not settings.root.startswith("s3://"):
+    if not is_bucket(settings.root):
         return Directory(settings.root)
     return Bucket(settings)
 
