@@ -211,8 +211,7 @@ def large(depth: Depth) -> Depth:
 def _deeper(depth: Depth, sample: Sample) -> Depth:
     if depth.now >= depth.most:
         return replace(depth, stopped=depth.stopped or "the limit", before=sample, tries=0)
-    now = min(depth.now * STEP, depth.most)
-    return replace(depth, now=now, before=sample, tries=0, stopped="")
+    return replace(depth, now=next_depth(depth), before=sample, tries=0, stopped="")
 
 
 def _stop_growing(depth: Depth, why: str) -> Depth:

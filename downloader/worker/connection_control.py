@@ -51,6 +51,7 @@ class ConnectionControl:
         self._climb = Climb(limit, Counters(monotonic(), cpu_demand(), 0, 0))
         self.peak = limit.now
         self._full_at = 0.0
+        self._many_hosts = False
 
     @property
     def limit(self) -> ConnectionLimit:
@@ -87,6 +88,9 @@ class ConnectionControl:
                 # What is finished in bursts, minutes apart, is received in a steady stream.
                 counted = counted._replace(finished=origin_depths.responses)
                 together = origin_depths.deepest
+        elif not self._many_hosts:
+            self._many_hosts = True
+            origin_depths.adapt_no_more()
         if not self._climb.observe(counted, full=full, many_hosts=many, together=together, steady=steady):
             return False
         connections = self.limit.now

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -54,15 +53,16 @@ class Nodes:
         self._process.stdin.flush()
         return self._answer()
 
-    def add(self) -> None:
-        """Add a node."""
-        self.alive.append(int(self.tell("add")))
+    def add(self) -> int:
+        """Add a node; return its number."""
+        number = int(self.tell("add"))
+        self.alive.append(number)
+        return number
 
-    def lose(self, how: str, drawn: random.Random) -> int:
-        """Lose a node that is drawn, by ``how``: "remove" or "kill"; return its number."""
-        lost = self.alive.pop(drawn.randrange(len(self.alive)))
-        self.tell(f"{how} {lost}")
-        return lost
+    def lose(self, how: str, number: int) -> None:
+        """Lose a node by ``how``: "remove" or "kill"."""
+        self.alive.remove(number)
+        self.tell(f"{how} {number}")
 
     def options(self) -> list[str]:
         """Return the options that run a job here."""

@@ -37,10 +37,10 @@ def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
             job.until(lambda: slice_processes(dest))
             for _ in range(LOSSES):
                 time.sleep(drawn.uniform(0, 4))  # the instant is what is drawn
-                lost = nodes.alive.pop(drawn.randrange(2))
+                lost = drawn.choice(nodes.alive)
                 scratch = tmp_path / "scratch" / f"node-{lost}"
                 ran += bool(slice_processes(scratch / "x"))
-                nodes.tell(f"{drawn.choice(['remove', 'kill'])} {lost}")
+                nodes.lose(drawn.choice(["remove", "kill"]), lost)
                 give_up = time.monotonic() + DIES_WITHIN
                 while slice_processes(scratch / "x"):
                     assert time.monotonic() < give_up, f"an orphan, seed {seed}"

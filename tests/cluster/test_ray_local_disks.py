@@ -58,8 +58,8 @@ def test_disks_of_nodes(disks: tuple[Nodes, Path], tmp_path: Path) -> None:
         assert origin.stats()["gets"] == gets
 
         # A node that is gone takes its files with it; that is said, and what is lost can be had again.
-        nodes.tell("remove 0")
-        nodes.tell("add")
+        nodes.lose("remove", 0)
+        nodes.add()
         found = finished(nodes.job(*argv), 4)
         assert not found["complete"]
         assert f"with {len(here[0])} files are on disks of nodes that are not" in str(found["stopped_by"])

@@ -73,13 +73,13 @@ def test_lost_nodes_lose_no_row(nodes: Nodes, tmp_path: Path) -> None:
     dest, manifest, files = tmp_path / "d", tmp_path / "m.jsonl", 3000
     with serving(files=files, page=500, delay="20ms-40ms") as origin:
         argv = (origin.url, "--manifest", manifest, "--connections", 2, *options(dest, 300))
-        lost = nodes.tell("add")
+        lost = nodes.add()
         job = nodes.job(*argv)
         try:
             job.until(lambda: slice_processes(nodes.scratch / f"node-{lost}" / "x"))
             before = len(list(dest.glob("file-*")))
             job.until(lambda: len(list(dest.glob("file-*"))) >= before + 50)
-            nodes.tell(f"kill {lost}")
+            nodes.lose("kill", lost)
             found = report(job)
         finally:
             job.close()

@@ -65,7 +65,7 @@ def test_lost_nodes_lose_no_shard(nodes: Nodes, origin: DevServer, tmp_path: Pat
     try:
         for how in ("remove", "kill"):
             wait_for_slices(job, dest, drawn.randint(1, 3))
-            nodes.lose(how, drawn)
+            nodes.lose(how, drawn.choice(nodes.alive))
             nodes.add()
         found = report(job)
     finally:

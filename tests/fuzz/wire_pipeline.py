@@ -517,6 +517,21 @@ def test_slow_origin_tries_the_next_depth_on_some_connections(
     assert not route.by_trial
 
 
+def test_trial_is_given_up_where_there_are_many_hosts() -> None:
+    """Otherwise it would never end, and the depth of its origin would never be measured."""
+    route = origin_state(False, StorageCost())
+    busy: Any = [Answered(route) for _ in range(20)]
+    route._began -= 2
+    depths_of_origins = OriginDepths({route.origin: route}, busy)
+    depths_of_origins.adapt(climbs=True)
+    assert {route.depth_of(each) for each in busy} == {1, STEP}
+    depths_of_origins.adapt_no_more()
+    assert {route.depth_of(each) for each in busy} == {1}
+    for now in (0.0, 2.0):
+        route.record_responses(1000 + now, 200)
+    assert route.depth.now == STEP
+
+
 def test_trial_whose_connections_were_closed_has_no_gain() -> None:
     route = origin_state(False, StorageCost())
     busy: Any = [Answered(route) for _ in range(20)]

@@ -71,6 +71,12 @@ class OriginDepths:
             changed = changed or before != (state.by_trial, state.depth.now)
         return changed
 
+    def adapt_no_more(self) -> None:
+        """Give trials up, and let each origin measure its depth for itself."""
+        for state in self._states.values():
+            state.end_trial(pays=None)
+            state.waits = state.by_trial = False
+
     def _try(self, state: OriginState) -> None:
         if state.depth.now < state.depth.most:
             settled = (each for each in self._busy if each.origin_state is state and each.served)
