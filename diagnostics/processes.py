@@ -26,6 +26,7 @@ _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
 _STARTS = 10.0  # seconds within which a new interpreter sends its "hello" report
 _LEAVES = 0.5  # seconds within which a process that started a daemon exits, on a busy machine
+_SCANS = 4  # of /proc, one after another, that must all find nothing; see ``_belonging``
 _ROUNDS = 200  # attempts to kill what is left
 _ROUND = 0.01
 
@@ -183,6 +184,9 @@ class Processes:
 
     def _any_starting(self, now: float) -> bool:
         """Return True if a new interpreter or fork may still be about to send its first report."""
+        return any(self._scan_starting(now) for _ in range(_SCANS))
+
+    def _scan_starting(self, now: float) -> bool:
         silent = _belonging(self.root, self._mark.encode(), self.known) - set(self._all)
         self._seen = {
             pid: self._seen.get(pid, now) for pid in silent if _has_agent(pid) or _is_interpreter(pid)
@@ -229,17 +233,25 @@ def end_all(root: int, mark: str, known: Mapping[int, int]) -> None:
     Daemons leave the session and their parents. They are recognized by ``mark`` in their environment
     ("NAME=value"), which programs that set their title overwrite, or because they are among ``known``.
     """
+    nothing = 0
     for _ in range(_ROUNDS):
         found = _belonging(root, mark.encode(), known)
-        if not found:
+        nothing = 0 if found else nothing + 1
+        if nothing == _SCANS:
             return
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(_ROUND)
+        if found:
+            time.sleep(_ROUND)
 
 
 def _belonging(root: int, mark: bytes, known: Mapping[int, int]) -> set[int]:
+    """Return the processes of the run that one scan of /proc finds.
+
+    A scan misses a process that starts after /proc was listed, and its parent too when that exits before it
+    is read. Each fork can make one scan find nothing, and a daemon forks twice.
+    """
     every = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
     found = {
         pid
