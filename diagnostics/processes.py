@@ -25,7 +25,8 @@ __all__ = ["Processes", "end_all", "is_alive"]
 _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
 _STARTS = 10.0  # seconds within which a new interpreter sends its "hello" report
-_LEAVES = 0.5  # seconds within which a process that started a daemon exits, on a busy machine
+_LEAVES = 0.5  # seconds within which a process that started a daemon exits
+_LEAVES_BUSY = 3.0  # the same for one that waits for a CPU
 _SCANS = 4  # of /proc, one after another, that must all find nothing; see ``_belonging``
 _ROUNDS = 200  # attempts to kill what is left
 _ROUND = 0.01
@@ -116,11 +117,13 @@ class Processes:
         for process in alive:
             if process.ends:
                 process.since = process.since or now
-                if self._is_helper(process) and now > process.since + _LEAVES:
-                    self._answer(process, "end")
+                if continuing := self._continuing(process):
+                    waits = any(map(_is_waiting, continuing))
+                    if now > process.since + (_LEAVES if waits else _LEAVES_BUSY):
+                        self._answer(process, "end")
         ending = [each for each in alive if each.ends and not each.answered]
         rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
-        if ending and not (rest or any(map(self._is_helper, ending)) or self._any_starting(now)):
+        if ending and not (rest or any(map(self._continuing, ending)) or self._any_starting(now)):
             above = {pid for each in ending for pid in each.above}
             self._answer(
                 min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid)), "probe"
@@ -128,15 +131,13 @@ class Processes:
         elif due:
             self._ask_next(now, alive)
 
-    def _is_helper(self, process: _Process) -> bool:
-        """Return True for a helper: it tried no HTTPS, and an ancestor of it continues to run.
+    def _continuing(self, process: _Process) -> list[int]:
+        """Return the ancestors of a helper that continue to run, none of another process.
 
-        For a daemon this is False: the process that started it exits first.
+        A helper tried no HTTPS. The process that starts a daemon exits before the daemon does.
         """
-        above = [self._all[pid] for pid in process.above]
-        return not process.connected and any(
-            not (each.ends or each.over) and is_alive(each.pid) for each in above
-        )
+        above = [] if process.connected else [self._all[pid] for pid in process.above]
+        return [each.pid for each in above if not (each.ends or each.over) and is_alive(each.pid)]
 
     def _ask_next(self, now: float, alive: list[_Process]) -> None:
         if self._asked and now < self._until and is_alive(self._asked):
@@ -302,6 +303,12 @@ def is_alive(pid: int) -> bool:
     """Return True for a process that has not ended."""
     stat = _stat(pid)
     return stat is not None and stat.state not in "ZX"
+
+
+def _is_waiting(pid: int) -> bool:
+    """Return True for a process that sleeps, as one that waits for its children does."""
+    stat = _stat(pid)
+    return stat is not None and stat.state == "S"
 
 
 def _has_agent(pid: int) -> bool:

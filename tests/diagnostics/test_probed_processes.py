@@ -279,6 +279,7 @@ import patched
         ("sys.exit(0)", "plain.fetch()"),
         ("sys.exit(0)", ""),
         ("import time; time.sleep(0.2); os._exit(0)", ""),
+        ("import time; [0 for i in range(10**9) if time.process_time() > 1 and os._exit(0)]", ""),
     ],
 )
 def test_a_daemon_that_ends_at_once_is_probed(run, write, leave, work):
