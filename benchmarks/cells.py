@@ -117,6 +117,7 @@ _WEB_CLIENTS: Final = (
     "gevent pool of 128, c-ares",
 )
 _SHARDS: Final = ("downloader, list to tar", "img2dataset webdataset")
+_SHARDS_OR_CRC: Final = (*_SHARDS, "downloader, list to tar --digests crc32")
 _TAR_AND_FILES: Final = ("downloader", "downloader to tar")
 _MANIFEST: Final = (*_TAR_AND_FILES, "downloader --manifest", "downloader to tar --manifest")
 _IMAGES: Final = ("downloader, list", "img2dataset files")
@@ -230,8 +231,8 @@ CELLS: Final = (
         clients=(*_SHARDS, *_IMAGES), size=35_000,
     ),
     Cell(
-        "jpeg-shards", "shards", "HTTP, JPEGs of 10 to 60 kB from one server, to tar", _SHARDS, size=35_000,
-        files=40_000, jpegs=True, patience=60.0, slowest=100,
+        "jpeg-shards", "shards", "HTTP, JPEGs of 10 to 60 kB from one server, to tar", _SHARDS_OR_CRC,
+        size=35_000, files=80_000, jpegs=True, patience=60.0, slowest=100,
     ),
     Cell("tar-100B", "shards", "HTTP, 100 B, to tar and into a directory", _MANIFEST, files=200_000),
     Cell(

@@ -191,6 +191,11 @@ CLIENTS: Final = {
         Client("downloader --manifest", _with_manifest()),
         Client("downloader to tar --manifest", _with_manifest("--store", "tar"), stored=named_in_shards),
         Client("downloader, list to tar", _ours(*_TO_TAR, listed=True), stored=stored_in_shards),
+        Client(
+            "downloader, list to tar --digests crc32",
+            _ours(*_TO_TAR, "--digests", "crc32", listed=True),
+            stored=stored_in_shards,
+        ),
         Client("urllib in 256 threads", _script("urllib_threads", connections=256)),
         *(
             Client(f"downloader --connections {count}", _ours("--connections", count))

@@ -64,7 +64,8 @@ _READ: dict[str, tuple[str, Callable[[Path], _Samples]]] = {
 
 def _is_whole(truth: Truth, key: str, content: bytes, metadata: dict[str, Any]) -> bool:
     right = truth.content(key)
-    return content == right and metadata["sha256"] == hashlib.sha256(right).hexdigest()
+    digests = (hashlib.sha256(right).hexdigest(), "")  # `check_dataset` says which
+    return content == right and metadata["sha256"] in digests
 
 
 def whole_in_parts(dest: Path, truth: Truth) -> set[str]:
@@ -129,15 +130,26 @@ def lost(dest: Path, truth: Truth, store: str, shard_files: int, worker: str = "
     return Lost(requested, len(intended))
 
 
-def check_shards(dest: Path, truth: Truth, store: str, shard_files: int, report: dict[str, Any]) -> None:
+def check_shards(
+    dest: Path,
+    truth: Truth,
+    store: str,
+    shard_files: int,
+    report: dict[str, Any],
+    *,
+    digests: str = "sha256",
+) -> None:
     """Raise ``Wrong`` unless the finished job has every file exactly once, in the shard of its place, and
     says so in the rows, the stats, the indexes, the journal and ``report``."""
     agree(dest, 0, report)
-    check_dataset(dest, truth, store, shard_files)
+    check_dataset(dest, truth, store, shard_files, digests=digests)
 
 
-def check_dataset(dest: Path, truth: Truth, store: str, shard_files: int) -> None:
+def check_dataset(
+    dest: Path, truth: Truth, store: str, shard_files: int, *, digests: str = "sha256"
+) -> None:
     """Do the same for what is beside the journal, and find that nothing else is left in ``dest``."""
+    hashed = digests == "sha256"
     wrong: list[str] = []
     pattern, read = _READ[store]
     seen: dict[str, str] = {}
@@ -149,15 +161,15 @@ def check_dataset(dest: Path, truth: Truth, store: str, shard_files: int) -> Non
             if key in seen:
                 wrong.append(f"{key}: in {seen[key]} and in {path.name}")
             seen[key] = path.name
-            if not _is_whole(truth, key, content, metadata):
+            if not _is_whole(truth, key, content, metadata) or bool(metadata["sha256"]) != hashed:
                 wrong.append(f"{key}: {len(content)} wrong bytes in {path.name}")
         due = [truth.name(index) for index in range(number * shard_files, (number + 1) * shard_files)]
         if sorted(keys) != due[: truth.files - number * shard_files]:
             wrong.append(f"{path.name}: {len(keys)} samples, which are not those of its place")
-        wrong += _beside(dest, path, sorted(keys), store)
+        wrong += _beside(dest, path, sorted(keys), store, hashed)
     if len(seen) != truth.files:
         wrong.append(f"{len(seen)} of {truth.files} files are in shards")
-    wrong += _indexes(dest, sorted(dest.glob(pattern)), len(seen))
+    wrong += _indexes(dest, sorted(dest.glob(pattern)), len(seen), hashed)
     left = [str(path.relative_to(dest)) for path in (dest / HOME).glob("shards/*")]
     left += [str(path.relative_to(dest)) for path in (dest / HOME).glob("attempts*")]
     left += [path.name for path in dest.glob(".downloader-*")]
@@ -167,26 +179,28 @@ def check_dataset(dest: Path, truth: Truth, store: str, shard_files: int) -> Non
         raise Wrong("\n".join([f"{dest}:", *wrong[:40]]))
 
 
-def _beside(dest: Path, path: Path, keys: list[str], store: str) -> Iterator[str]:
+def _beside(dest: Path, path: Path, keys: list[str], store: str, hashed: bool) -> Iterator[str]:
     """Yield what is wrong with the rows and the stats of the shard ``path``."""
     rows = parquet.read_table(dest / f"{path.stem}{'_items' if store == 'parquet' else ''}.parquet")
     if rows.column("key").to_pylist() != keys or any(rows.column("error").to_pylist()):
         yield f"{path.name}: its rows are not those of its samples"
     stats = json.loads((dest / f"{path.stem}_stats.json").read_bytes())
     content = path.read_bytes()
-    file = {"name": path.name, "md5": _md5(content), "samples": len(keys), "size": len(content)}
+    md5 = _md5(content) if hashed else ""
+    file = {"name": path.name, "md5": md5, "samples": len(keys), "size": len(content)}
     counts = (stats["count"], stats["successes"], stats["failed_to_download"])
     if counts != (len(keys), len(keys), 0) or stats["files"] != [file]:
         yield f"{path.name}: its stats say {counts}, {stats['files']}; it is {file}"
 
 
-def _indexes(dest: Path, paths: list[Path], samples: int) -> Iterator[str]:
+def _indexes(dest: Path, paths: list[Path], samples: int, hashed: bool) -> Iterator[str]:
     index = json.loads((dest / "shards.json").read_bytes())["shardlist"]
     if [each["url"] for each in index] != [path.name for path in paths]:
         yield f"shards.json has {len(index)} shards of {len(paths)}"
     if sum(each["nsamples"] for each in index) != samples:
         yield "shards.json has another number of samples"
-    if [each["md5sum"] for each in index] != [_md5(path.read_bytes()) for path in paths]:
+    md5s = [_md5(path.read_bytes()) if hashed else None for path in paths]
+    if [each.get("md5sum") for each in index] != md5s:
         yield "shards.json has another MD5"
     if sum(json.loads((dest / "sizes.json").read_bytes()).values()) != samples:
         yield "sizes.json has another number of samples"

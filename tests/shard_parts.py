@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Example:
             "status": 200,
             "size": len(self.content),
             "sha256": hashlib.sha256(self.content).hexdigest(),
+            "crc32": zlib.crc32(self.content),
             "content_type": "image/jpeg",
             "etag": "",
             "last_modified": "",

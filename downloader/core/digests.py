@@ -6,13 +6,23 @@ Of the packages with a CRC-32C and a BLAKE3, ``crc32c`` and ``blake3`` are used 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from downloader.core.checksum import crc32, crc32c, has_crc32c
 from downloader.core.extras import is_installed
 
-__all__ = ["ALGORITHMS", "HASHES", "PACKAGES", "Digest", "can_compute", "digest_of", "new_digest"]
+__all__ = [
+    "ALGORITHMS",
+    "HASHES",
+    "PACKAGES",
+    "Digest",
+    "can_compute",
+    "digest_of",
+    "md5_of_file",
+    "new_digest",
+]
 
 ALGORITHMS: Final = {
     **{"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128},
@@ -49,6 +59,7 @@ class _Crc:
         return self._value.to_bytes(4, "big")
 
 
+_PIECE: Final = 1 << 20
 _CRCS: Final = {"crc32": crc32, "crc32c": crc32c}
 
 
@@ -85,3 +96,12 @@ def digest_of(algorithm: str) -> Callable[[bytes | bytearray], bytes]:
         return lambda body: bytes(blake3(body).digest())
     function: Callable[..., Digest] = getattr(hashlib, algorithm)
     return lambda body: function(body, usedforsecurity=False).digest()
+
+
+def md5_of_file(path: str | os.PathLike[str]) -> str:
+    """Return the MD5 of the file ``path``, in hexadecimal. Raises OSError."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -228,7 +228,9 @@ class FilesSink:
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+    def put(
+        self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
+    ) -> int:
         """See ``BatchWriter``. Makes only four system calls; constant names are bytes, to save encoding."""
         name = item.name
         if self._flat and self._unnamed and "/" not in name:

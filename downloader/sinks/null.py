@@ -41,7 +41,9 @@ class NullSink:
         """Return itself."""
         return self
 
-    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+    def put(
+        self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
+    ) -> int:
         """Do nothing; return NEW."""
         return NEW
 

@@ -123,11 +123,13 @@ class BatchWriter(Protocol):
     def recovered(self) -> Recovered | None:
         """See the class."""
 
-    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+    def put(
+        self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
+    ) -> int:
         """Publish a whole file under a new name and return NEW, or store it and return WRITTEN.
 
         Or change nothing and return 0; then the caller uses a FileWriter. What is WRITTEN is safe from a
-        kill after ``flush``.
+        kill after ``flush``. ``crc`` is the CRC-32 of ``body``.
         """
 
     def flush(self) -> None:

@@ -180,9 +180,9 @@ class ActiveBatch:
                 index = task.index
                 length = len(body)
                 # Recorded before the name appears, the checksum first; see `core.item_states`.
-                crcs[index] = crc32(body)
+                crc = crcs[index] = crc32(body)
                 states[index] = -3 - length
-                how = put(task.item, index, body, task.response)
+                how = put(task.item, index, body, crc, task.response)
                 if how == NEW:
                     states[index] = length + 2
                 elif how == WRITTEN:

@@ -136,7 +136,7 @@ class RecordedBatch(ActiveBatch):
                 # As in `ActiveBatch.put_all`.
                 sums[index] = crc
                 states[index] = -3 - length
-                how = put(task.item, index, body, task.response)
+                how = put(task.item, index, body, crc, task.response)
                 if how == NEW:
                     states[index] = length + 2
                 elif how == WRITTEN:

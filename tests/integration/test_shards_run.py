@@ -347,6 +347,7 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
         (("--store", "tar", "--member", "JSON=caption"), "is not EXT=COLUMN"),
         (("--store", "tar", "--member", "t=a", "--member", "T=b"), "t is given two columns, a and b"),
         (("--store", "parquet", "--shard-compression", "gz"), "is for --store tar"),
+        (("--store", "parquet", "--digests", "crc32"), "--digests is for --store tar"),
         (("--store", "tar", "--key", "name", "--sample-key", "index"), "contradict each other; give one"),
         (("--store", "tar", "--key", "name", "--key", "k.pem", "--cert", "c.pem"), "--key is given twice"),
         (("--store", "tar", "--key", "name", "--cert", "c.pem"), "--cert c.pem cannot be read"),

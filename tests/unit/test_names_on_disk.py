@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from pathlib import Path
 from urllib.parse import quote
 
@@ -63,7 +64,7 @@ def stand(root: Path) -> dict[str, bytes]:
 def store(sink: FilesSink, name: str, body: bytes, index: int) -> None:
     """Store as a worker does it."""
     batch = sink.begin(Lease(0, 1, b""))
-    if not batch.put(Item(name), 0, body, None):
+    if not batch.put(Item(name), 0, body, zlib.crc32(body), None):
         writer = batch.open(Item(name), index)
         try:
             writer.write(body)

@@ -15,18 +15,22 @@ from downloader.sinks.shards.samples import Sample, encode_sample
 BODIES = {f"key{number}": bytes([number]) * (number * 300) for number in range(5)}
 
 
-def append(part: Part, key: str, body: bytes) -> None:
-    digest = hashlib.sha256(body).hexdigest()
-    sample = Sample(key, f"{key}.jpg", "", "", 200, len(body), digest, "", "", "", 0.0)
-    before, after = encode_sample(sample, "jpg", b"", {}, 0)
+def members(key: str, body: bytes, digests: str) -> tuple[bytes, bytes]:
+    digest = hashlib.sha256(body).hexdigest() if digests == "sha256" else ""
+    sample = Sample(key, f"{key}.jpg", "", "", 200, len(body), digest, crc32(body), "", "", "", 0.0)
+    return encode_sample(sample, "jpg", b"", {}, 0)
+
+
+def append(part: Part, key: str, body: bytes, digests: str = "sha256") -> None:
+    before, after = members(key, body, digests)
     part.append(before, body, after)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(params=["sha256", "crc32"])
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     part = Part(tmp_path / "00000.part")
     for key, body in BODIES.items():
-        append(part, key, body)
+        append(part, key, body, request.param)
     part.flush()
     part.close()
     return tmp_path / "00000.part"
@@ -94,9 +98,7 @@ def test_what_was_not_flushed_is_not_there(path: Path) -> None:
 
 def test_content_of_a_file_is_appended(path: Path, tmp_path: Path) -> None:
     body = os.urandom(100_000)
-    digest = hashlib.sha256(body).hexdigest()
-    sample = Sample("large", "large.jpg", "", "", 200, len(body), digest, "", "", "", 0.0)
-    before, after = encode_sample(sample, "jpg", b"", {}, 0)
+    before, after = members("large", body, "sha256")
     (tmp_path / "content").write_bytes(body)
     part = Part(path)
     with open(tmp_path / "content", "rb") as file:

@@ -296,14 +296,17 @@ def test_a_small_file_that_cannot_be_written_has_no_name(
 
     monkeypatch.setattr(files, "_write", full)
     monkeypatch.setattr(os, "write", refuse(errno.ENOSPC))
-    assert not sink.put(Item("a"), 0, b"0123456789", None)
+    assert not sink.put(Item("a"), 0, b"0123456789", zlib.crc32(b"0123456789"), None)
     writer = begin(sink, "a")
     with pytest.raises(DestinationError, match="no space left"):
         writer.write(b"0123456789")
     writer.abort()
     assert names(tmp_path) == set()
     monkeypatch.setattr(os, "write", real)
-    assert sink.put(Item("a"), 0, b"0123456789", None) or put(sink, "a", b"0123456789") == NEW
+    assert (
+        sink.put(Item("a"), 0, b"0123456789", zlib.crc32(b"0123456789"), None)
+        or put(sink, "a", b"0123456789") == NEW
+    )
     assert (tmp_path / "a").read_bytes() == b"0123456789"
     assert not any(seen)
 
@@ -334,7 +337,7 @@ def test_open_sink_chooses_by_configuration(tmp_path: Path) -> None:
 def test_verification_beside_a_sink_agrees_with_it(tmp_path: Path, store: str) -> None:
     sink = open_sink(Config(source="http://h", output=str(tmp_path), store=store), Rules())
     verify = verifier(store, tmp_path, "flat")
-    assert sink.begin(Lease(0, 1, b"")).put(Item("a"), 0, b"abc", None)
+    assert sink.begin(Lease(0, 1, b"")).put(Item("a"), 0, b"abc", zlib.crc32(b"abc"), None)
     crc_of_a = zlib.crc32(b"abc")
     for name, size, crc in (("a", 3, crc_of_a), ("a", 3, 1), ("a", 4, crc_of_a), ("b", 0, 0)):
         written = Written(0, 0, name, size, crc)

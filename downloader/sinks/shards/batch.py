@@ -52,7 +52,8 @@ class SampleWriter:
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append ``chunk``. Raises DestinationError."""
-        self._digest.update(chunk)
+        if self._batch.hashed:
+            self._digest.update(chunk)
         self.crc = crc32(chunk, self.crc)
         self.size += len(chunk)
         self._memory += chunk
@@ -73,8 +74,9 @@ class SampleWriter:
 
     def publish(self) -> int:
         """Append the sample to the part; return WRITTEN."""
-        batch, digest = self._batch, self._digest.hexdigest()
-        before, after = batch.members(self._item, self._index, self._response, self.size, digest)
+        batch = self._batch
+        digest = self._digest.hexdigest() if batch.hashed else ""
+        before, after = batch.members(self._item, self._index, self._response, self.size, digest, self.crc)
         if self._file < 0:
             batch.part.append(before, self._memory, after)
             batch.part.flush()
@@ -102,6 +104,7 @@ class ShardBatch:
         self._shard = lease.shards[-1]
         self._texts = sink.options.members
         self._reproducible = sink.options.reproducible
+        self.hashed = sink.options.digests == "sha256"
         self._began = time()
         self.directory = sink.home / SHARDS
         self.part = part
@@ -109,10 +112,12 @@ class ShardBatch:
         self.recovered = recovered
         self._samples = len(recovered.written)
 
-    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+    def put(
+        self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
+    ) -> int:
         """Append the sample of ``item``, to be written by the next ``flush``; return WRITTEN."""
-        digest = hashlib.sha256(body).hexdigest()
-        before, after = self.members(item, index, response, len(body), digest)
+        digest = hashlib.sha256(body).hexdigest() if self.hashed else ""
+        before, after = self.members(item, index, response, len(body), digest, crc)
         self.part.append(before, body, after)
         return WRITTEN
 
@@ -123,9 +128,12 @@ class ShardBatch:
         return SampleWriter(self, item, index, response)
 
     def members(
-        self, item: Item, index: int, response: ResponseInfo | None, size: int, digest: str
+        self, item: Item, index: int, response: ResponseInfo | None, size: int, digest: str, crc: int
     ) -> tuple[bytes, bytes]:
-        """Return what precedes and what follows the content of ``item`` in the part."""
+        """Return what precedes and what follows the content of ``item`` in the part.
+
+        ``digest``: its SHA-256 in hexadecimal, or ""; ``crc``: its CRC-32.
+        """
         info = response or _NOTHING
         self._samples += 1
         sample = Sample(
@@ -136,6 +144,7 @@ class ShardBatch:
             info.status,
             size,
             digest,
+            crc,
             info.content_type,
             info.etag,
             info.last_modified,

@@ -35,9 +35,11 @@ class _Files(msgspec.Struct, frozen=True, gc=False):
     files: list[FileStats]
 
 
-class _Shard(msgspec.Struct, frozen=True, gc=False):
+class _Shard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A shard in the index. wids needs no MD5."""
+
     url: str
-    md5sum: str
+    md5sum: str = ""
     nsamples: int
     filesize: int
 
@@ -152,7 +154,7 @@ def _published(directory: str, *, beside: bool) -> Iterator[FileStats]:
 def _index(files: list[FileStats]) -> Iterator[bytes]:
     yield b'{"__kind__":"wids-shard-index-v1","wids_version":1,"shardlist":[\n'
     for number, file in enumerate(files):
-        shard = _Shard(file.name, file.md5, file.samples, file.size)
+        shard = _Shard(url=file.name, md5sum=file.md5, nsamples=file.samples, filesize=file.size)
         yield (b",\n" if number else b"") + _encode(shard)
     yield b"\n]}\n"
 

@@ -1,4 +1,4 @@
-"""Find samples in published shards, for ``verify``."""
+"""Find samples in published shards, and say whether the shards are whole."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from downloader.core.checksum import crc32
+from downloader.core.digests import md5_of_file
 from downloader.core.extras import ZSTD
 from downloader.core.shard_keys import index_width, possible_name_keys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.samples import samples
-from downloader.sinks.shards.stats import file_name
+from downloader.sinks.shards.stats import FileStats, file_name
 from downloader.sinks.sink import Written
 
-__all__ = ["ShardInspector"]
+__all__ = ["ShardInspector", "are_whole"]
 
 _SHARDS_IN_MEMORY = 4  # items are inspected in order, each in the shard of its batch or in a later one
 
@@ -94,6 +95,27 @@ class ShardInspector:
 
     def _path(self, shard: int, number: int) -> Path:
         return self._root / file_name(shard, number, self._store, self._options.compression)
+
+
+def are_whole(directory: str, files: Sequence[FileStats]) -> bool:
+    """Return whether each of ``files`` is in ``directory`` with its size and its MD5. Raises OSError.
+
+    One without an MD5, which is a tar, must have all of its samples.
+    """
+    for each in files:
+        path = os.path.join(directory, each.name)
+        try:
+            if os.path.getsize(path) != each.size:
+                return False
+            if not each.md5:
+                is_whole = len(_tar_samples(Path(path))) == each.samples
+            else:
+                is_whole = md5_of_file(path) == each.md5
+        except FileNotFoundError:
+            return False
+        if not is_whole:
+            return False
+    return True
 
 
 def _tar_samples(path: Path) -> dict[str, tuple[int, int]]:

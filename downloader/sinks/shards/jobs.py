@@ -28,13 +28,14 @@ METADATA = (
     "status",
     "size",
     "sha256",
+    "crc32",
     "content_type",
     "etag",
     "last_modified",
     "fetched_at",
 )
-"""The fields of ``KEY.json``, besides kept columns: ``status``, ``size`` and ``fetched_at`` (seconds since
-1970) are numbers, the others texts."""
+"""The fields of ``KEY.json``, besides kept columns: ``status``, ``size``, ``crc32`` and ``fetched_at``
+(seconds since 1970) are numbers, the others texts. ``sha256`` is "" with ``--digests crc32``."""
 
 
 class PublisherSettings(msgspec.Struct, frozen=True):
@@ -44,6 +45,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
     times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
+    ``digests``: sha256, or crc32 if no MD5 of the shards is wanted.
     """
 
     root: str
@@ -54,6 +56,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     reproducible: bool
     endpoint_url: str = ""
     region: str = ""
+    digests: str = "sha256"
 
 
 def bucket_settings(root: str, home: str, endpoint_url: str, region: str) -> PublisherSettings:
@@ -100,7 +103,7 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShardFile(msgspec.Struct, frozen=True, array_like=True):
-    """A published file with samples: its name below ``root``, its MD5 (hex), samples, and bytes."""
+    """A published file with samples: its name below ``root``, its MD5 (hex, or ""), samples, and bytes."""
 
     name: str
     md5: str

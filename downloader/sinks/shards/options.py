@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from downloader.config.config import Config
 
 __all__ = [
+    "DIGESTS",
     "LARGEST_VALUE",
     "MOST_SHARD_FILES",
     "SAMPLE_KEYS",
@@ -26,6 +27,7 @@ LARGEST_VALUE: Final = (1 << 31) - (1 << 16)
 """The most bytes of a value in Parquet: a page has a size of 32 bits, and more in it than the value."""
 _COMPRESSIONS: Final = ("none", "gz", "zst")
 SAMPLE_KEYS: Final = ("index", "name")
+DIGESTS: Final = ("sha256", "crc32")
 _MEMBER = re.compile(r"([A-Za-z0-9_-]{1,12})=(.+)").fullmatch
 
 
@@ -96,6 +98,13 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
         help="tar: members of a sample that have a column of the list (repeatable).",
     ),
     Option(
+        name="digests",
+        metavar="|".join(DIGESTS),
+        default=DIGESTS[0],
+        type=one_of(DIGESTS),
+        help="tar: SHA-256 of each sample and MD5 of each shard, or only CRC-32 of each sample.",
+    ),
+    Option(
         name="endpoint_url",
         metavar="URL",
         help="s3://…: another store than that of AWS.",
@@ -118,6 +127,7 @@ class ShardOptions(NamedTuple):
     by_name: bool
     members: dict[str, str]
     reproducible: bool
+    digests: str = DIGESTS[0]
 
 
 def shard_options(config: Config) -> ShardOptions:
@@ -130,4 +140,5 @@ def shard_options(config: Config) -> ShardOptions:
         by_name=(option("sample_key") or ("index" if config.source_kind.editable else "name")) == "name",
         members=parse_members(option("member")),
         reproducible=option("reproducible"),
+        digests=option("digests"),
     )

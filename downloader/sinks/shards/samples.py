@@ -2,7 +2,7 @@
 
 A sample is written at once and ends with its ``KEY.json``. After a kill the last one may be torn, and after
 a power cut any: so a sample counts only if all its members are there and its content has the SHA-256 that
-``KEY.json`` says.
+``KEY.json`` says, or the CRC-32 where it says no SHA-256.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     status: int
     size: int
     sha256: str
+    crc32: int
     content_type: str
     etag: str
     last_modified: str
@@ -40,10 +41,11 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Stated(msgspec.Struct, frozen=True):
-    """The part of ``KEY.json`` that is compared with the content."""
+    """The part of ``KEY.json`` that is compared with the content; at least one of the two is there."""
 
     size: int
-    sha256: str
+    sha256: str = ""
+    crc32: int = -1
 
 
 class WholeSample(NamedTuple):
@@ -165,4 +167,6 @@ class _Content:
             stated = _decode_stated(metadata)
         except msgspec.DecodeError:
             return False
-        return (self.size, self._digest.hexdigest()) == (stated.size, stated.sha256)
+        if stated.sha256:
+            return (self.size, self._digest.hexdigest()) == (stated.size, stated.sha256)
+        return (self.size, self.crc) == (stated.size, stated.crc32)

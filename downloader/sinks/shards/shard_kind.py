@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from downloader.config.extras import Extra, require
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
-from downloader.sinks.shards.options import LARGEST_VALUE, SHARD_OPTIONS, ShardOptions, shard_options
+from downloader.sinks.shards.options import (
+    DIGESTS,
+    LARGEST_VALUE,
+    SHARD_OPTIONS,
+    ShardOptions,
+    shard_options,
+)
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from collections.abc import Callable
@@ -60,6 +66,8 @@ class ShardKind:
             raise ConfigError("--member is for --store tar; parquet shards have columns (--keep-columns)")
         if self.name != "tar" and options.compression != "none":
             raise ConfigError("--shard-compression is for --store tar; parquet is compressed by itself")
+        if self.name != "tar" and options.digests != DIGESTS[0]:
+            raise ConfigError("--digests is for --store tar; parquet shards have SHA-256 and MD5")
         kept = set()
         if any(option.name == "keep_columns" for option in config.source_kind.options):
             kept = set(config.source_option("keep_columns").split(","))
@@ -81,7 +89,9 @@ class ShardKind:
         """Return the options that all shards of a job must have in common, as JSON."""
         import msgspec
 
-        return msgspec.json.encode(shard_options(config)).decode()
+        options = shard_options(config)
+        # Without the last one where it is the default, so that jobs continue which were begun without it.
+        return msgspec.json.encode(options[:-1] if options.digests == DIGESTS[0] else options).decode()
 
     def describe(self, identity: str) -> str:
         """Return the options in ``identity``."""
@@ -95,7 +105,11 @@ class ShardKind:
         ]
         if options.members:
             words.append("--member " + ",".join(f"{ext}={name}" for ext, name in options.members.items()))
-        return " ".join([*words, "--reproducible"] if options.reproducible else words)
+        if options.reproducible:
+            words.append("--reproducible")
+        if options.digests != DIGESTS[0]:
+            words.append(f"--digests {options.digests}")
+        return " ".join(words)
 
     def check_begin(self, config: Config) -> None:
         """Raise ConfigError if DEST has files with the names of shards: they may be another dataset's.
@@ -150,6 +164,7 @@ class ShardKind:
             reproducible=options.reproducible,
             endpoint_url=config.store_option("endpoint_url"),
             region=config.store_option("region"),
+            digests=options.digests,
         )
         return ShardSink(home, settings, options, again=config.again)
 

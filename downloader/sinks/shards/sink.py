@@ -20,12 +20,13 @@ from downloader.messages import Lease
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.batch import ShardBatch
 from downloader.sinks.shards.files import SHARDS, part_path, read_sealed, unseal
+from downloader.sinks.shards.inspecting import are_whole
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.publisher import Publisher
-from downloader.sinks.shards.stats import are_whole, read_stats, stats_directory, stats_name
+from downloader.sinks.shards.stats import read_stats, stats_directory, stats_name
 from downloader.sinks.sink import Recovered, Written
 
 __all__ = ["ShardSink"]

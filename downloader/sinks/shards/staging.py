@@ -11,7 +11,6 @@ repeated, also by two processes at a time: what has moved is in DEST, and nothin
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from typing import Protocol
 
 import msgspec
 
+from downloader.core.digests import md5_of_file
 from downloader.errors import DestinationError
 from downloader.sinks.failing import advice
 from downloader.sinks.shards.stats import FileStats, items_name, read_stats, stats_name
@@ -101,11 +101,7 @@ def staged_shard(number: int, store: str, stats: Path, place: Path | None) -> St
 
 
 def _other(path: Path) -> OtherFile:
-    with open(path, "rb") as file:
-        digest = hashlib.md5(usedforsecurity=False)
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-        return OtherFile(path.name, digest.hexdigest(), file.tell())
+    return OtherFile(path.name, md5_of_file(path), path.stat().st_size)
 
 
 def missing_text(root: str, name: str) -> str:

@@ -6,7 +6,6 @@ its datasets reads these.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ __all__ = [
     "STATS_NAME",
     "FileStats",
     "ShardStats",
-    "are_whole",
     "file_name",
     "items_name",
     "make_stats",
@@ -32,7 +30,6 @@ __all__ = [
 ]
 
 STATS_NAME: Final = re.compile(r"([0-9]{5,})_stats\.json")
-_PIECE: Final = 1 << 20
 IS_OURS: Final = re.compile(
     r"[0-9]{5,}(-[0-9]+)?\.(tar|tar\.gz|tar\.zst|parquet)|[0-9]{5,}(_items)?\.(parquet|jsonl)"
     r"|[0-9]{5,}_stats\.json|shards\.json|sizes\.json"
@@ -98,23 +95,6 @@ def read_stats(path: str) -> ShardStats | None:
             return msgspec.json.decode(file.read(), type=ShardStats)
     except (FileNotFoundError, ValueError):
         return None
-
-
-def are_whole(directory: str, files: Sequence[FileStats]) -> bool:
-    """Return whether each of ``files`` is in ``directory`` with its size and its MD5. Raises OSError."""
-    for each in files:
-        digest, path = hashlib.md5(usedforsecurity=False), os.path.join(directory, each.name)
-        try:
-            if os.path.getsize(path) != each.size:
-                return False
-            with open(path, "rb", buffering=0) as file:
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
-        except FileNotFoundError:
-            return False
-        if digest.hexdigest() != each.md5:
-            return False
-    return True
 
 
 def file_name(shard: int, index: int, store: str, compression: str) -> str:

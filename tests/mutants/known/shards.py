@@ -24,6 +24,22 @@ KNOWN = (
         (f"{PARTS}test_damaged_sample_is_taken_out",),
     ),
     Mutant(
+        "sample with another CRC-32 counts as whole",
+        "with --digests crc32, after a power cut a shard has a sample with the bytes of nothing",
+        "_Content.is_stated",
+        "(self.size, self.crc) == (stated.size, stated.crc32)",
+        "True",
+        (f"{PARTS}test_damaged_sample_is_taken_out",),
+    ),
+    Mutant(
+        "shard without an MD5 counts as whole",
+        "with --digests crc32, after a power cut, a shard whose bytes are lost counts as published",
+        "are_whole",
+        "len(_tar_samples(Path(path))) == each.samples",
+        "True",
+        (f"{KILLS}test_published_shard_without_an_outcome_counts_only_if_it_is_whole[zeros-crc32]",),
+    ),
+    Mutant(
         "torn tail of a part is kept",
         "after a kill, samples are appended behind a torn one, and no reader finds them",
         "recover",

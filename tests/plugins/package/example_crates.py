@@ -61,7 +61,9 @@ class Crate:
         self._part = root / f".crate-{seq}.part"
         self.files: dict[str, bytes] = {}
 
-    def put(self, item: Item, index: int, body: bytes | bytearray, response: ResponseInfo | None) -> int:
+    def put(
+        self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
+    ) -> int:
         return 0
 
     def flush(self) -> None:

@@ -7,10 +7,10 @@ that is there with the same MD5 and size is not sent again.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Final
 
+from downloader.core.digests import md5_of_file
 from downloader.sinks.bucket_store import BucketError, open_bucket, refused
 from downloader.sinks.shards.files import PUBLISHING
 from downloader.sinks.shards.jobs import PublisherSettings
@@ -52,7 +52,7 @@ class Bucket:
         import obstore
 
         size = os.path.getsize(path)
-        digest = md5 or _md5(path)
+        digest = md5 or md5_of_file(path)
         try:
             if self._found(name) != (size, digest):
                 with open(path, "rb") as file:
@@ -87,14 +87,6 @@ class Bucket:
 
     def published(self, name: str) -> ShardStats | None:
         return read_stats(os.path.join(self._copies, name))
-
-
-def _md5(path: str) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _type(name: str) -> str:

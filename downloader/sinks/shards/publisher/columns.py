@@ -21,6 +21,7 @@ FIXED: Final = {
     **dict.fromkeys(METADATA, "text"),
     "status": "int",
     "size": "int",
+    "crc32": "int",
     "fetched_at": "float",
     "error": "text",
     "error_message": "text",

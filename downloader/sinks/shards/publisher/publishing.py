@@ -90,7 +90,9 @@ class _Files:
         self._settings = settings
         self._place = place
         self._form = form_of_items()
-        self._hash: Any = None
+        self._hashed = settings.digests == "sha256"
+        self._hash: Any = None  # of the part, where it becomes the shard
+        self._is_shard = False
         self._temporary: dict[str, str] = {}  # path by name
         self._rename_part = ""
         self._end = 0
@@ -102,6 +104,9 @@ class _Files:
         plain = settings.store == "tar" and settings.compression == "none" and not settings.reproducible
         small = not settings.max_size or os.path.getsize(path) + len(END) <= settings.max_size
         if not (plain and small and self._place.can_take(path)):
+            return Part(path)
+        self._is_shard = True
+        if not self._hashed:
             return Part(path)
         import hashlib
 
@@ -128,18 +133,21 @@ class _Files:
         self, part: Part, items: Items, samples: Sequence[Sample], files: dict[str, str]
     ) -> None:
         settings, number = self._settings, self._job.number
-        if self._hash is not None:
-            self._hash.update(END)
+        if self._is_shard:
             name = file_name(number, 0, "tar", "none")
             self._rename_part, self._end = name, part.end
-            self.with_samples = [ShardFile(name, self._hash.hexdigest(), len(samples), part.end + len(END))]
+            md5 = ""
+            if self._hash is not None:
+                self._hash.update(END)
+                md5 = self._hash.hexdigest()
+            self.with_samples = [ShardFile(name, md5, len(samples), part.end + len(END))]
             files.update(dict.fromkeys((sample.key for sample in samples), name))
             return
         first = 0
         for index, group in enumerate(groups(samples, settings.max_size)):
             name = file_name(number, index, settings.store, settings.compression)
             with open(self._begin(name), "wb", buffering=0) as file:
-                out = HashedFile(file)
+                out = HashedFile(file, hashed=self._hashed)
                 if settings.store == "parquet":
                     write_parquet(out, part, items, first, group)
                 else:

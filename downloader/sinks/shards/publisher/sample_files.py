@@ -31,20 +31,24 @@ _CHECKSUM: Final = slice(148, 156)
 
 
 class HashedFile:
-    """A file that is being written; ``size`` and ``md5`` (hex) are those of what was written."""
+    """A file that is being written; ``size`` and ``md5`` (hex) are those of what was written.
 
-    def __init__(self, file: BinaryIO) -> None:
+    Not ``hashed``: ``md5`` is "".
+    """
+
+    def __init__(self, file: BinaryIO, *, hashed: bool = True) -> None:
         self._file = file
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._md5 = hashlib.md5(usedforsecurity=False) if hashed else None
         self.size = 0
 
     @property
     def md5(self) -> str:
-        return self._md5.hexdigest()
+        return self._md5.hexdigest() if self._md5 is not None else ""
 
     def write(self, data: Any) -> int:
         """Append ``data``, and return its length."""
-        self._md5.update(data)
+        if self._md5 is not None:
+            self._md5.update(data)
         with memoryview(data) as view:
             written = self._file.write(data)
             while written < view.nbytes:  # an unbuffered file may write less
