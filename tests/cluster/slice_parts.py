@@ -72,6 +72,7 @@ class ShardPlan:
             store=store,
             store_options=options,
             connections=4,
+            pipeline=1,  # so that few requests are in flight when an attempt is killed
             slice_files=1000,
         )
 

@@ -108,7 +108,8 @@ def test_kill_while_objects_get_their_names(
 
 def test_what_lost_is_removed(server: BucketServer, tmp_path: Path) -> None:
     """Another attempt, which has published all of its shards, finds the record of the first."""
-    with serving(files=120) as source:
+    # Slow, so that the second shard follows the first one by half a second.
+    with serving(files=120, delay="50ms") as source:
         where = {"endpoint_url": server.url, "region": "us-east-1"}
         plan = ShardPlan(tmp_path / "d", source.url, 60, where, "s3://shards/lost")
         name = plan.add([Truth(120).name(index) for index in range(120)], ended=True)

@@ -87,7 +87,7 @@ KNOWN = (
         "counted before stored",
         "the journal records a file as stored that never got its name",
         "ActiveBatch.put_all",
-        "how = put(task.item, index, body, task.response)\n"
+        "how = put(task.item, index, body, crc, task.response)\n"
         "if how == NEW:\n"
         "    states[index] = length + 2\n"
         "elif how == WRITTEN:\n"
@@ -101,7 +101,7 @@ KNOWN = (
         "size += length\n"
         "count += 1",
         "count += 1\n"
-        "how = put(task.item, index, body, task.response)\n"
+        "how = put(task.item, index, body, crc, task.response)\n"
         "if how == NEW:\n"
         "    states[index] = length + 2\n"
         "elif how == WRITTEN:\n"
