@@ -118,7 +118,7 @@ _WEB_CLIENTS: Final = (
 )
 _SHARDS: Final = ("downloader, list to tar", "img2dataset webdataset")
 _SHARDS_OR_CRC: Final = (*_SHARDS, "downloader, list to tar --digests crc32")
-_TAR_AND_FILES: Final = ("downloader", "downloader to tar")
+_TAR_AND_FILES: Final = ("downloader", "downloader to tar", "downloader to tar --digests crc32")
 _MANIFEST: Final = (*_TAR_AND_FILES, "downloader --manifest", "downloader to tar --manifest")
 _IMAGES: Final = ("downloader, list", "img2dataset files")
 CONNECTION_COUNTS: Final = ("8", "32", "128", "512", "1024", "auto")

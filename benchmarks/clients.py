@@ -188,6 +188,11 @@ CLIENTS: Final = {
         Client("img2dataset files", img2dataset("files"), needs=str(IMG2DATASET), stored=stored),
         Client("img2dataset webdataset", img2dataset("webdataset"), needs=str(IMG2DATASET), stored=stored),
         Client("downloader to tar", _ours("--store", "tar"), stored=named_in_shards),
+        Client(
+            "downloader to tar --digests crc32",
+            _ours("--store", "tar", "--digests", "crc32"),
+            stored=named_in_shards,
+        ),
         Client("downloader --manifest", _with_manifest()),
         Client("downloader to tar --manifest", _with_manifest("--store", "tar"), stored=named_in_shards),
         Client("downloader, list to tar", _ours(*_TO_TAR, listed=True), stored=stored_in_shards),

@@ -121,10 +121,23 @@ class JournalRows:
             if missing := [index for index in stored if index not in found]:
                 self._without_record += len(missing)
                 found |= self._without(missing, batch, names, recalled)
-            shards = self._journal.shards.of(batch.seq)
-            marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at], shards) for at in stored]
-            yield [before + at for at in stored], self._rows(marks, found)
-            count += len(marks)
+            own, sizes = [names[at] for at in stored], [states[at] - 2 for at in stored]
+            records = [found[at] for at in stored]
+            hashes: list[str] = [record.hash for record in records]
+            places: Iterable[tuple[str | None, str | None]] = repeat((None, None), len(stored))
+            if self._algorithm or self._locate is not None:
+                shards = self._journal.shards.of(batch.seq)
+                marks = [
+                    Written(batch.seq, at, name, size, crcs[at], shards)
+                    for at, name, size in zip(stored, own, sizes, strict=True)
+                ]
+                if self._algorithm:
+                    hashes = self._hashes(marks, hashes)
+                if self._locate is not None:
+                    found_at = self._locate(marks, () if self._config.again else names)
+                    places = [(shard or None, key or None) for shard, key in found_at]
+            yield [before + at for at in stored], self._rows(own, sizes, records, hashes, places)
+            count += len(stored)
             if monotonic() - logged_at > _LOG_INTERVAL:
                 logged_at = monotonic()
                 self._log(f"{show_count(count)} rows of the manifest so far")
@@ -144,23 +157,28 @@ class JournalRows:
             for index in missing
         }
 
-    def _rows(self, marks: list[Written], found: dict[int, Record]) -> list[Row]:
+    def _hashes(self, marks: list[Written], known: list[str]) -> list[str]:
+        """Return ``known``, in which digests of other algorithms are replaced by those of the files."""
+        prefix = f"{self._algorithm}:"
+        found = [
+            digest if digest.startswith(prefix) else self._hash_of(mark)
+            for mark, digest in zip(marks, known, strict=True)
+        ]
+        self._without_hash += found.count("")
+        return found
+
+    def _rows(
+        self,
+        own: list[str],
+        sizes: list[int],
+        records: list[Record],
+        hashes: list[str],
+        places: Iterable[tuple[str | None, str | None]],
+    ) -> list[Row]:
         # By columns: most of the work is then done in C.
-        own = [mark.name for mark in marks]
-        records = [found[mark.index] for mark in marks]
         urls = [record.url for record in records]
         if self._builder.base_url:
             urls = [url or derived for url, derived in zip(urls, self._derived(own), strict=True)]
-        hashes: list[str] = [record.hash for record in records]
-        if self._algorithm:
-            prefix = f"{self._algorithm}:"
-            for at, mark in enumerate(marks):
-                if not hashes[at].startswith(prefix):
-                    hashes[at] = self._hash_of(mark)
-                    self._without_hash += not hashes[at]
-        places: Iterable[tuple[str, str]] = repeat(("", ""), len(marks))
-        if self._locate is not None:
-            places = [self._locate(mark) for mark in marks]
         return list(
             map(
                 Row,
@@ -171,13 +189,13 @@ class JournalRows:
                     for each, url in zip(records, urls, strict=True)
                 ],
                 [record.status or None for record in records],
-                [mark.size for mark in marks],
+                sizes,
                 [digest or None for digest in hashes],
                 [record.etag or None for record in records],
                 [record.last_modified or None for record in records],
                 [record.content_type or None for record in records],
                 [_time(record.fetched_at) for record in records],
-                *zip(*[(shard or None, key or None) for shard, key in places], strict=True),
+                *zip(*places, strict=True),
                 [_columns(record.columns) if record.columns else {} for record in records],
             )
         )
@@ -185,8 +203,11 @@ class JournalRows:
     def _derived(self, names: list[str]) -> list[str]:
         """Return the URLs that ``names`` give, redacted."""
         base = self._builder.base_url
-        quoted = quote_all(names) or [quote_name(SafeName(name)).encode() for name in names]
-        return [redact_url(url) for url in [base + each.decode() for each in quoted]]
+        if quote_all(names) is not None:
+            if redact_url(f"{base}name") == f"{base}name":
+                return [base + name for name in names]  # nor is there a secret in any of them
+            return [redact_url(base + name) for name in names]
+        return [redact_url(base + quote_name(SafeName(name))) for name in names]
 
     def _url_of(self, item: Item) -> str:
         """Return the URL of ``item``, redacted, "" if the source does not say."""

@@ -30,6 +30,7 @@ __all__ = [
     "BatchWriter",
     "FileWriter",
     "Inspect",
+    "Locate",
     "Locates",
     "Opens",
     "Recovered",
@@ -203,14 +204,21 @@ class SinkKind(SinkForm, Protocol):
         """
 
 
+Locate = Callable[[Sequence[Written], Sequence[str]], list[tuple[str, str]]]
+"""Return the shard and the key there of each of these items of one batch.
+
+The second argument are the names of all items of the batch, () where the items have keys of earlier ones.
+"""
+
+
 @runtime_checkable
 class Locates(Protocol):
     """What a ``SinkKind`` may have as well, if it stores several items in a file: where each of them is."""
 
-    def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
-        """Return a function of a published item: its shard and its key there.
+    def locator(self, root: Path, identity: str) -> Locate:
+        """Return a function that finds published items, for a manifest.
 
-        A manifest has them. It is called in the supervisor, after all workers have exited.
+        It is called in the supervisor, after all workers have exited.
         """
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from downloader.core.checksum import crc32
 from downloader.core.digests import md5_of_file
 from downloader.core.extras import ZSTD
-from downloader.core.shard_keys import index_width, possible_name_keys
+from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.samples import samples
 from downloader.sinks.shards.stats import FileStats, file_name
@@ -60,12 +60,18 @@ class ShardInspector:
                     problem = f"changed since it was stored in shard {shard:05d}"
         return problem
 
-    def locate(self, written: Written) -> tuple[str, str]:
-        """Return the shard of a stored item, and its key there; "" where it is in no shard.
+    def locate(self, written: Sequence[Written], names: Sequence[str]) -> list[tuple[str, str]]:
+        """See ``sinks.sink.Locate``; "" for what is in no shard.
 
-        A shard is read only where it is not known otherwise.
+        A shard is read only where it is not known otherwise which shard it is, or which key.
         """
-        keys = self._keys(written) if written.shards else ()
+        known = name_keys(names) if self._options.by_name and names else []
+        return [self._place(each, known) for each in written]
+
+    def _place(self, written: Written, known: Sequence[str]) -> tuple[str, str]:
+        if not written.shards:
+            return "", ""
+        keys = (known[written.index],) if known else self._keys(written)
         if len(keys) == 1 and len(written.shards) == 1:
             return f"{written.shards[0]:05d}", keys[0]
         for key in keys:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
     from downloader.sinks.shards.inspecting import ShardInspector
-    from downloader.sinks.sink import Inspect, Sink, Written
+    from downloader.sinks.sink import Inspect, Locate, Sink
 
 __all__ = ["ShardKind"]
 
@@ -168,7 +168,7 @@ class ShardKind:
         )
         return ShardSink(home, settings, options, again=config.again)
 
-    def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
+    def locator(self, root: Path, identity: str) -> Locate:
         """See ``sinks.sink.Locates``."""
         return self._inspector(root, identity).locate
 

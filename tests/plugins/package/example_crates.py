@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,7 +19,7 @@ from downloader.config.sink_kinds import Unsharded
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.messages import Item, Lease, ResponseInfo
-from downloader.sinks.sink import WRITTEN, BatchContent, Inspect, Sink, Written
+from downloader.sinks.sink import WRITTEN, BatchContent, Inspect, Locate, Sink, Written
 
 INDEX = "index.msgpack"
 
@@ -151,8 +150,8 @@ class Crates(Unsharded):
     def inspector(self, root: Path, identity: str) -> Inspect:
         return lambda written: problem_of(root, written)
 
-    def locator(self, root: Path, identity: str) -> Callable[[Written], tuple[str, str]]:
-        return lambda written: (f"crate-{written.seq}", written.name)
+    def locator(self, root: Path, identity: str) -> Locate:
+        return lambda written, names: [(f"crate-{each.seq}", each.name) for each in written]
 
 
 KIND = Crates()
