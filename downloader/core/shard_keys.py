@@ -58,7 +58,8 @@ def possible_name_keys(name: str, number: int) -> tuple[str, str]:
 
 
 def _name_key(name: str) -> str:
-    return _fitting(_split(name)[0].replace(".", "%2E"), name)
+    key = _split(name)[0].replace(".", "%2E") if "." in name else name
+    return key if len(key) <= KEY_BYTES and key.isascii() else _fitting(key, name)
 
 
 def _other_key(key: str, name: str, number: int) -> str:

@@ -66,6 +66,10 @@ class ShardInspector:
         A shard is read only where it is not known otherwise which shard it is, or which key.
         """
         known = name_keys(names) if self._options.by_name and names else []
+        shards = {each.shards for each in written}
+        if known and len(shards) == 1 and len(only := shards.pop()) == 1:
+            shard = f"{only[0]:05d}"
+            return [(shard, known[each.index]) for each in written]
         return [self._place(each, known) for each in written]
 
     def _place(self, written: Written, known: Sequence[str]) -> tuple[str, str]:
