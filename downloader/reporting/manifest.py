@@ -11,6 +11,7 @@ This runs when all children have exited: pyarrow starts threads, and the supervi
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +49,7 @@ __all__ = ["JournalRows", "remarks", "write_manifest"]
 
 _LOG_INTERVAL = 2.0
 _BLOCK = 1 << 20
+_MANY_OBJECTS = 50_000  # more than the rows of a batch, which the collector would visit several times
 _NOTHING = Record("", "", 0, "", "", "", 0, "", b"")
 _columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
@@ -58,6 +60,8 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
     Raises DestinationError, JournalError.
     """
     known = KnownRecords(destination.home)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_MANY_OBJECTS)
     try:
         rows = JournalRows(config, destination.journal, known, destination.name_key, log)
         write = writer_of(config.manifest, config.layout, rows)
@@ -65,6 +69,7 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
         mark = f"manifest-{zlib.crc32(os.fsencode(os.path.realpath(config.output))):08x}"
         publish(config.manifest, write, mark)
     finally:
+        gc.set_threshold(*thresholds)
         known.close()
     for line in remarks(config, rows.made):
         log(line)
