@@ -380,24 +380,6 @@ def test_other_options_for_the_same_shards_are_refused(
     assert "--shard-files 2" in done.stderr
 
 
-def test_manifest_names_shard_and_key(server: Server, run_downloader: Run, tmp_path: Path) -> None:
-    server.routes["/f/1.jpg"] = status(404)
-    source = write_list(server, tmp_path / "list.csv", 5)
-    manifest = tmp_path / "manifest.jsonl"
-    argv = (source, "-o", tmp_path / "dest", "--store", "tar", "--shard-files", 3, "--manifest", manifest)
-    assert run_downloader(*argv).returncode == 1
-    del server.routes["/f/1.jpg"]
-    assert run_downloader(*argv).returncode == 0
-    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
-    assert [(row["url"].partition("/f/")[2], row["shard"], row["key"]) for row in rows] == [
-        ("0.jpg", "00000", "000000000"),
-        ("1.jpg", "00002", "000000001"),
-        ("2.jpg", "00000", "000000002"),
-        ("3.jpg", "00001", "000010000"),
-        ("4.jpg", "00001", "000010001"),
-    ]
-
-
 @pytest.mark.parametrize("compression", ["gz", pytest.param("zst", marks=pytest.mark.slow)])
 def test_compressed_shard_is_verified_up_to_where_it_is_cut(
     compression: str, server: Server, run_downloader: Run, tmp_path: Path

@@ -40,6 +40,14 @@ KNOWN = (
         (f"{KILLS}test_published_shard_without_an_outcome_counts_only_if_it_is_whole[zeros-crc32]",),
     ),
     Mutant(
+        "shard of a batch for each of its items",
+        "a manifest names a shard that does not have the file, after --retry-failed",
+        "ShardInspector.locate",
+        "len((only := shards.pop())) == 1",
+        "(only := shards.pop())",
+        ("tests/integration/test_shard_manifest.py::test_manifest_names_shard_and_key[name]",),
+    ),
+    Mutant(
         "torn tail of a part is kept",
         "after a kill, samples are appended behind a torn one, and no reader finds them",
         "recover",
