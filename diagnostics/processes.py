@@ -117,10 +117,10 @@ class Processes:
         for process in alive:
             if process.ends:
                 process.since = process.since or now
-                if continuing := self._continuing(process):
-                    waits = any(map(_is_waiting, continuing))
-                    if now > process.since + (_LEAVES if waits else _LEAVES_BUSY):
-                        self._answer(process, "end")
+                continuing = self._continuing(process)
+                leaves = _LEAVES if any(map(_is_waiting, continuing)) else _LEAVES_BUSY
+                if continuing and now > process.since + leaves:
+                    self._answer(process, "end")
         ending = [each for each in alive if each.ends and not each.answered]
         rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
         if ending and not (rest or any(map(self._continuing, ending)) or self._any_starting(now)):

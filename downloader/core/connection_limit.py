@@ -191,7 +191,7 @@ class Counters(NamedTuple):
 
 
 class Climb:
-    """The measurements of a worker, from which its limit follows.
+    """The measurements of a worker, from which its limit follows. ``of_many_hosts``: so it was observed.
 
     A measurement lasts until each connection has, on average, finished a request, or as many as it finishes
     together. So does the pause after a change of the limit, in which nothing is measured.
@@ -202,7 +202,7 @@ class Climb:
         self._start = start
         self._refused = start
         self._settling = self._depth_changed = self._does_more = False
-        self._many_hosts = False
+        self.of_many_hosts = False
 
     def depth_changed(self, *, faster: bool) -> None:
         """Discard the current measurement: the depth of the pipeline has changed.
@@ -222,8 +222,8 @@ class Climb:
         the other.
         """
         limit, in_bursts = self.limit, together > 1 and not steady
-        if many_hosts and not self._many_hosts:
-            self._many_hosts = True
+        if many_hosts and not self.of_many_hosts:
+            self.of_many_hosts = True
             self.limit = spread(limit)
         elif not many_hosts and counted.refused - self._refused.refused >= max(_FEWEST, limit.now // 4):
             self._refused = counted

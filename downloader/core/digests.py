@@ -6,7 +6,6 @@ Of the packages with a CRC-32C and a BLAKE3, ``crc32c`` and ``blake3`` are used 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -20,7 +19,6 @@ __all__ = [
     "Digest",
     "can_compute",
     "digest_of",
-    "md5_of_file",
     "new_digest",
 ]
 
@@ -59,7 +57,6 @@ class _Crc:
         return self._value.to_bytes(4, "big")
 
 
-_PIECE: Final = 1 << 20
 _CRCS: Final = {"crc32": crc32, "crc32c": crc32c}
 
 
@@ -96,12 +93,3 @@ def digest_of(algorithm: str) -> Callable[[bytes | bytearray], bytes]:
         return lambda body: bytes(blake3(body).digest())
     function: Callable[..., Digest] = getattr(hashlib, algorithm)
     return lambda body: function(body, usedforsecurity=False).digest()
-
-
-def md5_of_file(path: str | os.PathLike[str]) -> str:
-    """Return the MD5 of the file ``path``, in hexadecimal. Raises OSError."""
-    digest = hashlib.md5(usedforsecurity=False)
-    with open(path, "rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -58,7 +58,7 @@ def possible_name_keys(name: str, number: int) -> tuple[str, str]:
 
 
 def _name_key(name: str) -> str:
-    key = _split(name)[0].replace(".", "%2E") if "." in name else name
+    key = _split(name)[0].replace(".", "%2E")
     return key if len(key) <= KEY_BYTES and key.isascii() else _fitting(key, name)
 
 

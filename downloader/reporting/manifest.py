@@ -14,9 +14,8 @@ import functools
 import gc
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from itertools import repeat
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -126,22 +125,12 @@ class JournalRows:
             if missing := [index for index in stored if index not in found]:
                 self._without_record += len(missing)
                 found |= self._without(missing, batch, names, recalled)
-            own, sizes = [names[at] for at in stored], [states[at] - 2 for at in stored]
-            records = [found[at] for at in stored]
-            hashes: list[str] = [record.hash for record in records]
-            places: Iterable[tuple[str | None, str | None]] = repeat((None, None), len(stored))
-            if self._algorithm or self._locate is not None:
-                shards = self._journal.shards.of(batch.seq)
-                marks = [
-                    Written(batch.seq, at, name, size, crcs[at], shards)
-                    for at, name, size in zip(stored, own, sizes, strict=True)
-                ]
-                if self._algorithm:
-                    hashes = self._hashes(marks, hashes)
-                if self._locate is not None:
-                    found_at = self._locate(marks, () if self._config.again else names)
-                    places = [(shard or None, key or None) for shard, key in found_at]
-            yield [before + at for at in stored], self._rows(own, sizes, records, hashes, places)
+            shards = self._journal.shards.of(batch.seq)
+            marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at], shards) for at in stored]
+            places = [("", "")] * len(marks)
+            if self._locate is not None:
+                places = self._locate(marks, () if self._config.again else names)
+            yield [before + at for at in stored], self._rows(marks, [found[at] for at in stored], places)
             count += len(stored)
             if monotonic() - logged_at > _LOG_INTERVAL:
                 logged_at = monotonic()
@@ -162,8 +151,11 @@ class JournalRows:
             for index in missing
         }
 
-    def _hashes(self, marks: list[Written], known: list[str]) -> list[str]:
-        """Return ``known``, in which digests of other algorithms are replaced by those of the files."""
+    def _hashes(self, marks: list[Written], records: list[Record]) -> list[str]:
+        """Return the digests in ``records``; where they are of another algorithm, those of the files."""
+        known = [record.hash for record in records]
+        if not self._algorithm:
+            return known
         prefix = f"{self._algorithm}:"
         found = [
             digest if digest.startswith(prefix) else self._hash_of(mark)
@@ -173,14 +165,10 @@ class JournalRows:
         return found
 
     def _rows(
-        self,
-        own: list[str],
-        sizes: list[int],
-        records: list[Record],
-        hashes: list[str],
-        places: Iterable[tuple[str | None, str | None]],
+        self, marks: list[Written], records: list[Record], places: list[tuple[str, str]]
     ) -> list[Row]:
         # By columns: most of the work is then done in C.
+        own = [mark.name for mark in marks]
         urls = [record.url for record in records]
         if self._builder.base_url:
             urls = [url or derived for url, derived in zip(urls, self._derived(own), strict=True)]
@@ -194,13 +182,13 @@ class JournalRows:
                     for each, url in zip(records, urls, strict=True)
                 ],
                 [record.status or None for record in records],
-                sizes,
-                [digest or None for digest in hashes],
+                [mark.size for mark in marks],
+                [digest or None for digest in self._hashes(marks, records)],
                 [record.etag or None for record in records],
                 [record.last_modified or None for record in records],
                 [record.content_type or None for record in records],
                 [_time(record.fetched_at) for record in records],
-                *zip(*places, strict=True),
+                *zip(*[(shard or None, key or None) for shard, key in places], strict=True),
                 [_columns(record.columns) if record.columns else {} for record in records],
             )
         )
@@ -208,10 +196,8 @@ class JournalRows:
     def _derived(self, names: list[str]) -> list[str]:
         """Return the URLs that ``names`` give, redacted."""
         base = self._builder.base_url
-        if quote_all(names) is not None:
-            if redact_url(f"{base}name") == f"{base}name":
-                return [base + name for name in names]  # nor is there a secret in any of them
-            return [redact_url(base + name) for name in names]
+        if quote_all(names) is not None and redact_url(f"{base}name") == f"{base}name":
+            return [base + name for name in names]  # no name needs quoting, or has room for a secret
         return [redact_url(base + quote_name(SafeName(name))) for name in names]
 
     def _url_of(self, item: Item) -> str:

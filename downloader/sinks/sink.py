@@ -207,7 +207,7 @@ class SinkKind(SinkForm, Protocol):
 Locate = Callable[[Sequence[Written], Sequence[str]], list[tuple[str, str]]]
 """Return the shard and the key there of each of these items of one batch.
 
-The second argument are the names of all items of the batch, () where the items have keys of earlier ones.
+The second argument has the names of all items of the batch; it is () where items have keys of earlier ones.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -10,7 +11,7 @@ import sys
 from downloader.core.checksum import crc32
 from downloader.core.naming import SafeName, hashed
 
-__all__ = ["READ", "UTF8", "crc_of", "file_matches", "is_inside", "place"]
+__all__ = ["READ", "UTF8", "crc_of", "file_matches", "is_inside", "md5_of_file", "place"]
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK = 1 << 20
@@ -36,6 +37,15 @@ def crc_of(fd: int) -> int:
     while chunk := os.read(fd, _BLOCK):
         crc = crc32(chunk, crc)
     return crc
+
+
+def md5_of_file(path: str | os.PathLike[str]) -> str:
+    """Return the MD5 of the file ``path``, in hexadecimal. Raises OSError."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(_BLOCK):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:

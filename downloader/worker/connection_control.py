@@ -51,7 +51,6 @@ class ConnectionControl:
         self._climb = Climb(limit, Counters(monotonic(), cpu_demand(), 0, 0))
         self.peak = limit.now
         self._full_at = 0.0
-        self._many_hosts = False
 
     @property
     def limit(self) -> ConnectionLimit:
@@ -88,8 +87,7 @@ class ConnectionControl:
                 # What is finished in bursts, minutes apart, is received in a steady stream.
                 counted = counted._replace(finished=origin_depths.responses)
                 together = origin_depths.deepest
-        elif not self._many_hosts:
-            self._many_hosts = True
+        elif not self._climb.of_many_hosts:
             origin_depths.adapt_no_more()
         if not self._climb.observe(counted, full=full, many_hosts=many, together=together, steady=steady):
             return False

@@ -517,13 +517,19 @@ def test_slow_origin_tries_the_next_depth_on_some_connections(
     assert not route.by_trial
 
 
-def test_trial_is_given_up_where_there_are_many_hosts() -> None:
-    """Otherwise it would never end, and the depth of its origin would never be measured."""
+def trial() -> tuple[OriginState, list[Any], OriginDepths]:
+    """Return an origin with twenty connections, half of which try the next depth."""
     route = origin_state(False, StorageCost())
-    busy: Any = [Answered(route) for _ in range(20)]
+    busy: list[Any] = [Answered(route) for _ in range(20)]
     route._began -= 2
     depths_of_origins = OriginDepths({route.origin: route}, busy)
     depths_of_origins.adapt(climbs=True)
+    return route, busy, depths_of_origins
+
+
+def test_trial_is_given_up_where_there_are_many_hosts() -> None:
+    """Otherwise it would never end, and the depth of its origin would never be measured."""
+    route, busy, depths_of_origins = trial()
     assert {route.depth_of(each) for each in busy} == {1, STEP}
     depths_of_origins.adapt_no_more()
     assert {route.depth_of(each) for each in busy} == {1}
@@ -533,11 +539,7 @@ def test_trial_is_given_up_where_there_are_many_hosts() -> None:
 
 
 def test_trial_whose_connections_were_closed_has_no_gain() -> None:
-    route = origin_state(False, StorageCost())
-    busy: Any = [Answered(route) for _ in range(20)]
-    route._began -= 2
-    depths_of_origins = OriginDepths({route.origin: route}, busy)
-    depths_of_origins.adapt(climbs=True)
+    route, busy, depths_of_origins = trial()
     busy[:] = [each for each in busy if route.depth_of(each) == 1]
     depths_of_origins.adapt(climbs=True)
     assert route.depth.stopped == "deeper was not faster"

@@ -34,6 +34,12 @@ def answer(request: Request) -> Sequence[Step]:
     return ok(body_of(request.target), "Content-Type: image/jpeg")
 
 
+def write_list(directory: Path, server: Server, count: int) -> Path:
+    path = directory / "list.txt"
+    path.write_text("".join(f"{server.url}/f/{number}.jpg\n" for number in range(count)))
+    return path
+
+
 def fields_of(path: Path) -> dict[str, dict[str, object]]:
     """Return KEY.json of each sample of a shard, which must have the CRC-32 of the content."""
     found = {}
@@ -54,8 +60,7 @@ def test_no_digest_but_the_crc_is_computed(form: str, run_downloader: Run, tmp_p
     options, names = FORMS[form]
     dest = tmp_path / "dest"
     with Server(default=answer) as server:
-        source = tmp_path / "list.txt"
-        source.write_text("".join(f"{server.url}/f/{number}.jpg\n" for number in range(30)))
+        source = write_list(tmp_path, server, 30)
         argv = (source, "-o", dest, "--store", "tar", "--shard-files", 20, "--digests", "crc32", *options)
         assert run_downloader(*argv).returncode == 0
         assert sorted(path.name for path in dest.glob("*.tar*")) == names
@@ -81,8 +86,7 @@ def test_no_digest_but_the_crc_is_computed(form: str, run_downloader: Run, tmp_p
 def test_damage_is_found_by_the_crc(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     with Server(default=answer) as server:
-        source = tmp_path / "list.txt"
-        source.write_text("".join(f"{server.url}/f/{number}.jpg\n" for number in range(20)))
+        source = write_list(tmp_path, server, 20)
         argv = (source, "-o", dest, "--store", "tar", "--digests", "crc32")
         assert run_downloader(*argv).returncode == 0
         with open(dest / "00000.tar", "r+b") as shard:
@@ -96,8 +100,7 @@ def test_damage_is_found_by_the_crc(run_downloader: Run, tmp_path: Path) -> None
 
 def test_digests_of_a_job_cannot_change(run_downloader: Run, tmp_path: Path) -> None:
     with Server(default=answer) as server:
-        source = tmp_path / "list.txt"
-        source.write_text(f"{server.url}/f/1.jpg\n")
+        source = write_list(tmp_path, server, 1)
         argv = (source, "-o", tmp_path / "dest", "--store", "tar")
         assert run_downloader(*argv, "--digests", "crc32").returncode == 0
         done = run_downloader(*argv)

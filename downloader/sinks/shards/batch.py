@@ -104,7 +104,7 @@ class ShardBatch:
         self._shard = lease.shards[-1]
         self._texts = sink.options.members
         self._reproducible = sink.options.reproducible
-        self.hashed = sink.options.digests == "sha256"
+        self.hashed = sink.options.hashed
         self._began = time()
         self.directory = sink.home / SHARDS
         self.part = part

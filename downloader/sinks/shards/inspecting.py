@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from downloader.core.checksum import crc32
-from downloader.core.digests import md5_of_file
 from downloader.core.extras import ZSTD
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.samples import samples
 from downloader.sinks.shards.stats import FileStats, file_name
 from downloader.sinks.sink import Written
+from downloader.sinks.stored import md5_of_file
 
 __all__ = ["ShardInspector", "are_whole"]
 
@@ -65,19 +65,17 @@ class ShardInspector:
 
         A shard is read only where it is not known otherwise which shard it is, or which key.
         """
+        shards = written[0].shards if written else ()  # those of the batch
+        if not shards:
+            return [("", "")] * len(written)
         known = name_keys(names) if self._options.by_name and names else []
-        shards = {each.shards for each in written}
-        if known and len(shards) == 1 and len(only := shards.pop()) == 1:
-            shard = f"{only[0]:05d}"
-            return [(shard, known[each.index]) for each in written]
-        return [self._place(each, known) for each in written]
+        keys = [(known[each.index],) if known else self._keys(each) for each in written]
+        if len(shards) == 1 and len(keys[0]) == 1:
+            shard = f"{shards[0]:05d}"
+            return [(shard, possible[0]) for possible in keys]
+        return [self._find(each, possible) for each, possible in zip(written, keys, strict=True)]
 
-    def _place(self, written: Written, known: Sequence[str]) -> tuple[str, str]:
-        if not written.shards:
-            return "", ""
-        keys = (known[written.index],) if known else self._keys(written)
-        if len(keys) == 1 and len(written.shards) == 1:
-            return f"{written.shards[0]:05d}", keys[0]
+    def _find(self, written: Written, keys: Sequence[str]) -> tuple[str, str]:
         for key in keys:
             for shard in written.shards:
                 if self._samples(shard).get(key) == (written.size, written.crc):
@@ -112,20 +110,16 @@ def are_whole(directory: str, files: Sequence[FileStats]) -> bool:
 
     One without an MD5, which is a tar, must have all of its samples.
     """
-    for each in files:
-        path = os.path.join(directory, each.name)
-        try:
-            if os.path.getsize(path) != each.size:
-                return False
-            if not each.md5:
-                is_whole = len(_tar_samples(Path(path))) == each.samples
-            else:
-                is_whole = md5_of_file(path) == each.md5
-        except FileNotFoundError:
+    return all(_is_whole(Path(directory, each.name), each) for each in files)
+
+
+def _is_whole(path: Path, file: FileStats) -> bool:
+    try:
+        if path.stat().st_size != file.size:
             return False
-        if not is_whole:
-            return False
-    return True
+        return md5_of_file(path) == file.md5 if file.md5 else len(_tar_samples(path)) == file.samples
+    except FileNotFoundError:
+        return False
 
 
 def _tar_samples(path: Path) -> dict[str, tuple[int, int]]:

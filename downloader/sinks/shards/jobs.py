@@ -45,7 +45,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
     times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
-    ``digests``: sha256, or crc32 if no MD5 of the shards is wanted.
+    ``hashed``: shards have an MD5.
     """
 
     root: str
@@ -56,7 +56,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     reproducible: bool
     endpoint_url: str = ""
     region: str = ""
-    digests: str = "sha256"
+    hashed: bool = True
 
 
 def bucket_settings(root: str, home: str, endpoint_url: str, region: str) -> PublisherSettings:

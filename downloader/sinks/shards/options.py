@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from downloader.config.config import Config
 
 __all__ = [
-    "DIGESTS",
     "LARGEST_VALUE",
     "MOST_SHARD_FILES",
     "SAMPLE_KEYS",
@@ -27,7 +26,7 @@ LARGEST_VALUE: Final = (1 << 31) - (1 << 16)
 """The most bytes of a value in Parquet: a page has a size of 32 bits, and more in it than the value."""
 _COMPRESSIONS: Final = ("none", "gz", "zst")
 SAMPLE_KEYS: Final = ("index", "name")
-DIGESTS: Final = ("sha256", "crc32")
+_DIGESTS: Final = ("sha256", "crc32")
 _MEMBER = re.compile(r"([A-Za-z0-9_-]{1,12})=(.+)").fullmatch
 
 
@@ -99,9 +98,9 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="digests",
-        metavar="|".join(DIGESTS),
-        default=DIGESTS[0],
-        type=one_of(DIGESTS),
+        metavar="|".join(_DIGESTS),
+        default=_DIGESTS[0],
+        type=one_of(_DIGESTS),
         help="tar: SHA-256 of each sample and MD5 of each shard, or only CRC-32 of each sample.",
     ),
     Option(
@@ -127,7 +126,12 @@ class ShardOptions(NamedTuple):
     by_name: bool
     members: dict[str, str]
     reproducible: bool
-    digests: str = DIGESTS[0]
+    digests: str = _DIGESTS[0]
+
+    @property
+    def hashed(self) -> bool:
+        """Return whether samples have a SHA-256, and shards an MD5."""
+        return self.digests == _DIGESTS[0]
 
 
 def shard_options(config: Config) -> ShardOptions:

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 from downloader.config.extras import Extra, require
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
-from downloader.sinks.shards.options import (
-    DIGESTS,
-    LARGEST_VALUE,
-    SHARD_OPTIONS,
-    ShardOptions,
-    shard_options,
-)
+from downloader.sinks.shards.options import LARGEST_VALUE, SHARD_OPTIONS, ShardOptions, shard_options
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from collections.abc import Callable
@@ -66,7 +60,7 @@ class ShardKind:
             raise ConfigError("--member is for --store tar; parquet shards have columns (--keep-columns)")
         if self.name != "tar" and options.compression != "none":
             raise ConfigError("--shard-compression is for --store tar; parquet is compressed by itself")
-        if self.name != "tar" and options.digests != DIGESTS[0]:
+        if self.name != "tar" and not options.hashed:
             raise ConfigError("--digests is for --store tar; parquet shards have SHA-256 and MD5")
         kept = set()
         if any(option.name == "keep_columns" for option in config.source_kind.options):
@@ -91,7 +85,7 @@ class ShardKind:
 
         options = shard_options(config)
         # Without the last one where it is the default, so that jobs continue which were begun without it.
-        return msgspec.json.encode(options[:-1] if options.digests == DIGESTS[0] else options).decode()
+        return msgspec.json.encode(options[:-1] if options.hashed else options).decode()
 
     def describe(self, identity: str) -> str:
         """Return the options in ``identity``."""
@@ -107,7 +101,7 @@ class ShardKind:
             words.append("--member " + ",".join(f"{ext}={name}" for ext, name in options.members.items()))
         if options.reproducible:
             words.append("--reproducible")
-        if options.digests != DIGESTS[0]:
+        if not options.hashed:
             words.append(f"--digests {options.digests}")
         return " ".join(words)
 
@@ -164,7 +158,7 @@ class ShardKind:
             reproducible=options.reproducible,
             endpoint_url=config.store_option("endpoint_url"),
             region=config.store_option("region"),
-            digests=options.digests,
+            hashed=options.hashed,
         )
         return ShardSink(home, settings, options, again=config.again)
 

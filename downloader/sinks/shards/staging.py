@@ -19,10 +19,10 @@ from typing import Protocol
 
 import msgspec
 
-from downloader.core.digests import md5_of_file
 from downloader.errors import DestinationError
 from downloader.sinks.failing import advice
 from downloader.sinks.shards.stats import FileStats, items_name, read_stats, stats_name
+from downloader.sinks.stored import md5_of_file
 
 __all__ = [
     "ATTEMPTS",

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from downloader.core.digests import md5_of_file
 from downloader.sinks.bucket_store import BucketError, open_bucket, refused
 from downloader.sinks.shards.files import PUBLISHING
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_directory
+from downloader.sinks.stored import md5_of_file
 
 __all__ = ["MD5", "Bucket", "BucketError"]
 

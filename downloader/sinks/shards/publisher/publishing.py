@@ -90,7 +90,6 @@ class _Files:
         self._settings = settings
         self._place = place
         self._form = form_of_items()
-        self._hashed = settings.digests == "sha256"
         self._hash: Any = None  # of the part, where it becomes the shard
         self._is_shard = False
         self._temporary: dict[str, str] = {}  # path by name
@@ -106,7 +105,7 @@ class _Files:
         if not (plain and small and self._place.can_take(path)):
             return Part(path)
         self._is_shard = True
-        if not self._hashed:
+        if not settings.hashed:
             return Part(path)
         import hashlib
 
@@ -147,7 +146,7 @@ class _Files:
         for index, group in enumerate(groups(samples, settings.max_size)):
             name = file_name(number, index, settings.store, settings.compression)
             with open(self._begin(name), "wb", buffering=0) as file:
-                out = HashedFile(file, hashed=self._hashed)
+                out = HashedFile(file, hashed=settings.hashed)
                 if settings.store == "parquet":
                     write_parquet(out, part, items, first, group)
                 else:
