@@ -72,18 +72,22 @@ def _private(path: str, option: str) -> str:
     return path
 
 
+def _proxy_url(text: str) -> str:
+    """Return the URL of a proxy that is given as a URL, or as host and port."""
+    return text if "://" in text else f"http://{text}"
+
+
 def proxies(option: str | None) -> tuple[dict[str, str], str]:
     """Return the proxy of each scheme, and the hosts that need none, from the value of --proxy."""
     if option is None:
         return {}, ""
     if option != "env":
-        url = option if "://" in option else f"http://{option}"
-        return {"http": url, "https": url}, ""
+        return dict.fromkeys(("http", "https"), _proxy_url(option)), ""
     found = {}
     for scheme in ("http", "https", "all"):
         # Not HTTP_PROXY in capitals: a CGI server sets it from a request header field (CVE-2016-5385).
         names = [f"{scheme}_proxy"] + ([f"{scheme}_proxy".upper()] if scheme != "http" else [])
         url = next((os.environ[name] for name in names if os.environ.get(name)), "")
         if url:
-            found[scheme] = url
+            found[scheme] = _proxy_url(url)
     return found, os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""

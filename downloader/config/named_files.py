@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from downloader.core.host_names import ascii_host
 from downloader.errors import ConfigError
 
 __all__ = ["NamedFiles", "is_encrypted", "read_netrc", "read_pem"]
@@ -68,4 +69,14 @@ def read_netrc(path: str) -> dict[str, tuple[str, str]]:
         raise ConfigError(f"--netrc: {path}, line {error.lineno}: not in the format of netrc") from None
     except (OSError, ValueError):
         raise ConfigError(f"--netrc: {path} cannot be read") from None
-    return {host: (user or account or "", word or "") for host, (user, account, word) in hosts.items()}
+    return {
+        _machine(host): (user or account or "", word or "") for host, (user, account, word) in hosts.items()
+    }
+
+
+def _machine(host: str) -> str:
+    """Return the host of a netrc as ``Origin.host`` has it: names have no case, and are in ASCII."""
+    try:
+        return ascii_host(host).rstrip(".")
+    except ValueError:  # an IPv6 address, which has no brackets here
+        return host.lower()

@@ -8,20 +8,31 @@ origin that they were given for.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
-from urllib.parse import urljoin, urlsplit
+from collections.abc import Collection, Iterable
 
+from downloader.core.urls import resolve, sent_url
 from downloader.errors import FetchError
 
-__all__ = ["REDIRECTS", "is_private", "next_url"]
+__all__ = ["REDIRECTS", "is_private", "next_url", "only_location"]
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+def only_location(lines: Collection[str]) -> str:
+    """Return the value of the Location fields ``lines``; equal ones count as one.
+
+    Of different ones, the wrong one may have been put in. Browsers refuse them, too. Raises FetchError
+    ``redirect-refused``.
+    """
+    if len(set(lines)) != 1:
+        raise FetchError("redirect-refused", "to several places: the Location fields differ")
+    return next(iter(lines))
+
+
 def next_url(url: str, location: str, hops: int, most: int) -> str:
-    """Return the URL that ``location``, in the response for ``url``, redirects to.
+    """Return the URL that ``location``, in the response for ``url``, redirects to, as ``sent_url`` does.
 
     ``hops`` is the number of redirects followed so far, ``most`` the maximum.
 
@@ -29,20 +40,20 @@ def next_url(url: str, location: str, hops: int, most: int) -> str:
     """
     if hops >= most:
         raise FetchError("redirect-loop", f"more than {most} redirects")
-    try:
-        target = urljoin(url, location)
-        parts = urlsplit(target)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        raise FetchError("redirect-refused", "to something that is not a URL") from None
-    scheme = parts.scheme.lower()
+    target = resolve(url, location)
+    scheme, _, rest = target.partition(":")
+    scheme = scheme.lower()
     if scheme not in ("http", "https"):
         raise FetchError("redirect-refused", f"to a {scheme or 'nameless'}: URL")
-    if not host:
+    if not rest.removeprefix("//").partition("/")[0]:
         raise FetchError("redirect-refused", "to a URL without a host")
-    if scheme == "http" and urlsplit(url).scheme.lower() == "https":
+    try:
+        target = sent_url(target)
+    except ValueError as error:
+        raise FetchError("redirect-refused", f"to something that is not a URL: {error}") from None
+    if scheme == "http" and url[:6].lower() == "https:":
         raise FetchError("redirect-refused", "from https to http")
-    return parts._replace(fragment="").geturl()
+    return target
 
 
 def is_private(addresses: Iterable[str]) -> bool:

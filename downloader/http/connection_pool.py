@@ -320,9 +320,14 @@ class _IdleTrackingPool:
             conn.served = True
             self.census.idle[conn] = None
 
-    def _make_request(self, conn: Any, *args: Any, **kwargs: Any) -> Any:
+    def _make_request(
+        self, conn: Any, method: str, url: str, *args: Any, target: str = "", **kwargs: Any
+    ) -> Any:
+        """Make the request for ``target``, which is ``url`` as urllib3 has not normalized it."""
         try:
-            return super()._make_request(conn, *args, **kwargs)  # type: ignore[misc]
+            return super()._make_request(  # type: ignore[misc]
+                conn, method, target or url, *args, **kwargs
+            )
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]

@@ -24,6 +24,7 @@ class Origin:
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
     a proxy. ``host``: its name or address. ``has_extra_headers``: some requests have headers of their own.
+    ``jar``: its cookies, None until it sets one; see ``share_cookies``.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Origin:
         "port",
         "proxies",
         "proxy",
+        "twin",
         "variant",
     )
 
@@ -60,3 +62,15 @@ class Origin:
         self.jar: RequestsCookieJar | None = None
         self.pool: Any = None
         self.has_extra_headers = False
+        self.twin: Origin | None = None
+
+    def share_cookies(self, other: Origin) -> None:
+        """Have the same cookies as ``other``, the same origin with other credentials, from now on."""
+        self.twin, other.twin = other, self
+        self.jar = other.jar
+
+    def use_cookies(self, jar: RequestsCookieJar) -> None:
+        """Use ``jar`` here, and where cookies are shared."""
+        self.jar = jar
+        if self.twin is not None:
+            self.twin.jar = jar

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple  # noqa: E402
 from urllib.parse import urlsplit  # noqa: E402
 
 import gevent  # noqa: E402
-import requests  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core.content_check import check_length  # noqa: E402
 from downloader.core.opt_out import FIELDS, opt_out  # noqa: E402
 from downloader.core.redact import redact_url  # noqa: E402
-from downloader.core.redirects import REDIRECTS, is_private, next_url  # noqa: E402
+from downloader.core.redirects import REDIRECTS, is_private, next_url, only_location  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.stated_checksum import Body, Stated, stated_checksum  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
@@ -229,7 +228,6 @@ class RequestsClient:
                     at, origin, extra = origin, target, ()
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
-                url = requests.utils.requote_uri(url)
                 if self._permit is not None and not self._permit(url, origin):
                     raise Postponed(0.0, hops + 1, origin)
                 if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
@@ -244,9 +242,11 @@ class RequestsClient:
 
     def _follow(self, url: str, response: Any, hops: int) -> str:
         """Return the URL that ``response`` redirects to. Raises FetchError if it is not a redirect."""
-        if response.status not in REDIRECTS or "Location" not in response.headers:
+        locations = response.headers.getlist("Location")
+        if response.status not in REDIRECTS or not locations:
             raise _refusal(response)
-        location = response.headers["Location"].encode("latin-1").decode("utf-8", "replace")
+        # http.client decodes fields as Latin-1. Bytes that are not UTF-8 stay what they are.
+        location = only_location(locations).encode("latin-1").decode("utf-8", "surrogateescape")
         return next_url(url, location, hops, self._config.redirects)
 
     def _check_gate(self, key: str, requests: int) -> None:

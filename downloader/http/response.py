@@ -1,7 +1,9 @@
 """Make http.client's response parser strict: reject invalid responses that it accepts.
 
-By itself it accepts truncated headers as complete, ``103`` as the final response (the real one would then
-be read as the next file's), ``-5`` and ``1_0`` as the length of a chunk, and headers of megabytes.
+By itself it accepts truncated headers as complete, ``103`` as the final response (the real one would
+then be read as the next file's), ``-5`` and ``1_0`` as the length of a chunk, a bare CR as the end of a
+header field (what stands behind it would be another one), and headers and trailers of megabytes. On the
+other hand it refuses more than 100 header fields, and takes blanks behind a value for a part of it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ STORED = frozenset({200, 203})
 
 _HEAD = 64 << 10
 _SWITCHING = 101
-_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
+_LINE_ENDS = (b"\r\n", b"\n")
+_OBSOLETE_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")  # RFC 9112 §5.2
+_BARE_CR = re.compile(rb"\r(?!\n)")  # RFC 9112 §2.2
+_TRAILING_BLANKS = re.compile(rb"[ \t]+(?=\r?\n)")  # RFC 9110 §5.5
 # Defects of the body of a multipart response, which has not been read yet.
 _HARMLESS = (StartBoundaryNotFoundDefect, MultipartInvariantViolationDefect)
 
@@ -34,21 +40,35 @@ class _Head:
     """A wrapper of the stream while the head is read.
 
     It limits the head to ``_HEAD`` bytes, and raises IncompleteRead if the stream ends within the head.
+    After ``fields``, all header fields come as one line: http.client counts lines.
     """
 
     def __init__(self, stream: Any) -> None:
-        self._readline = stream.readline
         self._stream = stream
         self._left = _HEAD
+        self._pending: list[bytes] = []
 
     def readline(self, most: int) -> bytes:
-        line: bytes = self._readline(most)
+        if self._pending:
+            return self._pending.pop()
+        line: bytes = self._stream.readline(most)
         if not line and self._left < _HEAD:
             raise http.client.IncompleteRead(b"")
         self._left -= len(line)
         if self._left < 0:
             raise http.client.LineTooLong("head of the response")
         return line
+
+    def fields(self) -> None:
+        """Read the header fields, so that ``readline`` returns them without blanks around values."""
+        lines = []
+        while (line := self.readline(_HEAD + 1)) not in _LINE_ENDS:
+            lines.append(line)
+        if lines and lines[0][:1] in b" \t":
+            raise http.client.HTTPException("a header is malformed")  # it continues nothing
+        block = _OBSOLETE_FOLD.sub(b" ", _BARE_CR.sub(b" ", b"".join(lines)))
+        block = _TRAILING_BLANKS.sub(b"", block)
+        self._pending = [line, block] if block else [line]
 
     def close(self) -> None:
         self._stream.close()
@@ -67,8 +87,8 @@ class StrictResponse(http.client.HTTPResponse):
         finally:
             if self.fp is head:
                 self.fp = stream
-        coding = self.headers.get("Transfer-Encoding")
-        if coding is not None and not self.chunked and coding.lower() != "identity":
+        coding = ", ".join(self.headers.get_all("Transfer-Encoding", ()))
+        if coding.lower() not in ("", "chunked", "identity"):
             raise http.client.HTTPException(f"Transfer-Encoding {coding[:40]!r} is not known")
         if self.msg.defects and any(not isinstance(each, _HARMLESS) for each in self.msg.defects):
             raise http.client.HTTPException("a header is malformed")
@@ -78,15 +98,35 @@ class StrictResponse(http.client.HTTPResponse):
         while True:
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:
+                if isinstance(self.fp, _Head):  # not that of a proxy's response to CONNECT
+                    self.fp.fields()
                 return version, status, reason
-            while self.fp.readline(_HEAD) not in (b"\r\n", b"\n"):
+            while self.fp.readline(_HEAD) not in _LINE_ENDS:
                 pass
 
     def _read_next_chunk_size(self) -> int:
         line = self.fp.readline(_HEAD)
-        if _CHUNK_SIZE(line):
-            return int(line.partition(b";")[0], 16)
+        if match := _CHUNK_SIZE(line):
+            return int(match[1], 16)
         self._close_conn()  # type: ignore[attr-defined]
         if not line.endswith(b"\n") and len(line) < _HEAD:
             raise http.client.IncompleteRead(b"")
         raise http.client.HTTPException("the length of a chunk is not a number")
+
+    def _get_chunk_left(self) -> int | None:
+        """Return how much of the present chunk is left, None at the end of the body."""
+        if self.chunk_left == 0:
+            if self._safe_read(2) != b"\r\n":  # type: ignore[attr-defined]
+                raise http.client.HTTPException("a chunk is longer than its length")
+            self.chunk_left = None
+        left: int | None = super()._get_chunk_left()  # type: ignore[misc]
+        return left
+
+    def _read_and_discard_trailer(self) -> None:
+        left = _HEAD
+        while (line := self.fp.readline(_HEAD)) not in _LINE_ENDS:
+            left -= len(line)
+            if left < 0:
+                raise http.client.LineTooLong("trailers of the response")
+            if not line:
+                raise http.client.IncompleteRead(b"")

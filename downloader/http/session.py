@@ -14,8 +14,8 @@ from downloader.process import patching
 
 patching.require()
 
-import re  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
+from base64 import b64encode  # noqa: E402
 from functools import lru_cache, partial  # noqa: E402
 from urllib.parse import urlsplit  # noqa: E402
 
@@ -29,12 +29,13 @@ from requests.cookies import (  # noqa: E402
     get_cookie_header,
 )
 from requests.structures import CaseInsensitiveDict  # noqa: E402
-from requests.utils import get_auth_from_url, should_bypass_proxies  # noqa: E402
 from urllib3 import HTTPHeaderDict  # noqa: E402
 
 from downloader._version import VERSION  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.no_proxy import parse_no_proxy  # noqa: E402
 from downloader.core.robots import product_token  # noqa: E402
+from downloader.core.urls import login_of, sent_url  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
 from downloader.http.content_coding import accepted  # noqa: E402
@@ -51,15 +52,10 @@ patching.settle_urllib3()
 _ORIGINS = 8_000
 _BARE = "bare "
 _VARIANTS = 100
-_COOKIES = 100
+_COOKIES = 200
 _PLACEHOLDER = "/-the-target-of-a-request-"
 _HOST = b"\r\n-the-host-field-\r\n"
 _DEFAULT_PORT = {"http": 80, "https": 443}
-# A URL that requests would send as it is: no escapes, no dot segments, nothing to quote.
-_NORMAL = re.compile(
-    r"https?://[a-z0-9]+(?:(?:\.|-+)[a-z0-9]+)*(?::[1-9][0-9]{0,4})?(?:/(?!\.)[A-Za-z0-9._~-]*)+"
-    r"(?:\?[A-Za-z0-9=&._~-]+)?"
-).fullmatch
 
 
 class HttpSession(requests.Session):
@@ -97,10 +93,11 @@ class HttpSession(requests.Session):
         self._headers: LRUCache[Any, HTTPHeaderDict] = LRUCache(_VARIANTS)
         self._templates: LRUCache[Any, tuple[bytes, bytes]] = LRUCache(_VARIANTS)
         self._direct_pools: dict[str, Any] = {}
+        self._no_proxy = parse_no_proxy(config.no_proxy)
 
     def origin(self, url: str, *, bare: bool = False) -> Origin:
-        """Return the origin of ``url``; ``bare``: without credentials and -H headers (after a redirect that
-        changed the origin).
+        """Return the origin of ``url``; ``bare``: without credentials and -H headers that were given for
+        others (after a redirect that changed the origin).
 
         Raises FetchError ``bad-url``.
         """
@@ -134,56 +131,65 @@ class HttpSession(requests.Session):
     def _make_origin(
         self, key: str, address: tuple[str, int], url: str, bare: bool, userinfo: str
     ) -> Origin:
-        auth = None
-        if not bare:
-            auth = get_auth_from_url(url) if userinfo else self._auth_for(key)
+        auth = self._login(url if userinfo else "", address[0], bare)
         variant = bare, auth
         headers = self._headers.get(variant)
         if headers is None:
             headers = self._headers[variant] = self._prepare_headers(bare, auth)
         proxies = self.config.proxies
-        # no_proxy is never None: that would read the environment.
-        if proxies and should_bypass_proxies(url, no_proxy=self.config.no_proxy):
+        if proxies and self._no_proxy.covers(*address):
             proxies = {}
-        return Origin(key, address, headers, proxies, variant)
+        origin = Origin(key, address, headers, proxies, variant)
+        if bare:
+            origin.share_cookies(self._origin(key))
+        return origin
 
     def _prepare_headers(self, bare: bool, auth: tuple[str, str] | None) -> HTTPHeaderDict:
         """Return the header fields that requests sends to an origin."""
-        url = "http://host/"
-        if bare:
-            saved = self.headers
-            self.headers = CaseInsensitiveDict(self._plain_headers)
-            try:
-                prepared = self.prepare_request(requests.Request("GET", url))
-            finally:
-                self.headers = saved
-            return HTTPHeaderDict(prepared.headers)
         # As bytes: requests encodes str as Latin-1, and raises UnicodeEncodeError for other text.
         encoded: Any = auth and tuple(part.encode("utf-8", "surrogateescape") for part in auth)
-        headers = HTTPHeaderDict(self.prepare_request(requests.Request("GET", url, auth=encoded)).headers)
-        # In requests, auth takes precedence over a header; here -H takes precedence.
-        _add_given(headers, self.config.headers)
+        saved = self.headers
+        if bare:
+            self.headers = CaseInsensitiveDict(self._plain_headers)
+        try:
+            prepared = self.prepare_request(requests.Request("GET", "http://host/", auth=encoded))
+        finally:
+            self.headers = saved
+        headers = HTTPHeaderDict(prepared.headers)
+        if not bare:
+            # In requests, auth takes precedence over a header; here -H takes precedence.
+            _add_given(headers, self.config.headers)
         return headers
 
-    def _auth_for(self, key: str) -> tuple[str, str] | None:
-        if self.config.auth:
-            return self.config.auth
+    def _login(self, url: str, host: str, bare: bool) -> tuple[str, str] | None:
+        """Return user and password for ``host``; ``url`` has its own, "" if it has none.
+
+        A ``machine`` of a netrc is meant for its host, whatever leads there. Its ``default`` and
+        --auth-file are for the hosts that the source names.
+        """
         logins = self.config.files.logins if self.config.files else {}
-        return logins.get(urlsplit(key).hostname or "") or logins.get("default")
+        machine = logins.get(host.rstrip("."))
+        if bare:
+            return machine
+        given = login_of(url) if url else None
+        if given is None:
+            return self.config.auth or machine or logins.get("default")
+        user, password = given
+        if password is None and machine is not None and machine[0] == user:
+            return machine
+        return user, password or ""
 
     def normal(self, url: str) -> str:
-        """Return ``url`` as requests sends it: quoted, its host in ASCII. Raises what requests raises."""
-        if _NORMAL(url):
-            return url
-        request = requests.PreparedRequest()
-        request.prepare_url(url, None)
-        return request.url or ""
+        """Return ``url`` as it is sent (``core.urls``). Raises FetchError ``bad-url``."""
+        try:
+            return sent_url(url)
+        except ValueError as error:
+            raise FetchError("bad-url", str(error)) from None
 
     def target(self, url: str) -> bytes:
         """Return the request target (path and query) of ``url``, a result of ``normal``."""
         start = url.find("/", 8)
-        target = url[start:] if start > 0 else "/"
-        return target.partition("#")[0].encode("ascii")
+        return url[start:].encode("ascii") if start > 0 else b"/"
 
     def get_file(self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = ()) -> Any:
         """GET ``url``, which belongs to ``origin``; return urllib3's response, its body unread.
@@ -209,11 +215,22 @@ class HttpSession(requests.Session):
                 request.headers = request.headers.copy()
                 request.headers["Cookie"] = cookie
         request._lane_origin = origin  # type: ignore[attr-defined]
-        response = self._adapter.send(
-            request,
-            stream=True,
-            timeout=self.timeout,  # type: ignore[arg-type]  # requests accepts urllib3's Timeout
-            proxies=origin.proxies,
+        # urllib3 normalizes the URL that it is given, so the target is passed beside it.
+        target, base = self.target(url).decode("ascii"), "/"
+        if origin.forwarded:
+            target, base = _shown_key(origin) + target, f"{origin.key}/"
+        adapter = self._adapter
+        response = adapter.get_connection_with_tls_context(request, True, origin.proxies).urlopen(
+            "GET",
+            base,
+            headers=request.headers,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+            retries=adapter.max_retries,
+            timeout=self.timeout,
+            target=target,
         )
         if "Set-Cookie" in response.headers:
             self._keep_cookies(origin, request, response)
@@ -241,7 +258,7 @@ class HttpSession(requests.Session):
         connection.sock = recorder
         target, headers = _PLACEHOLDER, origin.headers
         if origin.forwarded:
-            target, headers = origin.key.removesuffix(":80") + _PLACEHOLDER, headers.copy()
+            target, headers = _shown_key(origin) + _PLACEHOLDER, headers.copy()
             headers.update(self._adapter.proxy_headers(origin.proxy))
         connection.request("GET", target, headers=headers)
         connection.sock = None
@@ -272,7 +289,7 @@ class HttpSession(requests.Session):
     def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
         if origin.jar is None or len(origin.jar) > _COOKIES:
             # A server that sets another cookie with each response must not fill the memory.
-            origin.jar = RequestsCookieJar()
+            origin.use_cookies(RequestsCookieJar())
         extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
 
 
@@ -341,12 +358,18 @@ class _Adapter(HTTPAdapter):
                 origin.pool = pool
         return pool
 
-    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Do nothing: the context is complete. requests would look at the CA file for every request."""
+    def proxy_headers(self, proxy: str) -> dict[str, str]:
+        """Return the login of ``proxy`` as a header field. requests sends none without a password."""
+        login = login_of(proxy)
+        if login is None:
+            return {}
+        text = f"{login[0]}:{login[1] or ''}".encode("utf-8", "surrogateescape")
+        return {"Proxy-Authorization": f"Basic {b64encode(text).decode('ascii')}"}
 
-    def build_response(self, req: Any, resp: Any) -> Any:
-        """Return urllib3's response, so that its body can be streamed."""
-        return resp
+
+def _shown_key(origin: Origin) -> str:
+    """Return the beginning of the URLs of ``origin`` in requests to a proxy."""
+    return origin.key.removesuffix(":80")
 
 
 def _add_given(headers: HTTPHeaderDict, given: tuple[tuple[str, str], ...]) -> None:

@@ -25,8 +25,11 @@ __all__ = [
 OVERRIDDEN: Final = {
     "urllib3.connection:HTTPConnection": ("_new_conn", "_tunnel"),
     "urllib3.connectionpool:HTTPConnectionPool": ("_get_conn", "_put_conn", "_make_request", "_new_conn"),
-    "http.client:HTTPResponse": ("_read_status", "_read_next_chunk_size", "_close_conn"),
-    "requests.adapters:HTTPAdapter": ("get_connection_with_tls_context", "build_response", "cert_verify"),
+    "http.client:HTTPResponse": (
+        *("_read_status", "_get_chunk_left", "_read_next_chunk_size", "_read_and_discard_trailer"),
+        *("_close_conn", "_safe_read"),
+    ),
+    "requests.adapters:HTTPAdapter": ("get_connection_with_tls_context", "proxy_headers"),
 }
 """The methods that subclasses override or call, by module and class."""
 

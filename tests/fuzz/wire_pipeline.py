@@ -74,6 +74,7 @@ FAIR = (
     "right",
     "right",
     "chunked",
+    "padded",
     "interim",
     "hints",
     "last",
@@ -84,7 +85,7 @@ FAIR = (
     "gzip",
     "cookie",
 )
-ENDS = ("close", "reset", "half", "half-reset", "404-half", "no-length", "rubbish-only")
+ENDS = ("close", "reset", "half", "half-reset", "404-half", "no-length", "rubbish-only", "bad-chunk")
 SURPLUS = ("twice", "and-404", "and-rubbish")
 MISSING = ("nothing",)
 
@@ -185,6 +186,8 @@ def carry_out(step: str, content: bytes) -> tuple[bytes, str]:
     return {
         "right": (right, ""),
         "chunked": (in_chunks(content), ""),
+        "padded": (in_chunks(content).replace(b"2\r\n", b"2 \t\r\n", 1), ""),
+        "bad-chunk": (in_chunks(content)[:-7] + b"X", "linger"),
         "interim": (b"HTTP/1.1 100 Continue\r\n\r\n" + right, ""),
         "hints": (b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n" * 2 + right, ""),
         "last": (answer(content, b"Connection: close"), "close"),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["MAX_LINES", "HeaderShape", "shape_of"]
+__all__ = ["MAX_USUAL", "HeaderShape", "shape_of"]
 
-MAX_LINES = 100  # maximum header fields; http.client has the same limit
+MAX_USUAL = 100
+"""The maximum number of names in a set that is kept: a server may send thousands, others each time."""
 
 
 class HeaderShape(NamedTuple):
@@ -33,7 +34,7 @@ def shape_of(names: tuple[bytes, ...], limited: bool) -> HeaderShape:
     length = spelt.get(b"content-length", b"")
     via = b"via" in spelt
     return HeaderShape(
-        plain=bool(length) and not (odd or chunked or via or limited) and len(names) <= MAX_LINES,
+        plain=bool(length) and not (odd or chunked or via or limited),
         chunked=b"" if odd else chunked,
         length=b"" if odd else length,
         retry_after=spelt.get(b"retry-after", b""),

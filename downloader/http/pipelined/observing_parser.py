@@ -10,12 +10,10 @@ from functools import lru_cache, partial  # noqa: E402
 from time import time  # noqa: E402
 from typing import NamedTuple  # noqa: E402
 
-import httptools  # noqa: E402
-
 from downloader.core import opt_out, stated_checksum  # noqa: E402
 from downloader.core.redact import redact_url  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
-from downloader.http.pipelined.header_shape import HeaderShape  # noqa: E402
+from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape  # noqa: E402
 from downloader.http.pipelined.parser import ParserOwner, ResponseParser  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
@@ -67,7 +65,7 @@ class ObservingParser(ResponseParser):
         self._info: ResponseInfo | None = None
         if observed.stated or observed.product_token is not None:
             self.on_header = partial(_add, self._fields)
-            self.parser = httptools.HttpResponseParser(self)  # which looks for `on_header` once
+            self.renew()  # llhttp looks for `on_header` once
 
     def on_headers_complete(self) -> None:
         fields, observed = self._fields, self._observed
@@ -86,7 +84,8 @@ class ObservingParser(ResponseParser):
         if task is None or task.robots_txt:
             return
         if spelt != self._spelt:
-            self._names, self._spelt = _names(spelt), spelt
+            names = _names if len(spelt) <= MAX_USUAL else _names.__wrapped__
+            self._names, self._spelt = names(spelt), spelt
         etag, modified, kind, states, opts_out = self._names
         if opts_out and observed.product_token is not None:
             tags, reservations = (_lines(fields, name) for name in opt_out.FIELDS)
@@ -117,11 +116,15 @@ def _info(said: _Said, task: FetchTask, *, urls: bool) -> ResponseInfo:
     return ResponseInfo(
         status,
         redact_url(task.origin.key + task.target.decode("ascii")) if urls else "",
-        etag.decode("latin-1"),
-        modified.decode("latin-1"),
-        kind.decode("latin-1"),
+        _text(etag),
+        _text(modified),
+        _text(kind),
         time(),
     )
+
+
+def _text(value: bytes) -> str:
+    return value.strip(b" \t").decode("latin-1")
 
 
 class _Names(NamedTuple):
@@ -154,7 +157,7 @@ def _lines(fields: dict[bytes, bytes], name: str) -> list[str]:
     """Return the values of the header fields ``name``, in whatever spelling, one for each line."""
     wanted = name.encode()
     values = [value for spelt, value in fields.items() if spelt.lower() == wanted]
-    return [line.decode("latin-1") for value in values for line in value.split(b"\n")]
+    return [_text(line) for value in values for line in value.split(b"\n")]
 
 
 def _add(fields: dict[bytes, bytes], name: bytes, value: bytes) -> bytes:

@@ -26,7 +26,7 @@ import httptools  # noqa: E402
 from downloader.core.content_check import check_length  # noqa: E402
 from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.pipelined.header_shape import MAX_LINES, HeaderShape, shape_of  # noqa: E402
+from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
@@ -116,7 +116,13 @@ class ResponseParser:
         self._fields: dict[bytes, bytes] = {}
         # Keeps the first of several fields of one name; `_check_head` has the case where that matters.
         self.on_header: Callable[[bytes, bytes], bytes] = self._fields.setdefault
+        self.renew()
+
+    def renew(self) -> None:
+        """Use a new llhttp, at the beginning of a response."""
         self.parser = httptools.HttpResponseParser(self)
+        # Some servers pad the size of a chunk. Nothing can be hidden in blanks.
+        self.parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
 
     def feed(self, data: memoryview) -> None:
         """Parse ``data``, which has arrived."""
@@ -135,7 +141,7 @@ class ResponseParser:
                     self._left = _NEEDS_NEW_PARSER
             else:
                 if self._left:
-                    self.parser = httptools.HttpResponseParser(self)
+                    self.renew()
                     self._left = 0
                 # In slices, to bound the size of a head without counting it field by field.
                 taken = self._feed(data if self.headers_complete else data[:_SLICE])
@@ -153,16 +159,15 @@ class ResponseParser:
         self._big = self._head > 0
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except httptools.HttpParserError:
             if self.closing or self.problem is not None:
                 return size
             if not self.in_message:
                 self.surplus = True  # garbage after a complete response
-            elif self.headers_complete:
-                self.problem = FetchError("protocol", f"the body is not valid HTTP: {error}")
             else:
-                # llhttp is stricter than a user of requests expects; let the requests client decide.
-                self.problem = NeedsRequestsClient()
+                # llhttp is stricter than a user of requests expects; let the requests client decide, unless
+                # the status has decided.
+                self.problem = self.body if isinstance(self.body, FetchError) else NeedsRequestsClient()
             return size
         if not self.in_message or self.headers_complete:
             self._head = 0
@@ -181,7 +186,8 @@ class ResponseParser:
         body = self.body
         if isinstance(body, Exception):
             return 0
-        shape = self.shapes.get(tuple(self._fields))  # none where the fields of a trailer have come
+        # None where the fields of a trailer have come, or more fields than are usual.
+        shape = self.shapes.get(tuple(self._fields))
         if shape is not None and shape.length and not shape.chunked:
             length, here = int(self._fields[shape.length]), 0
             large = length > self.max_in_memory
@@ -232,8 +238,6 @@ class ResponseParser:
         shape = self.shapes.get(names) or self._add_shape(names)
         if shape.via:
             self.owner.proxied()
-        if len(fields) > MAX_LINES:
-            raise NeedsRequestsClient
         if status >= 400:
             value = fields.get(shape.retry_after)
             wait = parse_retry_after(value.decode("latin-1") if value is not None else None, time())
@@ -246,9 +250,11 @@ class ResponseParser:
             self._check_framing(shape)
 
     def _add_shape(self, names: tuple[bytes, ...]) -> HeaderShape:
-        if len(self.shapes) >= _SHAPES:
-            self.shapes.clear()
-        shape = self.shapes[names] = shape_of(names, bool(self.owner.max_size))
+        shape = shape_of(names, bool(self.owner.max_size))
+        if len(names) <= MAX_USUAL:
+            if len(self.shapes) >= _SHAPES:
+                self.shapes.clear()
+            self.shapes[names] = shape
         return shape
 
     def _check_framing(self, shape: HeaderShape) -> None:
@@ -257,7 +263,8 @@ class ResponseParser:
         if shape.chunked:
             # A chunked body marks its own end. llhttp rejects one that also has a length, and reads to
             # the end of the connection if chunked is not the last coding.
-            if fields[shape.chunked].lower() != b"chunked" or not self.parser.should_keep_alive():
+            coding = fields[shape.chunked].rstrip(b" ").lower()
+            if coding != b"chunked" or not self.parser.should_keep_alive():
                 raise NeedsRequestsClient
             self._before = self._idle = 0
             return
