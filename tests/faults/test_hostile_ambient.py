@@ -6,7 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from servers import Certificates, Request, Server, download, ok, redirect
+from servers import Certificates, Request, Server, Step, download, ok, redirect, status
 
 QUICK = ("--deadline", "2s", "--read-timeout", "1s", "--retries", "0", "--workers", "1")
 SYSTEM = ("--resolver", "system")  # which these tests replace
@@ -109,6 +109,120 @@ def test_netrc(tmp_path: Path) -> None:
         assert "chmod 600" in refused.stderr
         assert "pw" not in refused.stderr.replace(str(tmp_path), "")
         assert not server.seen("/c")
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_login_of_the_host_that_a_redirect_leads_to(lane: str, tmp_path: Path) -> None:
+    """As with NASA Earthdata: to the login host, which has a netrc entry, and back with a cookie."""
+    path = tmp_path / "netrc"
+    path.write_text("machine 127.0.0.2 login me password pw\nmachine LOCALHOST login you password pw2\n")
+    path.chmod(0o600)
+
+    def login_host(request: Request) -> list[Step]:
+        if request.header("Authorization") != basic("me", "pw"):
+            return status(401)
+        return redirect(f"http://127.0.0.1:{data.port}/login?code=%7E&{request.target[1:]}")
+
+    def data_host(request: Request) -> list[Step]:
+        name = request.target.rpartition("/")[2]
+        if request.target.startswith("/login?"):
+            to = request.target.rpartition("&")[2]
+            return status(302, f"Location: /{to}", "Set-Cookie: session=1; Path=/; HttpOnly")
+        if request.header("Cookie") == "session=1":
+            return ok(name.encode())
+        return redirect(f"http://127.0.0.2:{login.port}/{name}")
+
+    with (
+        Server(default=login_host, host="127.0.0.2") as login,
+        Server(default=data_host) as data,
+    ):
+        names = [f"f{n}" for n in range(8)]
+        urls = "".join(f"{data.url}/{name}\n" for name in names)
+        given = (
+            "--netrc",
+            "--workers",
+            "1",
+            "--connections",
+            "1",
+            "--lane",
+            lane,
+            "-H",
+            "X-Api-Key: s3cret",
+        )
+        result = download("-", tmp_path / "d", *QUICK, *given, stdin=urls, env={"NETRC": str(path)})
+        assert (result.exit, result.files) == (0, {name: name.encode() for name in names}), result.stderr
+        # The cookie counts for the files behind the first ones, which need no login any more.
+        assert 1 <= len(login.requests) <= 3
+        for request in login.requests:
+            assert [request.header(name) for name in ("X-Api-Key", "Cookie")] == [None, None]
+        assert {request.header("Authorization") for request in data.requests} == {None}
+        assert "pw" not in result.stderr + str(result.report)
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_only_a_machine_of_the_netrc_is_for_a_redirect(lane: str, tmp_path: Path) -> None:
+    """Any server can redirect to any host: the default, --auth-file and a URL's login stay behind."""
+    path, auth = tmp_path / "netrc", tmp_path / "auth"
+    path.write_text("machine 127.0.0.2 login two password pw\ndefault login any password pw\n")
+    auth.write_text("file:pw")
+    for each in (path, auth):
+        each.chmod(0o600)
+    with Server(default=ok(BODY), host="0.0.0.0") as server:
+        server.routes |= {
+            f"/{host}": redirect(f"http://{host}:{server.port}/at/{host}")
+            for host in ("127.0.0.2", "127.0.0.3", "127.0.0.1")
+        }
+        listed = [f"{server.url}/{host}" for host in ("127.0.0.2", "127.0.0.3", "127.0.0.1")]
+        given = (*QUICK, "--netrc", "--lane", lane)
+        env = {"NETRC": str(path)}
+        assert download("-", tmp_path / "d", *given, stdin="\n".join(listed), env=env).exit == 0
+        sent = {each.target: each.header("Authorization") for each in server.requests}
+        first = dict.fromkeys(
+            ("/127.0.0.2", "/127.0.0.3", "/127.0.0.1", "/at/127.0.0.1"), basic("any", "pw")
+        )
+        assert sent == first | {"/at/127.0.0.2": basic("two", "pw"), "/at/127.0.0.3": None}
+        server.requests.clear()
+        given = (*given, "--auth-file", str(auth))
+        assert download("-", tmp_path / "e", *given, stdin="\n".join(listed), env=env).exit == 0
+        sent = {each.target: each.header("Authorization") for each in server.requests}
+        first = dict.fromkeys(first, basic("file", "pw"))
+        assert sent == first | {"/at/127.0.0.2": basic("two", "pw"), "/at/127.0.0.3": None}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_login_of_a_url_with_and_without_a_password(lane: str, tmp_path: Path) -> None:
+    path = tmp_path / "netrc"
+    path.write_text("machine 127.0.0.1 login me password pw\n")
+    path.chmod(0o600)
+    logins = {
+        "token": ("token", ""),
+        "token:": ("token", ""),
+        ":pw": ("", "pw"),
+        "a%40b:c%3Ad": ("a@b", "c:d"),
+    }
+    logins |= {"us%C3%A9r:p%E2%82%AC": ("usér", "p€"), "me": ("me", "pw"), "": ("me", "pw")}
+    with Server(default=ok(BODY)) as server:
+        urls = [server.url.replace("//", f"//{login}@") + f"/{n}" for n, login in enumerate(logins)]
+        given = (*QUICK, "--netrc", "--lane", lane)
+        result = download("-", tmp_path / "d", *given, stdin="\n".join(urls), env={"NETRC": str(path)})
+        assert result.exit == 0, result.stderr
+        sent = [server.seen(f"/{n}")[0].header("Authorization") for n in range(len(urls))]
+        assert sent == [basic(*login) for login in logins.values()]
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_proxy_of_the_environment_is_not_for_the_networks_of_no_proxy(lane: str, tmp_path: Path) -> None:
+    with Server(default=ok(b"by proxy")) as proxy, Server(default=ok(BODY), host="0.0.0.0") as direct:
+        env = {
+            "http_proxy": proxy.url.replace("http://", "token@"),  # no scheme, as it is often written
+            "NO_PROXY": f"[::1], 127.1.0.0/16,127.2.0.1:{direct.port},.direct.test",
+        }
+        hosts = ["127.1.2.3", "127.2.0.1", "127.3.0.1", "indirect.test"]
+        urls = "\n".join(f"http://{host}:{direct.port}/{n}" for n, host in enumerate(hosts))
+        options = (*QUICK, "--proxy", "env", "--lane", lane)
+        result = download("-", tmp_path / "d", *options, env=env, stdin=urls)
+        assert result.files == {"0": BODY, "1": BODY, "2": b"by proxy", "3": b"by proxy"}, result.stderr
+        assert {each.header("Proxy-Authorization") for each in proxy.requests} == {basic("token", "")}
 
 
 def test_credentials_are_sent_as_the_bytes_they_are(tmp_path: Path) -> None:

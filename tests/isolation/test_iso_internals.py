@@ -70,11 +70,13 @@ from downloader.process.private_parts import OVERRIDDEN, missing
 for place, names in OVERRIDDEN.items():
     module, _, kind = place.partition(":")
     for name in names:
-        owner = next(c for c in getattr(importlib.import_module(module), kind).__mro__ if name in vars(c))
-        kept = vars(owner)[name]
-        delattr(owner, name)
+        owners = [c for c in getattr(importlib.import_module(module), kind).__mro__ if name in vars(c)]
+        kept = [vars(owner)[name] for owner in owners]
+        for owner in owners:
+            delattr(owner, name)
         assert any(f"has no {name}," in line for line in missing()), (place, name)
-        setattr(owner, name, kept)
+        for owner, method in zip(owners, kept):
+            setattr(owner, name, method)
 """
     assert [line for line in told(taken_in_turn) if line] == []
 

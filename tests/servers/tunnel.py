@@ -13,18 +13,21 @@ from collections.abc import Callable
 class Tunnel:
     """The proxy. ``answer``: its response to each CONNECT; with 200 it becomes a tunnel, with anything
     else, b"" too, the connection ends. ``breaks``: after that many bytes of responses the first tunnel is
-    cut. ``tls``: the proxy itself is spoken to over TLS. ``heads`` are the CONNECT requests received."""
+    cut. ``to``: the server that tunnels lead to, whatever is requested. ``tls``: the proxy itself is spoken
+    to over TLS. ``heads`` are the CONNECT requests received."""
 
     def __init__(
         self,
         answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n",
         *,
         breaks: int = 0,
+        to: tuple[str, int] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.heads: list[bytes] = []
         self._answer = answer
         self._breaks = breaks
+        self._to = to
         self._tls = tls
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
@@ -73,7 +76,7 @@ class Tunnel:
             if b" 200 " not in self._answer:
                 return
             host, _, port = head.split()[1].decode().rpartition(":")
-            with socket.create_connection((host.strip("[]"), int(port))) as server:
+            with socket.create_connection(self._to or (host.strip("[]"), int(port))) as server:
                 self._open.add(server)
                 self._carry(client, server, breaks=self._breaks if len(self.heads) == 1 else 0)
 

@@ -46,6 +46,9 @@ _ALPHABET: Final = b"".join(
     [bytes([byte]) for byte in range(0x21, 0x7F) if re.match(r"[A-Za-z0-9._~!$&'()*+,;:/-]", chr(byte))]
 )
 _HEADS: Final = 16
+# Controls, and halves of surrogate pairs (also bytes that are not UTF-8). What else is not printable may be
+# part of an emoji, or one that this Python does not know yet.
+_UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]").search
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
 
 
@@ -340,7 +343,7 @@ def _is_url(url: str) -> bool:
             and bool(parts.hostname)
             and parts.port != 0
             and len(url) < LONGEST_LINE
-            and url.isprintable()
+            and not _UNSENDABLE(url)
             and " " not in parts.netloc
         )
     except ValueError:
