@@ -274,6 +274,18 @@ def test_cookies_stay_with_their_origin(tmp_path: Path) -> None:
         assert [request.header("Cookie") for request in other.requests] == [None, None]
 
 
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_cookie_behind_a_hundred_header_fields(lane: str, tmp_path: Path) -> None:
+    many = [f"X-{n}: {n}" for n in range(150)]
+    with Server(default=ok(BODY)) as server:
+        server.routes["/0"] = status(
+            302, *many, "Location: /1", *many, "Set-Cookie: a=1", "Set-Cookie: b=2 "
+        )
+        result = download("-", tmp_path / "d", *QUICK, "--lane", lane, stdin=f"{server.url}/0")
+        assert result.files == {"0": BODY}
+        assert server.seen("/1")[0].header("Cookie") == "a=1; b=2"
+
+
 def test_number_of_kept_cookies_is_bounded(tmp_path: Path) -> None:
     def answer(request: Request) -> list[bytes]:
         return ok(BODY, f"Set-Cookie: c{request.target[1:]}=1")  # type: ignore[return-value]

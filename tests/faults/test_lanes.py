@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,24 @@ def test_status_203_is_stored(lane: str, tmp_path: Path) -> None:
         result = download(server.url, tmp_path / "d", *QUICK, "--lane", lane)
     assert (result.exit, result.files) == (0, {"f1": b"x1", "f2": b"x2"})
     assert result.report["lanes"]["wire" if lane == "auto" else "requests"] == 2
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_blanks_around_values_are_no_part_of_them(lane: str, tmp_path: Path) -> None:
+    fields = ('ETag:\t "x" \t', "Last-Modified: yesterday\t", "Content-Type:text/plain ")
+    answers: dict[str, Answer] = {
+        "a": ok(b"a", *fields),
+        "b": ok(b"b", "X-Robots-Tag: noai \t"),
+        "c": ok(b"c", "Content-MD5: " + base64.b64encode(b"x" * 16).decode() + "\t "),
+        "d": Nth(status(503, "Retry-After: 0 \t"), ok(b"d")),
+    }
+    manifest = tmp_path / "m.jsonl"
+    with Server(files=answers) as server:
+        options = ("--respect", "x-robots-tag", "--checksums", "all", "--manifest", str(manifest))
+        result = download(server.url, tmp_path / "d", *QUICK, *options, "--lane", lane)
+    assert result.codes == {"b": "opted-out", "c": "checksum-mismatch"}
+    row = next(row for row in map(json.loads, manifest.read_text().splitlines()) if row["name"] == "a")
+    assert (row["etag"], row["last_modified"], row["content_type"]) == ('"x"', "yesterday", "text/plain")
 
 
 @pytest.mark.parametrize("tls", [False, True])

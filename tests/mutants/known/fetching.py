@@ -10,6 +10,8 @@ PIPELINING = "tests/faults/test_pipelining.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 GOODPUT = "tests/unit/test_core_goodput.py::"
 PROXIES = "tests/faults/test_proxies.py::"
+TARGETS = "tests/faults/test_targets.py::"
+AMBIENT = "tests/faults/test_hostile_ambient.py::"
 
 KNOWN = (
     # Judging a response
@@ -39,6 +41,81 @@ KNOWN = (
         "not inflate.eof",
         "False",
         (f"{ANSWERS}test_compressed_and_max_size",),
+    ),
+    Mutant(
+        "target normalized",
+        "a signed URL is refused, since another target is requested than the one that was signed",
+        "HttpSession.normal",
+        "sent_url(url)",
+        "requests.utils.requote_uri(sent_url(url))",
+        (f"{TARGETS}test_target_is_sent_as_it_was_written[auto]",),
+    ),
+    Mutant(
+        "Location decoded as UTF-8",
+        "a redirect to a path that is not UTF-8 leads nowhere",
+        "RequestsClient._follow",
+        "'surrogateescape'",
+        "'replace'",
+        (f"{TARGETS}test_location_is_followed_as_it_was_written[auto]",),
+    ),
+    Mutant(
+        "hosts by IDNA2008",
+        "hosts with emoji, and others that browsers and curl reach, fail as bad-url",
+        "_mapped",
+        "'.'.join(map(_label, idna.uts46_remap(host, std3_rules=False, transitional=False).split('.')))",
+        "idna.encode(host, uts46=True).decode()",
+        ("tests/unit/test_core_urls.py::test_host_is_sent_as_curl_sends_it",),
+    ),
+    Mutant(
+        "what llhttp refuses fails",
+        "files fail although the other client, curl and browsers can read them",
+        "ResponseParser._feed",
+        "self.body if isinstance(self.body, FetchError) else NeedsRequestsClient()",
+        "FetchError('protocol', '')",
+        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-chunk-blanks-extension]",),
+    ),
+    Mutant(
+        "end of a chunk not checked",
+        "a body whose chunks are longer than they say is stored, short (http.client does that)",
+        "StrictResponse._get_chunk_left",
+        "self._safe_read(2) != b'\\r\\n'",
+        "not self._safe_read(2)",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-chunk-longer-than-size]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-chunk-longer-than-size]",
+        ),
+    ),
+    Mutant(
+        "blanks belong to a value",
+        "a file fails because a server sends a blank behind 'chunked'",
+        "_Head.fields",
+        "_TRAILING_BLANKS.sub(b'', block)",
+        "block",
+        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-blanks-coding]",),
+    ),
+    Mutant(
+        "netrc left behind",
+        "files behind a login host (NASA Earthdata) all fail as http-401",
+        "HttpSession._login",
+        "if bare:\n    return machine",
+        "if bare:\n    return None",
+        (f"{AMBIENT}test_login_of_the_host_that_a_redirect_leads_to",),
+    ),
+    Mutant(
+        "netrc's default follows redirects",
+        "any server can have the default login of a netrc sent to any other",
+        "HttpSession._login",
+        "if bare:\n    return machine",
+        "if bare:\n    return machine or logins.get('default')",
+        (f"{AMBIENT}test_only_a_machine_of_the_netrc_is_for_a_redirect",),
+    ),
+    Mutant(
+        "NO_PROXY by suffix",
+        "hosts that only end as an entry does bypass the proxy (requests does that)",
+        "NoProxy.covers",
+        "(domain, only) in self.names",
+        "any(host.endswith(name) for name, _ in self.names)",
+        ("tests/unit/test_core_urls.py::test_no_proxy",),
     ),
     Mutant(
         "no deadline",
