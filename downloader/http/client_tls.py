@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from downloader.config.config import Config
 from downloader.errors import BootError, ConfigError
+from downloader.process.tls_defaults import client_context
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -59,10 +60,8 @@ def check_client_certificate(config: Config) -> None:
 
 
 def _problem(config: Config) -> str:
-    import ssl
-
     try:
-        load_client_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), config)
+        load_client_certificate(client_context(), config)
     except ConfigError as error:
         return str(error)
     return "-"
