@@ -167,7 +167,11 @@ def cli() -> None:
 )
 @click.option("--proxy", metavar="URL|env", help="Proxy of all requests; env: from the environment.")
 @click.option(
-    "--cacert", type=click.Path(), metavar="FILE", default="", help="CA certificates to trust instead, PEM."
+    "--cacert",
+    type=click.Path(),
+    metavar="FILE|system",
+    default="",
+    help="CA certificates to trust instead, PEM; system: those of this system.",
 )
 @click.option("--cert", type=click.Path(), metavar="FILE", default="", help="Client certificate, PEM.")
 @click.option(

@@ -25,6 +25,7 @@ from downloader.config.extras import check_extras
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
+from downloader.config.system_authorities import SYSTEM, read_system_authorities
 from downloader.core.bucket_place import is_bucket
 from downloader.core.content_check import Checking
 from downloader.core.headers import given_twice, header_problem
@@ -217,7 +218,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             ("--report", self.report),
             ("--failures", self.failures),
             ("--manifest", self.manifest),
-            ("--cacert", self.cacert),
+            ("--cacert", "" if self.cacert == SYSTEM else self.cacert),
             ("--cert", self.cert),
             ("--key", self.key),
             ("--netrc", self.netrc),
@@ -344,10 +345,16 @@ def _check_paths(config: Config) -> None:
             check_writable(flag(name), path, config.output)
 
 
+def _read_authorities(cacert: str) -> bytes:
+    if cacert == SYSTEM:
+        return read_system_authorities()
+    return read_pem("--cacert", cacert) if cacert else b""
+
+
 def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
     return NamedFiles(
         paths=paths,
-        cacert=read_pem("--cacert", config.cacert) if config.cacert else b"",
+        cacert=_read_authorities(config.cacert),
         cert=read_pem("--cert", config.cert) if config.cert else b"",
         key=read_pem("--key", config.key) if config.key else b"",
         logins=read_netrc(config.netrc) if config.netrc else {},
@@ -369,6 +376,8 @@ def _check_types(config: Config) -> None:
         value = given
         if isinstance(given, os.PathLike) and (name == "source" or name in PATHS):
             value = os.fsdecode(given)
+            if name == "cacert" and value == SYSTEM:
+                value = os.path.join(os.curdir, value)  # a path is never the word
         try:
             value = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:

@@ -178,7 +178,10 @@ def _advice(chain: list[BaseException], code: str) -> str:
         return "; ask for the server by a name that its certificate has"
     if verify_code in _NOT_IN_TIME:
         return "; the server needs a new one, or this machine's clock is wrong"
-    return "; if you trust this server, name its CA with --cacert FILE.pem"
+    return (
+        "; if you trust this server, name its CA with --cacert FILE.pem, or use those of the system with "
+        "--cacert system"
+    )
 
 
 def _tls_code(chain: list[BaseException]) -> str:
