@@ -84,7 +84,12 @@ def cli() -> None:
     show_default=True,
     help="name; ab/cd/name by a hash of the name; host/path/name.",
 )
-@click.option("--workers", type=count(1, MOST_WORKERS), metavar="N", help="Processes.  [usable CPUs]")
+@click.option(
+    "--workers",
+    type=count(1, MOST_WORKERS),
+    metavar="N",
+    help="Processes.  [usable CPUs, no more than a CPU quota allows]",
+)
 @click.option(
     "--connections",
     type=Parsed("n", connections),

@@ -22,6 +22,7 @@ from downloader.config.contradictions import (
 )
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
+from downloader.config.machine import usable_cpus
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
@@ -42,7 +43,7 @@ from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
 
-__all__ = ["PATHS", "Config", "usable_cpus"]
+__all__ = ["PATHS", "Config"]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,14 +272,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Return the source without secrets, as text that can be encoded."""
         source = redact_url(self.source) if "://" in self.source else self.source
         return source.encode("utf-8", "backslashreplace").decode()
-
-
-def usable_cpus() -> int:
-    """Return how many CPUs this process may run on: its affinity, not the CPUs of the machine."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # pragma: no cover - not Linux
-        return os.cpu_count() or 1
 
 
 # Larger whole numbers do not survive a round trip through JSON.

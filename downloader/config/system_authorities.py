@@ -117,7 +117,10 @@ def _ask_openssl() -> list[str]:
 
 
 def _read_file(path: str, variable: str = "") -> bytes:
-    """Return the content of ``path``, b"" if it cannot be read. Raises ConfigError if a variable says it."""
+    """Return the content of ``path``, b"" if it cannot be read and no ``variable`` names it.
+
+    Raises ConfigError.
+    """
     try:
         with open(path, "rb") as file:
             return file.read()
