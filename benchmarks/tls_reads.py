@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from benchmarks.origin import Origin, nginx
 from benchmarks.rounds import scratch
 from benchmarks.running import cores
+from downloader.process.tls_defaults import client_context
 
 CONNECTIONS, ANSWERS, ROUNDS = 32, 100_000, 5
 _BUFFER = memoryview(bytearray(256 << 10))
@@ -93,7 +94,8 @@ def once(origin: Origin, kind: Kind, depth: int) -> float:
     """Return CPU seconds for ANSWERS responses, with that many in flight on each connection."""
     parts = urlsplit(origin.url)
     host, port = parts.hostname or "", parts.port or 0
-    context = ssl.create_default_context(cafile=origin.cafile)
+    context = client_context()
+    context.load_verify_locations(origin.cafile)
     request = f"GET /get/file-0000000000 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
     poll = select.epoll()
     opened, owed = {}, {}

@@ -14,6 +14,8 @@ import time
 import urllib.request
 from typing import Any
 
+from downloader.process.tls_defaults import client_context
+
 __all__ = ["main", "measure"]
 
 _PATIENCE = 30.0
@@ -21,7 +23,11 @@ _PATIENCE = 30.0
 
 def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, Any]:
     """Return the times in seconds; ``error`` is the text of the first error when all N failed."""
-    context = ssl.create_default_context(cafile=cacert or None)
+    context = client_context()
+    if cacert:
+        context.load_verify_locations(cacert)
+    else:
+        context.load_default_certs()
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 
 from diagnostics.errors import ProbeError
 from downloader.process import isolation
+from downloader.process.tls_defaults import server_context
 
 __all__ = ["Origin", "main"]
 
@@ -117,7 +117,7 @@ async def _serve(folder: Path) -> None:
 
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = server_context()
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
     counts: dict[str, _Run] = {}
     loop = asyncio.get_running_loop()

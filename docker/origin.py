@@ -27,6 +27,8 @@ from pathlib import Path
 
 import trustme
 
+from downloader.process.tls_defaults import server_context
+
 __all__ = ["BYTES", "DELAY", "FILES", "SIZES", "Origin", "serving"]
 
 DELAY = 0.5  # seconds
@@ -109,7 +111,7 @@ def _unstated(host: str) -> Iterator[tuple[str, bytes]]:
     Half of them end without close_notify.
     """
     authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = server_context()
     authority.issue_cert("127.0.0.1", "localhost", host).configure_cert(context)
     with socket.create_server((host, 0), backlog=128) as listener:
         threading.Thread(target=_accept, args=(listener, context), daemon=True).start()

@@ -84,7 +84,12 @@ def cli() -> None:
     show_default=True,
     help="name; ab/cd/name by a hash of the name; host/path/name.",
 )
-@click.option("--workers", type=count(1, MOST_WORKERS), metavar="N", help="Processes.  [usable CPUs]")
+@click.option(
+    "--workers",
+    type=count(1, MOST_WORKERS),
+    metavar="N",
+    help="Processes.  [usable CPUs, no more than a CPU quota allows]",
+)
 @click.option(
     "--connections",
     type=Parsed("n", connections),
@@ -167,7 +172,11 @@ def cli() -> None:
 )
 @click.option("--proxy", metavar="URL|env", help="Proxy of all requests; env: from the environment.")
 @click.option(
-    "--cacert", type=click.Path(), metavar="FILE", default="", help="CA certificates to trust instead, PEM."
+    "--cacert",
+    type=click.Path(),
+    metavar="FILE|system",
+    default="",
+    help="CA certificates to trust instead, PEM; system: those of this system.",
 )
 @click.option("--cert", type=click.Path(), metavar="FILE", default="", help="Client certificate, PEM.")
 @click.option(

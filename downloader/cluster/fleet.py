@@ -14,7 +14,8 @@ from downloader.cluster import configs
 from downloader.cluster.board import Board, Sign
 from downloader.cluster.local_disks import disk_here, on_this_node
 from downloader.cluster.task import Outcome, SliceTask, run_slice
-from downloader.config.config import Config, usable_cpus
+from downloader.config.config import Config
+from downloader.config.machine import usable_cpus
 from downloader.errors import BootError, ConfigError, DestinationError
 from downloader.messages import Tally
 

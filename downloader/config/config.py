@@ -22,9 +22,11 @@ from downloader.config.contradictions import (
 )
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
+from downloader.config.machine import usable_cpus
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
+from downloader.config.system_authorities import SYSTEM, read_system_authorities
 from downloader.core.bucket_place import is_bucket
 from downloader.core.content_check import Checking
 from downloader.core.headers import given_twice, header_problem
@@ -41,7 +43,7 @@ from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
 
-__all__ = ["PATHS", "Config", "usable_cpus"]
+__all__ = ["PATHS", "Config"]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +219,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             ("--report", self.report),
             ("--failures", self.failures),
             ("--manifest", self.manifest),
-            ("--cacert", self.cacert),
+            ("--cacert", "" if self.cacert == SYSTEM else self.cacert),
             ("--cert", self.cert),
             ("--key", self.key),
             ("--netrc", self.netrc),
@@ -270,14 +272,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Return the source without secrets, as text that can be encoded."""
         source = redact_url(self.source) if "://" in self.source else self.source
         return source.encode("utf-8", "backslashreplace").decode()
-
-
-def usable_cpus() -> int:
-    """Return how many CPUs this process may run on: its affinity, not the CPUs of the machine."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # pragma: no cover - not Linux
-        return os.cpu_count() or 1
 
 
 # Larger whole numbers do not survive a round trip through JSON.
@@ -344,10 +338,16 @@ def _check_paths(config: Config) -> None:
             check_writable(flag(name), path, config.output)
 
 
+def _read_authorities(cacert: str) -> bytes:
+    if cacert == SYSTEM:
+        return read_system_authorities()
+    return read_pem("--cacert", cacert) if cacert else b""
+
+
 def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
     return NamedFiles(
         paths=paths,
-        cacert=read_pem("--cacert", config.cacert) if config.cacert else b"",
+        cacert=_read_authorities(config.cacert),
         cert=read_pem("--cert", config.cert) if config.cert else b"",
         key=read_pem("--key", config.key) if config.key else b"",
         logins=read_netrc(config.netrc) if config.netrc else {},
@@ -369,6 +369,8 @@ def _check_types(config: Config) -> None:
         value = given
         if isinstance(given, os.PathLike) and (name == "source" or name in PATHS):
             value = os.fsdecode(given)
+            if name == "cacert" and value == SYSTEM:
+                value = os.path.join(os.curdir, value)  # a path is never the word
         try:
             value = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:

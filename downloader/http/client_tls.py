@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from downloader.config.config import Config
+from downloader.config.system_authorities import SYSTEM, certificates_in
 from downloader.errors import BootError, ConfigError
+from downloader.process.tls_defaults import client_context
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -59,10 +61,8 @@ def check_client_certificate(config: Config) -> None:
 
 
 def _problem(config: Config) -> str:
-    import ssl
-
     try:
-        load_client_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), config)
+        load_client_certificate(client_context(), config)
     except ConfigError as error:
         return str(error)
     return "-"
@@ -91,13 +91,29 @@ def load_authorities(context: SSLContext, config: Config) -> None:
     """Load --cacert, whose content ``config.files`` has, into ``context``. Raises ConfigError."""
     files = config.files
     assert files is not None
-    with as_file(files.cacert) as path:
-        try:
-            context.load_verify_locations(path)
-        except OSError as error:
+    try:
+        _load(context, files.cacert)
+    except OSError as error:
+        # As OpenSSL itself: one that is damaged or of an unknown kind does not make the others useless.
+        if config.cacert != SYSTEM or not _load_each(context, certificates_in(files.cacert)):
             raise ConfigError(
                 f"--cacert: {config.cacert} is not a PEM file of certificates: {error}"
             ) from None
+
+
+def _load(context: SSLContext, pem: bytes) -> None:
+    with as_file(pem) as path:
+        context.load_verify_locations(path)
+
+
+def _load_each(context: SSLContext, blocks: list[bytes]) -> int:
+    """Load those of ``blocks`` that can be; return how many."""
+    count = 0
+    for block in blocks:
+        with contextlib.suppress(OSError):
+            _load(context, block)
+            count += 1
+    return count
 
 
 def _key_of(config: Config) -> tuple[str, str]:

@@ -40,7 +40,7 @@ from urllib3.exceptions import (  # noqa: E402
 from downloader.core.host import Host  # noqa: E402
 from downloader.http.connecting import connect  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
-from downloader.http.exceptions import HandshakeCut  # noqa: E402
+from downloader.http.exceptions import HandshakeCut, is_tls_end  # noqa: E402
 from downloader.http.name_lookup import NoAnswer  # noqa: E402
 from downloader.http.response import StrictResponse  # noqa: E402
 
@@ -54,6 +54,7 @@ SLOW_TO_OPEN = 0.25
 # It is as many times what connections took to open. Where the CPU is the limit, handshakes are slow, and
 # those that are begun in the place of others make all slower.
 _TIMES_USUAL, _LONGEST_SLOT = 4, 2.0
+_CUT = "the connection was cut in the TLS handshake"
 
 
 class Slots(Protocol):
@@ -207,8 +208,12 @@ class _CountedConnection:
         self.census.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
-        except (ssl.SSLEOFError, ConnectionError) as error:
-            raise HandshakeCut(error.errno, "the connection was cut in the TLS handshake") from error
+        except ConnectionError as error:
+            raise HandshakeCut(error.errno, _CUT) from error
+        except ssl.SSLError as error:
+            if not is_tls_end(error):
+                raise
+            raise HandshakeCut(error.errno, _CUT) from error
         except TimeoutError as error:
             raise ConnectTimeoutError(self, "the TLS handshake took too long") from error
         finally:

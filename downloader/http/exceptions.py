@@ -26,13 +26,21 @@ from downloader.core.throughput import SPAN  # noqa: E402
 from downloader.core.units import show_size, show_time  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
-__all__ = ["HandshakeCut", "below_min_speed", "deadline_exceeded", "is_stale", "translate"]
+__all__ = [
+    "HandshakeCut",
+    "below_min_speed",
+    "deadline_exceeded",
+    "is_stale",
+    "is_tls_end",
+    "translate",
+]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 # The second is for a name that exists and has no address. It is deprecated, and not in every system.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
 _NOT_IN_TIME = {9, 10}  # not yet, no longer
+_UNEXPECTED_EOF = "UNEXPECTED_EOF_WHILE_READING"
 _VERSION_WORDS = (
     "UNSUPPORTED_PROTOCOL",
     "PROTOCOL_VERSION",
@@ -43,6 +51,14 @@ _VERSION_WORDS = (
 
 class HandshakeCut(ssl.SSLError):
     """The connection ended in the TLS handshake; a plain SSLEOFError means that it ended later."""
+
+
+def is_tls_end(error: BaseException) -> bool:
+    """Return whether ``error`` says that a TLS connection has ended, with or without close_notify."""
+    if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return True
+    # Python up to 3.11.2 has no class for it where OpenSSL is of version 3.
+    return isinstance(error, ssl.SSLError) and getattr(error, "reason", "") == _UNEXPECTED_EOF
 
 
 def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:
@@ -102,7 +118,7 @@ def _code(chain: list[BaseException]) -> str:
         return "tls-verify"
     if has(socket.gaierror, u3.NameResolutionError):
         return "dns"
-    if has(ssl.SSLEOFError, ssl.SSLZeroReturnError) and not has(HandshakeCut):
+    if any(map(is_tls_end, chain)) and not has(HandshakeCut):
         return "reset"
     if has(ssl.SSLError):
         return _tls_code(chain)
@@ -162,7 +178,10 @@ def _advice(chain: list[BaseException], code: str) -> str:
         return "; ask for the server by a name that its certificate has"
     if verify_code in _NOT_IN_TIME:
         return "; the server needs a new one, or this machine's clock is wrong"
-    return "; if you trust this server, name its CA with --cacert FILE.pem"
+    return (
+        "; if you trust this server, name its CA with --cacert FILE.pem, or use those of the system with "
+        "--cacert system"
+    )
 
 
 def _tls_code(chain: list[BaseException]) -> str:

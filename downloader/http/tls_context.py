@@ -15,7 +15,9 @@ from certifi import where  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core.session_budget import SessionBudget  # noqa: E402
+from downloader.errors import BootError  # noqa: E402
 from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
+from downloader.process.tls_defaults import secured  # noqa: E402
 
 __all__ = ["tls_context"]
 
@@ -51,12 +53,25 @@ class _Context(ssl.SSLContext):
             self.sessions[server] = session
 
 
+def _load_certifi(context: ssl.SSLContext) -> None:
+    # Distributions let certifi name the file of the system, which may not be installed.
+    path = where()
+    try:
+        context.load_verify_locations(path)
+    except OSError as error:
+        raise BootError(
+            f"certifi's CA certificates, {path}, cannot be used ({error.strerror or error}); install "
+            "certifi again, or the system's CA certificates, or give --cacert FILE.pem"
+        ) from None
+
+
 def tls_context(config: Config) -> ssl.SSLContext:
-    """Return the TLS context of a session. Raises ConfigError if a file that it needs cannot be used."""
-    # Not create_default_context(), which lets the environment enable key logs.
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    """Return the TLS context of a session.
+
+    Raises ConfigError if a file that the user named cannot be used, and BootError if another one cannot.
+    """
+    context = secured(_Context, ssl.PROTOCOL_TLS_CLIENT)
     context.sessions, context.budget = LRUCache(_TLS_SESSIONS), SessionBudget(monotonic())
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     if config.insecure:
         context.check_hostname = False
@@ -65,7 +80,7 @@ def tls_context(config: Config) -> ssl.SSLContext:
         if config.cacert:
             load_authorities(context, config)
         else:
-            context.load_verify_locations(where())
+            _load_certifi(context)
     if config.cert:
         load_client_certificate(context, config)
     return context

@@ -30,6 +30,7 @@ from typing import Final, NoReturn
 
 from downloader.errors import BootError, ConfigError, DownloaderError
 from downloader.process.file_descriptors import raise_limit
+from downloader.process.tls_defaults import server_context
 from downloader.testserver.counters import Counters
 from downloader.testserver.protocol import Connection
 from downloader.testserver.settings import Settings
@@ -140,8 +141,7 @@ def _certify(host: str, directory: str) -> tuple[ssl.SSLContext, str]:
     authority = trustme.CA(organization_name="downloader devserver")
     names = dict.fromkeys(("127.0.0.1", "::1", "localhost", host))
     certificate = authority.issue_cert(*names)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = server_context()
     context.set_alpn_protocols(["http/1.1"])
     certificate.configure_cert(context)
     path = os.path.join(directory, "ca.pem")

@@ -21,6 +21,7 @@ from gevent.event import Event
 from gevent.pool import Group
 
 from downloader.config.config import Config
+from downloader.config.machine import memory_allowance
 from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.read_ahead import wants_more
@@ -71,7 +72,7 @@ class Worker:
     """A worker process: leases, the clients that fetch, and what becomes of each item."""
 
     def __init__(self, config: Config, setup: Setup, link: ChildLink) -> None:
-        afford = affordable(config.connections)
+        afford = affordable(config.connections, memory_allowance(), config.worker_count)
         if afford.warning:
             link.send(Log("warning", afford.warning))
         limit = first_limit(config.connections, afford)

@@ -6,11 +6,12 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from servers import Certificates, Request, Server, Step, download, ok, redirect, status
+from servers import Certificates, Request, Server, Step, Tunnel, download, ok, redirect, status
 
 QUICK = ("--deadline", "2s", "--read-timeout", "1s", "--retries", "0", "--workers", "1")
 SYSTEM = ("--resolver", "system")  # which these tests replace
 BODY = b"hello"
+DAMAGED = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
 def basic(user: str, password: str) -> str:
@@ -58,6 +59,58 @@ def test_environment_is_ignored_unless_requested(tmp_path: Path) -> None:
         for request in (*tls.requests, *plain.requests):
             assert request.header("Authorization") is None
     assert not keys.exists()
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_cas_of_the_system_are_trusted_when_requested(lane: str, tmp_path: Path) -> None:
+    certificates, company = Certificates(tmp_path), tmp_path / "company"
+    company.mkdir()
+    (company / "0123abcd.0").write_bytes(b"# damaged, as one among many may be\n" + DAMAGED)
+    (company / "0123abcd.1").write_bytes(certificates.ca.read_bytes())
+    environments = (
+        {"SSL_CERT_FILE": str(certificates.ca)},
+        {"SSL_CERT_FILE": "", "SSL_CERT_DIR": f"/nowhere:{company}"},
+    )
+    options = (*QUICK, "--lane", lane)
+    with (
+        Server(default=ok(BODY), tls=certificates.context()) as server,
+        Tunnel(tls=certificates.context()) as proxy,
+    ):
+        url = f"{server.url}/a"
+        refused = download("-", tmp_path / "d", *options, env=environments[0], stdin=url)
+        assert refused.codes == {"a": "tls-verify"}
+        assert "--cacert system" in refused.failures["a"]["detail"]
+        for number, env in enumerate(environments):
+            for given in ((), ("--proxy", proxy.url)):
+                dest = tmp_path / f"d{number}{len(given)}"
+                more = (*options, *given, "--cacert", "system")
+                result = download("-", dest, *more, env=env, stdin=url)
+                assert (result.exit, result.files) == (0, {"a": BODY}), result.stderr
+        assert proxy.heads
+
+
+def test_file_named_system_is_named_with_its_directory(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    home = tmp_path / "home"  # where it runs
+    home.mkdir()
+    (home / "system").write_bytes(certificates.ca.read_bytes())
+    with Server(default=ok(BODY), tls=certificates.context()) as server:
+        url = f"{server.url}/a"
+        word = download("-", tmp_path / "d", *QUICK, "--cacert", "system", stdin=url)
+        file = download("-", tmp_path / "e", *QUICK, "--cacert", "./system", stdin=url)
+    assert word.codes == {"a": "tls-verify"}
+    assert file.files == {"a": BODY}
+
+
+@pytest.mark.parametrize("env", [{"SSL_CERT_FILE": "/nowhere/ca.pem"}, {"SSL_CERT_DIR": "/nowhere"}])
+def test_system_without_cas_is_one_error_before_the_start(env: dict[str, str], tmp_path: Path) -> None:
+    env.setdefault("SSL_CERT_FILE", "")
+    with Server(default=ok(BODY)) as server:
+        result = download("-", tmp_path / "d", *QUICK, "--cacert", "system", env=env, stdin=server.url)
+        assert (result.exit, server.connections) == (2, 0)
+    assert "/nowhere" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "d").exists()
 
 
 def test_proxy_env_uses_it(tmp_path: Path) -> None:

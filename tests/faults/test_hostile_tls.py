@@ -121,7 +121,11 @@ def test_insecure_accepts_any_certificate(tmp_path: Path) -> None:
             "not valid for '127.0.0.1'; ask for the server by a name that its certificate has",
         ),
         (Tls.EXPIRED, "certificate has expired; the server needs a new one"),
-        (Tls.UNKNOWN_CA, "; if you trust this server, name its CA with --cacert FILE.pem"),
+        (
+            Tls.UNKNOWN_CA,
+            "; if you trust this server, name its CA with --cacert FILE.pem, or use those of the system "
+            "with --cacert system",
+        ),
     ],
 )
 def test_advice_in_the_error_works(kind: Tls, advice: str, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from downloader.cli import credentials
-from downloader.config.config import Config, usable_cpus
+from downloader.config.config import Config
+from downloader.config.machine import usable_cpus
 from downloader.errors import ConfigError
 
 

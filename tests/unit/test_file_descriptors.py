@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from downloader.core.cgroups import MemoryLimit
 from downloader.process.file_descriptors import affordable
 
 CLOSING = """
@@ -57,3 +58,18 @@ def test_adaptive_connections_are_as_many_as_descriptors_allow(
     assert least <= found.connections <= most
     assert found.awaited > 0
     assert (found.warning, found.ceiling) == ("", ceiling)
+
+
+def test_adaptive_connections_are_as_many_as_the_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (10**6, 10**6))
+    limit = MemoryLimit(256 << 20, "memory.max")
+    one, two = affordable(0, limit, 1), affordable(0, limit, 2)
+    assert 4 < two.connections < one.connections < 1024
+    assert one.ceiling == "memory is limited to 256.0 MiB (memory.max)"
+    assert affordable(0, MemoryLimit(1, "memory.max"), 8).connections == 4
+    assert affordable(0, MemoryLimit(1 << 40, "memory.max"), 8).ceiling == "1,024 are the maximum"
+    # What the user chose stays: what a connection takes is an estimate.
+    chosen = affordable(500, limit, 2)
+    assert chosen.connections == 500
+    assert "limited to 256.0 MiB (memory.max), which may not be enough for 500" in chosen.warning
+    assert affordable(10, limit, 2).warning == ""

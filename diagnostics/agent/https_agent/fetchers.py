@@ -112,7 +112,7 @@ def _as_urllib(options):
     # type: (Dict[str, Any]) -> Fetch
     ssl = _needed("ssl")
     module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
-    context = ssl.create_default_context(cafile=options["verify"] or None)
+    context = others.default_context(ssl, options["verify"] or None)
     if options["verify"] is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Fetch = Callable[[str], Any]
 
 _MANY = 1000
+_IGNORE_UNEXPECTED_EOF = 0x80  # an OP_ of OpenSSL 3, whose name only newer Pythons have
 
 
 class BadRequest(Exception):
@@ -51,13 +52,25 @@ def imported(options):
     """Return the same for a client that is imported but was not seen in use; None if there is none."""
     ssl = sys.modules.get("ssl")
     if "httpx" in sys.modules and ssl is not None:
-        context = _trusting(ssl.create_default_context(), options)
+        context = _trusting(default_context(ssl), options)
         client = sys.modules["httpx"].Client(verify=context)
         return _as_httpx(client, options), "httpx.Client"
     if "geventhttpclient" in sys.modules:
-        context = _trusting(sys.modules["gevent.ssl"].create_default_context(), options)
+        context = _trusting(default_context(sys.modules["gevent.ssl"]), options)
         return _as_geventhttpclient(_MANY, context, options), "geventhttpclient.HTTPClient"
     return None
+
+
+def default_context(ssl, cafile=None):
+    # type: (Any, Optional[str]) -> Any
+    """Return the default context of the module ``ssl``, for which a cut connection is an error.
+
+    Some Pythons, and a distribution's or a user's configuration, make it look like the end of a response.
+    """
+    context = ssl.create_default_context(cafile=cafile)
+    if ssl.OPENSSL_VERSION_INFO >= (3,):
+        context.options &= ~_IGNORE_UNEXPECTED_EOF
+    return context
 
 
 def _trusting(context, options):

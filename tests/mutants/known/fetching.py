@@ -12,6 +12,7 @@ GOODPUT = "tests/unit/test_core_goodput.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 TARGETS = "tests/faults/test_targets.py::"
 AMBIENT = "tests/faults/test_hostile_ambient.py::"
+TLS = "tests/faults/test_tls_settings.py::"
 
 KNOWN = (
     # Judging a response
@@ -33,6 +34,18 @@ KNOWN = (
         "writer = open_writer(task, self._checking)",
         "response.enforce_content_length = False\nwriter = open_writer(task, self._checking)",
         (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-short-large]",),
+    ),
+    Mutant(
+        "cut TLS connection counts as closed",
+        "a body without a length that is cut is stored as if it were whole (Debian's Python does that)",
+        "secured",
+        "context.options &= ~(_IGNORE_UNEXPECTED_EOF | ssl.OP_NO_TLSv1_2 | ssl.OP_NO_TLSv1_3)",
+        "context.options |= _IGNORE_UNEXPECTED_EOF",
+        (
+            f"{TLS}test_cut_responses_are_not_stored_and_closed_ones_are[auto]",
+            f"{TLS}test_cut_responses_are_not_stored_and_closed_ones_are[requests]",
+            f"{TLS}test_no_setting_of_a_distribution_remains[16]",
+        ),
     ),
     Mutant(
         "truncated gzip counts as complete",
