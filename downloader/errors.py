@@ -19,11 +19,13 @@ record with the exit code and the sentence.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final, NamedTuple
 
 __all__ = [
     "FAILURES",
     "ROW_FAULTS",
+    "Blame",
     "BootError",
     "ConfigError",
     "DestinationError",
@@ -102,53 +104,77 @@ class FetchError(Exception):
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
+    @property
+    def asks_to_wait(self) -> bool:
+        """Return whether the host says by Retry-After that it wants no request before a time."""
+        return self.retry_after is not None and self.code in _PAUSING
 
-class Kind(NamedTuple):
-    """The policy for a failure code.
+    @property
+    def transient(self) -> bool:
+        """Return whether another attempt may succeed."""
+        return (failure_kind(self.code).retry or self.asks_to_wait) and not self.permanent
 
-    ``retry``: another attempt may succeed. ``host``: the failure concerns the whole host, not only this
-    file (backing off applies to all its files).
+
+class Blame(Enum):
+    """What a failure says about the host, and so about its other files.
+
+    FILE: nothing bad; it has answered, and the file is at fault. EITHER: the file is at fault while other
+    requests to the host succeed; if none does, the host is down. HOST: it cannot be reached. NEITHER:
+    nothing; the response took too long.
     """
 
+    FILE = "file"
+    EITHER = "either"
+    HOST = "host"
+    NEITHER = "neither"
+
+
+class Kind(NamedTuple):
+    """The policy for a failure code. ``retry``: another attempt may succeed."""
+
     retry: bool
-    host: bool
+    blame: Blame
     meaning: str
 
 
 FAILURES: Final[dict[str, Kind]] = {
-    "dns": Kind(True, True, "the host name does not resolve"),
-    "connect": Kind(True, True, "the connection was refused or the host is unreachable"),
-    "connect-timeout": Kind(True, True, "no connection within --connect-timeout"),
-    "read-timeout": Kind(True, False, "the server sent nothing for --read-timeout"),
-    "timeout": Kind(True, False, "the whole file took longer than --deadline"),
-    "slow": Kind(True, False, "slower than --min-speed for 10 s"),
-    "reset": Kind(True, False, "the connection broke"),
-    "truncated": Kind(True, False, "fewer bytes arrived than were promised"),
-    "protocol": Kind(True, False, "the response is not valid HTTP"),
-    "tls-verify": Kind(False, True, "the server's certificate cannot be verified"),
-    "tls-version": Kind(False, True, "the server offers no TLS version that is accepted (1.2 or newer)"),
-    "tls-handshake": Kind(True, True, "the TLS handshake failed"),
-    "proxy": Kind(True, True, "the proxy failed or refused"),
-    "unexpected-status": Kind(False, False, "a status that is no valid response to a plain GET"),
-    "size-mismatch": Kind(True, False, "the body has another size than the source says"),
-    "checksum-mismatch": Kind(
-        True, False, "the body has another checksum than the source or the response says"
+    "dns": Kind(True, Blame.HOST, "the host name does not resolve"),
+    "connect": Kind(True, Blame.HOST, "the connection was refused or the host is unreachable"),
+    "connect-timeout": Kind(True, Blame.HOST, "no connection within --connect-timeout"),
+    "read-timeout": Kind(True, Blame.NEITHER, "the server sent nothing for --read-timeout"),
+    "timeout": Kind(True, Blame.NEITHER, "the whole file took longer than --deadline"),
+    "slow": Kind(True, Blame.NEITHER, "slower than --min-speed for 10 s"),
+    "reset": Kind(True, Blame.EITHER, "the connection broke"),
+    "truncated": Kind(True, Blame.EITHER, "fewer bytes arrived than were promised"),
+    "protocol": Kind(True, Blame.EITHER, "the response is not valid HTTP"),
+    "tls-verify": Kind(False, Blame.HOST, "the server's certificate cannot be verified"),
+    "tls-version": Kind(
+        False, Blame.HOST, "the server offers no TLS version that is accepted (1.2 or newer)"
     ),
-    "bad-checksum": Kind(False, False, "the source gives a checksum that cannot be verified"),
-    "too-large": Kind(False, False, "larger than --max-size, or than --store parquet can have (2 GiB)"),
-    "redirect-loop": Kind(False, False, "more than --redirects hops"),
-    "redirect-refused": Kind(False, False, "a redirect that is not followed for safety"),
-    "robots": Kind(False, False, "the robots.txt of the host does not allow it (--robots)"),
-    "opted-out": Kind(False, False, "the response says that it is not to be used (--respect)"),
-    "bad-url": Kind(False, False, "not an http(s) URL"),
-    "bad-row": Kind(False, False, "a row of the list that cannot be read"),
-    "bad-name": Kind(False, False, "the name cannot be stored safely"),
-    "name-taken": Kind(False, False, "another file of this job has this name; see --layout mirror"),
-    "file-exists": Kind(False, False, "a file of this name was there before; see --existing"),
-    "reserved": Kind(False, False, "a file that this run itself reads or writes has this name"),
-    "poison": Kind(False, False, "killed every worker that took it; set aside"),
-    "damaged": Kind(True, False, "`verify` found the stored file changed or missing"),
-    "internal": Kind(False, False, "a defect in the downloader; please report it"),
+    "tls-handshake": Kind(True, Blame.HOST, "the TLS handshake failed"),
+    "proxy": Kind(True, Blame.HOST, "the proxy failed or refused"),
+    "unexpected-status": Kind(False, Blame.FILE, "a status that is no valid response to a plain GET"),
+    "size-mismatch": Kind(True, Blame.FILE, "the body has another size than the source says"),
+    "checksum-mismatch": Kind(
+        True, Blame.FILE, "the body has another checksum than the source or the response says"
+    ),
+    "bad-checksum": Kind(False, Blame.FILE, "the source gives a checksum that cannot be verified"),
+    "too-large": Kind(
+        False, Blame.FILE, "larger than --max-size, or than --store parquet can have (2 GiB)"
+    ),
+    "redirect-loop": Kind(False, Blame.FILE, "more than --redirects hops"),
+    "redirect-refused": Kind(False, Blame.FILE, "a redirect that is not followed for safety"),
+    "robots": Kind(False, Blame.FILE, "the robots.txt of the host does not allow it (--robots)"),
+    "opted-out": Kind(False, Blame.FILE, "the response says that it is not to be used (--respect)"),
+    "bad-url": Kind(False, Blame.FILE, "not an http(s) URL"),
+    "bad-row": Kind(False, Blame.FILE, "a row of the list that cannot be read"),
+    "bad-name": Kind(False, Blame.FILE, "the name cannot be stored safely"),
+    "name-taken": Kind(False, Blame.FILE, "another file of this job has this name; see --layout mirror"),
+    "file-exists": Kind(False, Blame.FILE, "a file of this name was there before; see --existing"),
+    "reserved": Kind(False, Blame.FILE, "a file that this run itself reads or writes has this name"),
+    "poison": Kind(False, Blame.FILE, "killed every worker that took it; set aside"),
+    "damaged": Kind(True, Blame.FILE, "`verify` found the stored file changed or missing"),
+    "internal": Kind(False, Blame.FILE, "a defect in the downloader; please report it"),
 }
 
 ROW_FAULTS: Final = frozenset({"bad-url", "bad-name", "bad-row", "bad-checksum"})
@@ -156,7 +182,8 @@ ROW_FAULTS: Final = frozenset({"bad-url", "bad-name", "bad-row", "bad-checksum"}
 
 # 408 request timeout, 425 too early, 429 too many requests; 5xx except the two permanent ones.
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 600)) - {501, 505})
-_HOST_STATUSES: Final = frozenset({429, 503})
+# With Retry-After: the host wants no request at all for a while. Rate limits answer 403, too.
+_PAUSING: Final = frozenset({"http-403", "http-429", "http-503"})
 
 
 def failure_kind(code: str) -> Kind:
@@ -166,5 +193,6 @@ def failure_kind(code: str) -> Kind:
     """
     if code.startswith("http-"):
         status = int(code[5:])
-        return Kind(status in _RETRIED_STATUSES, status in _HOST_STATUSES, f"the server answered {status}")
+        retry = status in _RETRIED_STATUSES
+        return Kind(retry, Blame.EITHER if retry else Blame.FILE, f"the server answered {status}")
     return FAILURES[code]

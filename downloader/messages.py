@@ -326,15 +326,17 @@ class Heartbeat(Message, frozen=True):
     ``tally``: finished items of batches that are not reported yet. ``connections``: the maximum at one
     time. ``depths``: requests of the pipelined client by the depth at which they were sent. ``stops``: why
     connections are not used deeper, and for how many origins. ``waiting``: how many files wait for hosts
-    that do not answer, and for how many hosts. ``limit``: the maximum of connections that the worker
-    allowed itself at any time and now, and why not more.
+    that pause or do not answer. ``hosts``: a hash of each of these hosts, since other workers may wait for
+    the same. ``limit``: the maximum of connections that the worker allowed itself at any time and now, and
+    why not more.
     """
 
     tally: Tally
     connections: int
     depths: dict[int, int] = {}
     stops: dict[str, int] = {}
-    waiting: tuple[int, int] = (0, 0)
+    waiting: int = 0
+    hosts: tuple[int, ...] = ()
     limit: tuple[int, int, str] = (0, 0, "")
 
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from downloader.core.host_trouble import Trouble
+
 __all__ = ["Host", "Schedulable"]
 
 _FEW = 8
+_GOLDEN = 0.618034  # multiples of it, modulo 1, are far apart
 
 
 @dataclass(slots=True)
@@ -18,10 +21,12 @@ class Host:
     """The state of one scheme, host and port.
 
     ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
-    after a failure) and ``paced`` (--rate). ``answered``: it has answered a request. ``resting``: it is
-    failing or paused, so its queue is not counted as work that could start. ``counted``: it has had a job.
-    ``held``: jobs outside the queue, which wait until it is known whether they may start
-    (``Scheduler.hold``).
+    after a failure) and ``paced`` (--rate, or ``gap``: seconds between two requests, 0 for none, where it
+    refuses many). ``asked_until``: until when it asked for that pause itself, by Retry-After. ``trouble``:
+    what its failures say, None if it had none. ``rounds``: failed rounds in a row. ``answered``: it has
+    answered a request. ``resting``: it is failing or paused, so its queue is not counted as work that could
+    start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait until it is known
+    whether they may start (``Scheduler.hold``).
     """
 
     key: str
@@ -31,10 +36,13 @@ class Host:
     queue: list[Schedulable] | deque[Schedulable] = field(default_factory=list)
     active: int = 0
     not_before: float = 0.0
+    asked_until: float = 0.0
     paced: float = 0.0
+    gap: float = 0.0
     wake: float = 0.0
     rounds: int = 0
     failed_at: float = 0.0
+    trouble: Trouble | None = None
     verdict: tuple[str, str] | None = None
     verdict_until: float = 0.0
     listed: bool = False
@@ -54,6 +62,17 @@ class Host:
         if len(self.queue) + len(jobs) > _FEW and isinstance(self.queue, list):
             self.queue = deque(self.queue)
         self.queue.extend(jobs)
+
+    def take_probe(self) -> Schedulable:
+        """Remove and return a job from another place in the queue for each failed round.
+
+        What the host does with it is to say whether the host is down. Neighbours in a list may have one
+        fault in common.
+        """
+        index = int(len(self.queue) * (self.rounds * _GOLDEN % 1.0))
+        job = self.queue[index]
+        del self.queue[index]
+        return job
 
     @property
     def popleft(self) -> Callable[[], Schedulable]:

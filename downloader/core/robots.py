@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from downloader.errors import FAILURES, FetchError
+from downloader.errors import FAILURES, Blame, FetchError
 
 if TYPE_CHECKING:
     from protego import Protego
@@ -115,7 +115,7 @@ def outcome_of(code: str, *, elsewhere: bool = False) -> Outcome:
         return Outcome.ALLOW if code.startswith("http-4") else Outcome.REFUSE
     if code == "redirect-loop":
         return Outcome.ALLOW
-    if not elsewhere and (FAILURES[code].host or code in ("bad-url", "internal", "poison")):
+    if not elsewhere and (FAILURES[code].blame is Blame.HOST or code in ("bad-url", "internal", "poison")):
         return Outcome.FAIL
     return Outcome.REFUSE
 

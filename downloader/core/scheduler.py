@@ -7,11 +7,13 @@ Hosts share the requests in flight, not only the turns: of several hosts with wo
 fewest requests in flight starts the next. So a host that responds slowly or never does not end up with
 all connections.
 
-A host that fails (refused, 503, …) is paused with a growing backoff. Then one probe at a time is sent,
-and each success doubles the number of requests that the host may have in flight, up to its limit (the
-"half-open" state of a circuit breaker and TCP's slow start). After more failed rounds in a row than an
-item has attempts, all jobs that wait for the host fail with the host's failure, for ``VERDICT`` seconds,
-instead of each one trying by itself.
+A host that is down (``core.host_trouble`` says when) or asks for a pause is paused, with a growing
+backoff. Then one probe at a time is sent, and each success doubles the number of requests that the host
+may have in flight, up to its limit (the "half-open" state of a circuit breaker and TCP's slow start).
+After more failed rounds in a row than an item has attempts, a host that cannot be reached is condemned:
+all jobs that wait for it fail with the host's failure, for ``VERDICT`` seconds, instead of each one
+trying by itself. One that can be reached is given up: its jobs are started, a quarter as many at a time
+as otherwise.
 
 A job whose host is paused rests: it does not count as work that is there to be started, so that a worker
 with many dead hosts goes on to ask for more. A job that waits long for its connection is parked: it gives
@@ -34,6 +36,8 @@ __all__ = ["VERDICT", "Scheduler"]
 VERDICT = 60.0
 _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
+# Requests in flight to a host that is given up: a share of its limit, and at least so many.
+_GIVEN_UP_SHARE, _GIVEN_UP_LEAST = 4, 8
 
 
 J = TypeVar("J", bound=Schedulable)
@@ -146,7 +150,7 @@ class Scheduler(Generic[J]):
         host = self._next_host(now)
         if host is None:
             return None
-        job: J = host.popleft()  # type: ignore[assignment]
+        job: J = host.take_probe() if host.rounds and host.resting else host.popleft()  # type: ignore[assignment]
         self.resting -= host.resting
         self._start(host, now)
         if not host.queue or host.active >= host.allowed:
@@ -170,6 +174,7 @@ class Scheduler(Generic[J]):
         if (
             not queue
             or self.interval
+            or host.gap
             or host.resting
             or host.verdict is not None
             or self._solo
@@ -251,7 +256,7 @@ class Scheduler(Generic[J]):
         self.active += 1
         self.unstarted -= 1
         self.due = now
-        if self.interval and (host.verdict is None or now >= host.verdict_until):
+        if (self.interval or host.gap) and (host.verdict is None or now >= host.verdict_until):
             self.due = self._reserve(host, now)
 
     def turn(self, key: str, now: float) -> float:
@@ -259,12 +264,13 @@ class Scheduler(Generic[J]):
 
         The request counts as sent at that time.
         """
-        return self._reserve(self.host(key), now) if self.interval else now
+        host = self.host(key)
+        return self._reserve(host, now) if self.interval or host.gap else now
 
     def _reserve(self, host: Host, now: float) -> float:
         # A late start does not delay the following ones, or the rate would never be reached.
         due = max(host.paced, now - _LATE) if host.paced else now
-        host.paced = due + self.interval
+        host.paced = due + max(self.interval, host.gap)
         return due
 
     def release(self, host: Host) -> None:
@@ -301,13 +307,20 @@ class Scheduler(Generic[J]):
         """Time when ``take`` may return a job that it does not return now; infinity: after an event."""
         return self._timers[0][0] if self._timers else math.inf
 
-    def succeeded(self, host: Host, now: float) -> bool:
-        """Record a successful request to ``host``; return True if more may start now."""
+    def succeeded(self, host: Host, now: float, count: int = 1) -> bool:
+        """Record ``count`` successful requests to ``host``; return True if more may start now."""
         host.answered = True
-        if host.allowed == host.limit and not host.rounds and not host.resting:
+        trouble = host.trouble
+        if trouble is None and host.allowed == host.limit and not host.resting:
             return False
-        if now < host.not_before:
-            # It was sent before the host failed, so it says nothing about the time since.
+        if trouble is not None:
+            trouble.succeeded(count, now)
+            host.gap = trouble.throttle.gap
+        if now < host.asked_until:
+            # It was sent before the host asked for the pause, so it says nothing about the time since.
+            return False
+        host.not_before = min(host.not_before, now)
+        if host.allowed == host.limit and not host.resting and not host.rounds:
             return False
         host.rounds = 0
         host.verdict = None
@@ -329,11 +342,21 @@ class Scheduler(Generic[J]):
         self._rest(host)
         return host.rounds
 
-    def pause(self, host: Host, until: float) -> bool:
+    def give_up(self, host: Host) -> None:
+        """Start the jobs of ``host``, which is down, a quarter as many at a time as otherwise."""
+        host.not_before = host.asked_until = 0.0
+        host.allowed = min(host.limit, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
+        self._rouse(host)
+        self._list(host)
+
+    def pause(self, host: Host, until: float, *, asked: bool = True) -> bool:
         """Pause ``host`` until ``until``, then start with one request at a time.
 
-        Returns False if it was paused that long already.
+        ``asked``: the host asks for that, so a success before does not end the pause. Returns False if it
+        was paused that long already.
         """
+        if asked:
+            host.asked_until = max(host.asked_until, until)
         if until <= host.not_before:
             return False
         host.not_before = until
@@ -350,7 +373,7 @@ class Scheduler(Generic[J]):
         """Have all jobs for ``host`` fail with ``code`` for the next ``VERDICT`` seconds."""
         host.verdict = (code, detail)
         host.verdict_until = now + VERDICT
-        host.not_before = now
+        host.not_before = host.asked_until = now
         host.paced = 0.0  # nothing is sent, so there is no rate to keep; see ``_start``
         self._rouse(host)
         self._list(host)

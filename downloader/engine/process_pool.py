@@ -33,7 +33,7 @@ class Process:
     """One child.
 
     ``tries``: how many children in its place, in a row, exited before they were ready. ``silence``: seconds
-    since its last message. ``live``: what it has counted and not reported yet. ``waiting``: see
+    since its last message. ``live``: what it has counted and not reported yet. ``waiting``, ``hosts``: see
     ``messages.Heartbeat``. ``waits``: whether the selector watches for room to send to it.
     """
 
@@ -44,7 +44,8 @@ class Process:
     ready: bool = False
     silence: float = 0.0
     live: Tally = field(default_factory=Tally)
-    waiting: tuple[int, int] = (0, 0)
+    waiting: int = 0
+    hosts: tuple[int, ...] = ()
     waits: bool = False
 
 
@@ -127,12 +128,9 @@ class ProcessPool:
         return sum((process.live for process in self), Tally())
 
     def waiting(self) -> tuple[int, int]:
-        """Return how many files wait in the processes, and for how many hosts that do not answer.
-
-        A host that several processes wait for counts several times.
-        """
-        waiting = [process.waiting for process in self]
-        return sum(files for files, _ in waiting), sum(hosts for _, hosts in waiting)
+        """Return how many files wait in the processes, and for how many hosts."""
+        hosts = {host for process in self for host in process.hosts}
+        return sum(process.waiting for process in self), len(hosts)
 
     def reap(self, process: Process) -> int:
         """Close the link of a child that is exiting, wait for it, and return its wait status."""

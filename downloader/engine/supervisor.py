@@ -216,7 +216,8 @@ class Supervisor:
     def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
         if isinstance(message, Heartbeat):
-            process.live, process.waiting = message.tally, message.waiting
+            process.live = message.tally
+            process.waiting, process.hosts = message.waiting, message.hosts
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):

@@ -244,7 +244,7 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
             except FetchError as error:
                 kind = failure_kind(error.code)
                 what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"
-                if not policy.allows(attempt, kind.retry):
+                if not policy.allows(attempt, error.transient):
                     raise SourceError(f"the listing failed: {what}{_advice(error.code)}") from None
                 pause = policy.delay(attempt, random(), error.retry_after)
                 link.send(Log("warning", f"{what}; again in {pause:.1f} s"))

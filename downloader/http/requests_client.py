@@ -53,7 +53,7 @@ class Fetched(NamedTuple):
 
     ``how``: what ``FileWriter.publish`` returned; ``verified``: the length was checked against the
     response or the source; ``requests``: number of requests, including redirects; ``encoded``: it is stored
-    in a content coding that was not requested.
+    in a content coding that was not requested. ``origin``: the host that it was redirected to, or "".
     """
 
     size: int
@@ -62,6 +62,7 @@ class Fetched(NamedTuple):
     verified: bool
     requests: int
     encoded: bool
+    origin: str = ""
 
 
 class Postponed(Exception):
@@ -130,7 +131,7 @@ class RequestsClient:
         response: Any = None
         with self._limits():
             try:
-                response, at, hops = self._open(url, task.origin, task.request)
+                response, at, hops, key = self._open(url, task.origin, task.request)
                 if self._config.respect:
                     self._check_opt_out(response)
                 length = _length(response)
@@ -147,7 +148,8 @@ class RequestsClient:
                 )
                 how = task.batch.publish(task, writer)
                 encoded = "Content-Encoding" in response.headers and self._is_unrequested(response)
-                done = Fetched(writer.size, writer.crc, how, verified, hops + 1, encoded)
+                elsewhere = key if key != task.origin.key else ""
+                done = Fetched(writer.size, writer.crc, how, verified, hops + 1, encoded, elsewhere)
                 writer = None
                 return done
             finally:
@@ -165,7 +167,7 @@ class RequestsClient:
         response: Any = None
         with self._limits():
             try:
-                response, _, _ = self._open(url, self._session.origin(url), None)
+                response, *_ = self._open(url, self._session.origin(url), None)
                 length = _length(response)
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
@@ -196,10 +198,11 @@ class RequestsClient:
         finally:
             clock.close()
 
-    def _open(self, url: str, origin: Origin, given: Request | None) -> tuple[Any, str, int]:
-        """Return the response for ``url``, of ``origin``, after redirects, its URL, and the number of hops.
+    def _open(self, url: str, origin: Origin, given: Request | None) -> tuple[Any, str, int, str]:
+        """Return the response for ``url``, of ``origin``, after redirects.
 
-        The body is not read. ``given`` is the request of the source, None for a plain GET.
+        Also returns its URL, the number of hops, and the key of its origin. The body is not read. ``given``
+        is the request of the source, None for a plain GET.
         """
         session = self._session
         extra = given.headers if given is not None else ()
@@ -216,7 +219,7 @@ class RequestsClient:
                         continue  # retry on another connection; a new one is never stale
                     raise
                 if response.status in stored:
-                    return response, url, hops
+                    return response, url, hops, origin.key
                 try:
                     before, url = url, self._follow(url, response, hops)
                 finally:

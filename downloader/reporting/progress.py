@@ -84,7 +84,7 @@ class Progress:
     def update(self, count: Callable[[], tuple[Tally, tuple[int, int]]], total_known: bool) -> None:
         """Draw if it is time to; ``count`` is called only then.
 
-        It returns the counts, and how many files wait for how many hosts that do not answer.
+        It returns the counts, and how many files wait for how many hosts that pause or do not answer.
         """
         now = monotonic()
         every = _BAR_EVERY if self._kind == "bar" else _LINE_EVERY
@@ -94,7 +94,7 @@ class Progress:
         tally, (files, hosts) = count()
         waiting = self.note
         if hosts:
-            waiting = f"{show_count(files)} files wait for {show_count(hosts)} hosts that do not answer"
+            waiting = f"{show_count(files)} wait for {show_count(hosts)} host{'s' * (hosts > 1)}"
         if self._kind == "bar":
             self._draw(tally, waiting, total_known)
         else:
@@ -144,7 +144,9 @@ class Progress:
 
     def _draw(self, tally: Tally, waiting: str, total_known: bool) -> None:
         if self._bar is None:
-            self._bar, self._task = _make_bar(self._stream)
+            from downloader.reporting.bar import make_bar  # rich is slow to import
+
+            self._bar, self._task = make_bar(self._stream)
         assert self._task is not None
         settled = tally.settled + self._before
         share = self._share(settled, total_known)
@@ -173,42 +175,3 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-
-def _make_bar(stream: IO[str]) -> tuple[Bar, TaskID]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        ProgressColumn,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as RichProgress
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed or 0:,.0f} files/s")
-
-    # auto_refresh would draw from a thread; the supervisor must have one thread when it forks.
-    bar = RichProgress(
-        BarColumn(),
-        TaskProgressColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-        TextColumn("{task.fields[speed]}"),
-        TextColumn("{task.fields[failed]} failed"),
-        TextColumn("{task.fields[waiting]}"),
-        TimeRemainingColumn(),
-        console=Console(file=stream),
-        auto_refresh=False,
-        transient=True,
-        # A worker that is forked later must not inherit a stand-in for standard error.
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    bar.start()
-    return bar, bar.add_task("files", total=None, failed=0, speed="", waiting="")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from zlib import crc32
+
 from downloader.core.scheduler import Scheduler
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.task import FetchTask
@@ -20,9 +23,20 @@ def make_heartbeat(
     """Return the heartbeat of a worker whose open batches have ``tally``."""
     census = connections.census
     slow = census.slow_hosts
-    hosts = {id(host): host for host in (*slow, *schedule.resting_hosts)}.values()
-    waiting = (len(slow) + sum(len(host.queue) + host.held for host in hosts), len(hosts))
+    files = Counter(host.key for host in slow)
+    silent = [host for host in slow if not host.answered]
+    for host in {id(host): host for host in (*silent, *schedule.resting_hosts)}.values():
+        files[host.key] += len(host.queue) + host.held
+    hosts = [key for key, count in files.items() if count]
     limit = connections.limit
     reached = (connections.peak, limit.now, limit.why)
     stopped = pipelined.origin_depths.stop_reasons()
-    return Heartbeat(tally, census.peak, pipelined.depths, stopped, waiting, reached)
+    return Heartbeat(
+        tally,
+        census.peak,
+        pipelined.depths,
+        stopped,
+        files.total(),
+        tuple(crc32(key.encode()) for key in hosts),
+        reached,
+    )

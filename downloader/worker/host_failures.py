@@ -1,4 +1,4 @@
-"""Pause hosts that fail, give up those that are dead, and say when a redirect may be sent to a host."""
+"""Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.host import Host
+from downloader.core.host_trouble import Trouble
 from downloader.core.scheduler import Scheduler
-from downloader.errors import FetchError
+from downloader.errors import Blame, FetchError, failure_kind
 from downloader.http.task import FetchTask
 from downloader.messages import HostPause
 from downloader.process.channel import ChildLink
@@ -19,9 +20,9 @@ _PROBES = 5
 
 
 class HostFailures:
-    """The failures of whole hosts, in one worker; the other workers are told of pauses.
+    """What becomes of the hosts of a worker that fail; other workers are told of pauses that hosts ask for.
 
-    ``refused``: transient failures of hosts that had answered before.
+    ``refused``: failures of hosts that had answered before, which fewer requests at once would prevent.
     """
 
     def __init__(self, config: Config, schedule: Scheduler[FetchTask], link: ChildLink) -> None:
@@ -31,23 +32,58 @@ class HostFailures:
         self._link = link
         self.refused = 0
 
-    def failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
-        """Record that ``host`` failed with ``error``, in a request that began at ``began``."""
-        now = monotonic()
-        self.refused += transient and host.answered
-        rounds = self._schedule.failed(host, began, now)
-        # A host that has never answered, and sent no packet in all of --connect-timeout, is dead. Another
-        # attempt would take as long, and the end of the run would wait for it.
-        dead = not host.answered and (error.unreachable or rounds > self._policy.retries)
-        if dead or not transient or rounds > self._policy.retries + 1:
-            self._schedule.condemn(host, error.code, error.detail, now)
+    def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> None:
+        """Record that a request to ``host`` that began at ``began`` failed with ``error``.
+
+        ``fresh``: it was the first attempt at its file.
+        """
+        now, schedule = monotonic(), self._schedule
+        if schedule.verdict(host, now):
+            return  # what is known about it holds until then
+        trouble = host.trouble = host.trouble or Trouble()
+        blame, asked = failure_kind(error.code).blame, error.asks_to_wait
+        down = host.rounds > 0
+        if asked:
+            to_blame = not trouble.given_up
+        else:
+            to_blame = trouble.blames_host(blame, fresh=fresh, answered=host.answered, down=down, now=now)
+        host.gap = trouble.throttle.gap
+        self.refused += host.answered and (
+            asked or trouble.throttle.helps or (blame is Blame.HOST and error.transient)
+        )
+        if not to_blame:
             return
-        pause = self._policy.delay(rounds, random(), error.retry_after)
-        if not host.answered and error.retry_after is None:
+        rounds = schedule.failed(host, began, now)
+        if blame is not Blame.HOST:
+            trouble.reached_in = rounds
+            if rounds > self._policy.retries:
+                trouble.given_up = True
+                schedule.give_up(host)
+                return
+        else:
+            trouble.given_up = False
+            rounds -= trouble.reached_in
+            # A host that has never answered, and sent no packet in all of --connect-timeout, is dead.
+            # Another attempt would take as long, and the end of the run would wait for it.
+            dead = not host.answered and error.unreachable
+            if dead or not error.transient or rounds > self._policy.retries + host.answered:
+                schedule.condemn(host, error.code, error.detail, now)
+                return
+        self._pause(host, rounds, error if asked else None, now)
+
+    def _pause(self, host: Host, rounds: int, request: FetchError | None, now: float) -> None:
+        """Pause ``host`` after ``rounds`` failed rounds; ``request``: the error that asks for a pause."""
+        if request is not None:
+            pause = self._policy.delay(rounds, random(), request.retry_after)
+            if self._schedule.pause(host, now + pause):
+                self._link.send(HostPause(host.key, pause))
+            return
+        # In the upper quarter: the pauses together are to be longer than a restart of the server takes.
+        pause = self._policy.delay(rounds, 0.75 + random() / 4)
+        if not host.answered:
             # All attempts to reach a host are to take about as long as one that times out.
             pause = min(pause, self._connect_timeout / _PROBES)
-        if self._schedule.pause(host, now + pause):
-            self._link.send(HostPause(host.key, pause))
+        self._schedule.pause(host, now + pause, asked=False)
 
     def gate(self, key: str) -> float:
         """Return when a redirect to host ``key`` may be followed.

@@ -26,7 +26,7 @@ from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.read_ahead import wants_more
 from downloader.core.scheduler import Scheduler
-from downloader.errors import DestinationError, FetchError, failure_kind
+from downloader.errors import Blame, DestinationError, FetchError, failure_kind
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
@@ -236,6 +236,8 @@ class Worker:
                 batch.encoded()
             batch.published(index, done.size, done.crc, done.how, done.requests)
             self.host_succeeded(task.host)
+            if done.origin:
+                self.host_succeeded(self.schedule.host(done.origin))
             if not batch.left:
                 self.batch_finished(batch)
         finally:
@@ -274,9 +276,9 @@ class Worker:
         if self.draining and not self.schedule.in_flight:
             self._idle.set()
 
-    def host_succeeded(self, host: Host) -> None:
-        """Record a success of ``host``, after which more tasks may begin than before."""
-        if self.schedule.succeeded(host, monotonic()):
+    def host_succeeded(self, host: Host, count: int = 1) -> None:
+        """Record ``count`` successes of ``host``, after which more tasks may begin than before."""
+        if self.schedule.succeeded(host, monotonic(), count):
             self._dispatch_soon()
 
     def fatal(self, error: Exception) -> None:
@@ -295,19 +297,17 @@ class Worker:
     def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
         """Record a failed attempt: retry or fail the item, and update the state of the host."""
         batch, schedule, now = task.batch, self.schedule, monotonic()
-        kind = failure_kind(error.code)
-        retry = kind.retry and not error.permanent
+        retry, fresh = error.transient, not task.attempts
         task.attempts += 1
         batch.forget(task.index)
         batch.requests += error.requests
         batch.wire += error.wire
         batch.attempt_failed(error.code)
         host = schedule.host(error.origin) if error.origin else task.host
-        if kind.host:
-            self.hosts.failed(host, error, retry, began)
-        elif not retry:
-            # A host that says "there is no such file" is working.
-            self.host_succeeded(host)
+        if failure_kind(error.code).blame is Blame.FILE and not error.asks_to_wait:
+            self.host_succeeded(host)  # a host that says "there is no such file" is working
+        else:
+            self.hosts.failed(host, error, fresh, began)
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
             self._dispatch_soon()

@@ -11,7 +11,21 @@ from pathlib import Path
 from time import time
 
 import pytest
-from servers import HANG, Forever, Nth, Pause, Request, Server, Step, download, ok, redirect, status
+from servers import (
+    CLOSE,
+    HANG,
+    RESET,
+    Forever,
+    Nth,
+    Pause,
+    Request,
+    Server,
+    Step,
+    download,
+    ok,
+    redirect,
+    status,
+)
 
 QUICK = ("--deadline", "2s", "--read-timeout", "500ms", "--connect-timeout", "1s")
 QUICK += ("--retries", "1", "--backoff", "50ms")
@@ -72,16 +86,44 @@ def test_retry_after_stops_all_workers(
     assert not [request for request in requests if began < request.at < refusals[0] + least]
 
 
-def test_outage_causes_no_retry_storm(tmp_path: Path) -> None:
-    with Server(default=status(503)) as down, Server(default=ok(BODY)) as well:
+def test_outage_causes_no_retry_storm_and_loses_nothing(tmp_path: Path) -> None:
+    """A host that answers 503 to everything for two seconds, in the middle of a job."""
+    until: list[float] = []
+
+    def answer(request: Request) -> list[Step]:
+        if not until and len(server.requests) > 200:
+            until.append(request.at + 2.0)
+        if until and request.at < until[0]:
+            refused.append(request.at)
+            return status(503)
+        return [Pause(0.005), *ok(BODY)]
+
+    refused: list[float] = []
+    with Server(default=answer) as server:
+        options = (*PATIENT, "--workers", "2", "--connections", "8", "--pipeline", "off")
+        options += ("--retries", "5", "--backoff", "150ms")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 1000)))
+    assert (result.exit, len(result.files)) == (0, 1000)
+    # First attempts until so many in a row are no chance, those in flight, then one at a time.
+    assert len(refused) <= 2 * 2 * (16 + 8)
+
+
+@pytest.mark.parametrize(
+    "answer", [status(503), status(502), [RESET], [b"HTTP/1.1 200 OK\r\nConte", CLOSE]]
+)
+def test_files_of_a_host_that_fails_always_are_all_requested(answer: list[Step], tmp_path: Path) -> None:
+    """Each ends with what it got, after all of its attempts. Other hosts do not wait."""
+    with Server(default=answer) as down, Server(default=ok(BODY)) as well:
         options = (*PATIENT, "--workers", "2", "--connections", "16")
-        listed = [url for pair in zip(urls(down, 500), urls(well, 500, "g"), strict=True) for url in pair]
+        listed = [url for pair in zip(urls(down, 200), urls(well, 200, "g"), strict=True) for url in pair]
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
-        assert Counter(result.codes.values()) == {"http-503": 500}
-        assert len(result.files) == 500
-        # The requests in flight at the first failure, then one at a time: retries are not the load.
-        assert down.count() <= 2 * 16 + 2 * 8
-        assert result.report["retries"] <= 0.2 * result.report["requests"]
+        asked = Counter(request.target for request in down.requests)
+        last = max(request.at for request in down.requests)
+        assert max(request.at for request in well.requests) < last
+    assert len(result.files) == len(asked) == len(result.failures) == 200
+    assert min(asked.values()) >= 2
+    assert len(set(result.codes.values())) == 1
+    assert {failure["attempts"] for failure in result.failures.values()} == {2}
 
 
 def test_recovering_host_gets_requests_gradually(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ class Owner:
         assert self.active >= 0
         self.soon()
 
-    def host_succeeded(self, host: Host) -> None:
+    def host_succeeded(self, host: Host, count: int = 1) -> None:
         pass
 
     def fatal(self, error: Exception) -> None:

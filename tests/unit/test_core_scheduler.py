@@ -166,7 +166,62 @@ def test_failing_host_without_a_pause_gets_one_request_at_a_time() -> None:
     assert take_all(schedule) == []
     for job in jobs[:4]:
         schedule.release(job.host)
-    assert take_all(schedule) == [jobs[4]]
+    (probe,) = take_all(schedule)
+    assert probe in jobs[4:]
+
+
+def test_host_is_probed_with_jobs_from_all_of_its_queue() -> None:
+    """Neighbours in a list may have one fault in common, and say nothing about the host."""
+    schedule: Scheduler[Schedulable] = Scheduler(1, 1)
+    jobs = fill(schedule, "a", 100)
+    places = []
+    for now in range(6):
+        schedule.failed(schedule.host("a"), now, now)
+        (probe,) = take_all(schedule, now)
+        places.append(jobs.index(probe))
+        schedule.release(probe.host)
+    assert len({place // 25 for place in places}) == 4
+
+
+def test_success_ends_a_pause_that_the_host_did_not_ask_for() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 8)
+    fill(schedule, "a", 10)
+    host = schedule.host("a")
+    schedule.failed(host, 0.0, 1.0)
+    schedule.pause(host, 20.0, asked=False)
+    assert take_all(schedule, 1.0) == []
+    assert schedule.succeeded(host, 1.5)
+    assert len(take_all(schedule, 1.5)) == 2
+
+
+def test_host_that_is_given_up_is_requested_all_the_same() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(64, 64)
+    jobs = fill(schedule, "a", 100)
+    host = schedule.host("a")
+    schedule.failed(host, 0.0, 1.0)
+    schedule.pause(host, 20.0, asked=False)
+    schedule.give_up(host)
+    assert schedule.resting == 0
+    assert take_all(schedule, 1.0) == jobs[:16]
+    assert len(schedule.next_jobs(host, 9, None)) == 1
+    assert schedule.succeeded(host, 2.0)
+    assert host.rounds == 0
+    assert host.allowed == 32
+
+
+def test_pace_of_a_host_is_kept_beside_the_rate() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(100, 100)
+    fill(schedule, "a", 9)
+    fill(schedule, "b", 9)
+    schedule.host("a").gap = 0.5
+    assert keys(take_all(schedule, 0.0)).count("a") == 1
+    assert schedule.active == 10
+    assert schedule.next_jobs(schedule.host("a"), 9, None) == []
+    assert schedule.wake_at == 0.5
+    assert keys(take_all(schedule, 0.5)) == "a"
+    schedule.interval = 2.0
+    assert keys(take_all(schedule, 1.0)) == "a"
+    assert schedule.wake_at == 3.0
 
 
 def test_condemned_host_fails_its_jobs_at_once() -> None:

@@ -272,7 +272,7 @@ class PipelinedClient:
                 count, problem = task.batch.put_all(islice(completed, at, None))
                 at += count
                 if count:
-                    self._stored(task, state)
+                    self._stored(task, state, count)
                 if problem is None:
                     continue
                 # The group itself may have failed, behind its last response.
@@ -298,11 +298,11 @@ class PipelinedClient:
             else:
                 self._stored(task, state)
 
-    def _stored(self, task: FetchTask, state: OriginState | None) -> None:
-        """Report that ``task`` is stored, and perhaps others of its batch and host."""
+    def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
+        """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
         if not task.batch.left:
             self._owner.batch_finished(task.batch)
-        self._owner.host_succeeded(task.host)
+        self._owner.host_succeeded(task.host, count)
         if state is not None:
             state.fallback_count = 0
 

@@ -41,7 +41,7 @@ KNOWN = (
         "files of a dead host fail as robots",
         "a name that does not exist is reported as a refusal",
         "outcome_of",
-        "not elsewhere and (FAILURES[code].host or code in ('bad-url', 'internal', 'poison'))",
+        "FAILURES[code].blame is Blame.HOST or code in ('bad-url', 'internal', 'poison')",
         "False",
         (f"{ROBOTS}test_hosts_that_cannot_be_reached_fail_as_without_the_option",),
     ),

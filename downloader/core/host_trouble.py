@@ -1,0 +1,97 @@
+"""Decide what the failures of a host mean: is a file at fault, or is the host down, or overloaded?
+
+A host is down when nothing of it succeeds. While other requests succeed, a failure belongs to its file,
+which has its own retries and backoff, and no other file waits for that. ``errors.Blame`` says which
+failures that is about:
+
+=========  ==========================================  ==============================================
+blame      while other requests succeed                when none does
+=========  ==========================================  ==============================================
+FILE       a success: the host answers                 the same
+EITHER     the file's                                  the host's, after many first attempts in a row
+HOST       the file's                                  the host's: at once if it never answered
+NEITHER    the file's                                  the file's: such attempts take long by themselves
+=========  ==========================================  ==============================================
+
+Only first attempts count: towards the end of a run nothing but the retries of bad files may be left.
+A host that asks for a pause (Retry-After) gets it in any case.
+
+A host that is down pauses and is probed (``core.scheduler``). If that has not helped, what follows depends
+on whether it can be reached. If not, its files fail with its failure. If it can, it is given up: each file
+is requested all the same, with its own retries, as no file may end with a status that it did not get.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from downloader.core.throttle import Throttle
+from downloader.errors import Blame
+
+__all__ = ["Trouble"]
+
+_IN_A_ROW: Final = 16  # failed first attempts
+_MAX_IN_A_ROW: Final = 1000
+_CHANCE: Final = 1e-6  # of so many in a row from a host that is up
+_BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
+_UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
+
+
+@dataclass(slots=True)
+class Trouble:
+    """The failures of one host, and the successes since the first of them.
+
+    ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
+    that. ``unreached``: failures to reach it since it was last reached. ``reached_in``: the failed round in
+    which it was last reached. ``given_up``: see the module.
+    """
+
+    successes: int = 0
+    failures: int = 0
+    streak: int = 0
+    unreached: int = 0
+    reached_in: int = 0
+    given_up: bool = False
+    throttle: Throttle = field(default_factory=Throttle)
+
+    def succeeded(self, count: int, now: float) -> None:
+        """Record ``count`` successful requests."""
+        self.failures += self.streak
+        self.successes += count
+        self.streak = self.unreached = self.reached_in = 0
+        self.given_up = False
+        self.throttle.record(now, good=count)
+
+    def blames_host(self, blame: Blame, *, fresh: bool, answered: bool, down: bool, now: float) -> bool:
+        """Record a failure; return whether the host is to blame for it, not only the file.
+
+        ``fresh``: it was the file's first attempt. ``answered``: the host has ever answered. ``down``: it
+        was to blame for the failure before this one, and nothing has succeeded since.
+        """
+        if blame is Blame.HOST:
+            self.unreached += 1
+            if answered:
+                self.throttle.record(now, refused=1)
+            return down or not answered or self.unreached >= _UNREACHED_IN_A_ROW
+        if blame is not Blame.EITHER:
+            return False
+        self.unreached = 0
+        if self.given_up or down:
+            return not self.given_up
+        if not fresh:
+            return False
+        self.throttle.record(now, refused=1)
+        self.streak += 1
+        if self.streak < _IN_A_ROW or self.streak < self._unlikely():
+            return False
+        self.throttle.discard(now)
+        return True
+
+    def _unlikely(self) -> int:
+        """Return how many first attempts hardly fail in a row, by those before, if the host is up."""
+        if not self.failures:
+            return _IN_A_ROW
+        share = self.failures / (self.failures + self.successes + _BEFORE)
+        return min(math.ceil(math.log(_CHANCE) / math.log(share)), _MAX_IN_A_ROW)

@@ -1,0 +1,99 @@
+"""Find how many requests a second a host takes, where it refuses many of them.
+
+A server that has too much to do refuses what exceeds its capacity. Then the number of requests that succeed
+is that capacity: nothing is lost by sending no more. So where many first attempts fail, requests are paced
+at nine tenths of the rate of successes. If fewer fail then, the pace is kept, is raised slowly as long as
+few fail, and lowered at once when many do (as in TCP; the AWS SDKs pace requests so). If as many fail, it
+is not the rate: these files fail at any, and the pace is given up. Their share is remembered.
+
+Pure state: the time (seconds, monotonic) is passed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+__all__ = ["Throttle"]
+
+_OUTCOMES: Final = 50  # minimum of a measurement
+_FAILED: Final = 20  # or as many as let so many fail, where it is compared with another
+_SHORTEST: Final = 0.1  # seconds, of a measurement, and before it while older requests end
+_LONGEST: Final = 2.0  # seconds, with however few outcomes, when paced
+_MANY: Final = 0.2  # share of requests that fail, more than at any rate
+_DEVIATIONS: Final = 3.0  # by which it must exceed that, or it may be chance
+_STEPS: Final = 2  # times that the pace is lowered until it must have helped
+_BELOW: Final = 0.9
+_LESS: Final = 0.8  # of a pace that had helped, and is now too fast
+_RAISE: Final = 1.1
+_SLOWEST: Final = 1.0  # requests a second
+_FORGET: Final = 0.125
+
+
+@dataclass(slots=True)
+class Throttle:
+    """The pace of one host.
+
+    ``gap``: seconds between two requests, 0 if they are not paced. ``helps``: fewer requests fail at
+    this pace. ``share``: of requests that fail at any rate. ``before``: of those that failed before the
+    pace was lowered; ``steps``: how often it was since. ``unpaced``: requests a second before.
+    ``good``, ``refused``: of the measurement that began at ``since``.
+    """
+
+    gap: float = 0.0
+    helps: bool = False
+    share: float = 0.0
+    before: float = 0.0
+    steps: int = 0
+    unpaced: float = 0.0
+    good: int = 0
+    refused: int = 0
+    since: float = 0.0
+
+    def record(self, now: float, *, good: int = 0, refused: int = 0) -> None:
+        """Record ``good`` requests that succeeded, and ``refused`` ones that failed."""
+        if now < self.since:
+            return
+        if not self.good + self.refused or now - self.since > 2 * _LONGEST:
+            self.discard(now)
+        self.good += good
+        self.refused += refused
+        count, elapsed = self.good + self.refused, now - self.since
+        enough = max(_OUTCOMES, _FAILED / self.before) if self.steps else _OUTCOMES
+        if (count >= enough and elapsed >= _SHORTEST) or (self.gap and elapsed >= _LONGEST):
+            self._judge(self.refused / count, self.good / elapsed, count / elapsed)
+            self.discard(now + _SHORTEST if self.gap else now)
+
+    def discard(self, now: float) -> None:
+        """Begin another measurement at ``now``."""
+        self.good = self.refused = 0
+        self.since = now
+
+    def _judge(self, share: float, succeeding: float, rate: float) -> None:
+        """Change the pace after a measurement: ``share`` failed, of ``rate`` requests a second."""
+        chance = _DEVIATIONS * sqrt(self.share * (1 - self.share) / _OUTCOMES)
+        many = share > self.share + max(_MANY, chance)
+        if not self.gap:
+            if many:
+                self.unpaced = rate
+                self._lower(share, succeeding, 1)
+            else:
+                self.share += (share - self.share) * _FORGET
+        elif self.steps and share > (self.share + self.before) / 2:
+            if self.steps < _STEPS:
+                self._lower(self.before, succeeding, self.steps + 1)
+            else:
+                self.share, self.gap, self.helps, self.steps = share, 0.0, False, 0
+        elif self.steps:
+            self.helps, self.steps = True, 0
+        elif many:
+            self._lower(share, max(succeeding, _LESS / self.gap), 1)
+        else:
+            self.gap /= _RAISE
+            if self.gap * self.unpaced < 1:
+                self.gap, self.helps = 0.0, False
+
+    def _lower(self, before: float, succeeding: float, steps: int) -> None:
+        self.before, self.steps = before, steps
+        self.gap = max(1 / max(succeeding * _BELOW, _SLOWEST), self.gap)

@@ -1,0 +1,101 @@
+"""What failures say about the host: pure state."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from downloader.core.host_trouble import Trouble
+from downloader.errors import FAILURES, Blame, FetchError, failure_kind
+
+
+def fails(trouble: Trouble, blame: Blame, **given: bool) -> bool:
+    situation = {"fresh": True, "answered": True, "down": False, **given}
+    return trouble.blames_host(blame, now=0.0, **situation)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.7, 0.9, 0.97])
+@pytest.mark.parametrize("seed", range(5))
+def test_files_that_fail_among_others_never_mean_that_the_host_is_down(share: float, seed: int) -> None:
+    draw, trouble = random.Random(seed), Trouble()
+    outages, down = 0, False
+    for _ in range(20_000):
+        if draw.random() >= share:
+            trouble.succeeded(1, 0.0)
+            down = False
+        elif not down:
+            down = fails(trouble, Blame.EITHER)
+            outages += down
+    # Before it is known how many fail, a long row of them is taken for an outage, once or twice.
+    assert outages <= (0 if share < 0.6 else 5)
+
+
+def test_host_of_which_nothing_succeeds_is_down() -> None:
+    trouble = Trouble()
+    trouble.succeeded(1, 0.0)
+    assert [fails(trouble, Blame.EITHER) for _ in range(17)].count(True) == 2
+
+
+def test_retries_of_bad_files_say_nothing() -> None:
+    """At the end of a run nothing else may be left."""
+    trouble = Trouble()
+    assert not any(fails(trouble, Blame.EITHER, fresh=False) for _ in range(5000))
+
+
+def test_every_failed_probe_counts_while_the_host_is_down() -> None:
+    assert fails(Trouble(), Blame.EITHER, fresh=False, down=True)
+
+
+@pytest.mark.parametrize("blame", [Blame.FILE, Blame.NEITHER])
+def test_others_are_never_the_hosts(blame: Blame) -> None:
+    trouble = Trouble()
+    assert not any(fails(trouble, blame, down=True) for _ in range(100))
+
+
+def test_host_that_cannot_be_reached() -> None:
+    assert fails(Trouble(), Blame.HOST, answered=False)
+    trouble = Trouble()
+    assert [fails(trouble, Blame.HOST) for _ in range(4)] == [False, False, False, True]
+    trouble.succeeded(1, 0.0)
+    assert not fails(trouble, Blame.HOST)
+    assert fails(trouble, Blame.HOST, down=True)
+
+
+def test_any_answer_shows_that_it_was_reached() -> None:
+    trouble = Trouble()
+    for _ in range(10):
+        assert not any(fails(trouble, Blame.HOST) for _ in range(3))
+        assert not fails(trouble, Blame.EITHER, fresh=False)
+
+
+def test_host_that_is_given_up_is_blamed_no_more_until_it_answers() -> None:
+    trouble = Trouble(given_up=True)
+    assert not any(fails(trouble, Blame.EITHER) for _ in range(100))
+    trouble.succeeded(1, 0.0)
+    assert [fails(trouble, Blame.EITHER) for _ in range(16)][-1]
+
+
+def test_status_is_never_the_hosts_alone() -> None:
+    """A file must not end with a status that it did not get."""
+    assert all(failure_kind(f"http-{status}").blame is not Blame.HOST for status in range(100, 1000))
+    assert {code for code, kind in FAILURES.items() if kind.blame is Blame.HOST} == {
+        *("dns", "connect", "connect-timeout", "tls-verify", "tls-version", "tls-handshake", "proxy")
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "after", "waits", "retried"),
+    [
+        ("http-429", 1.0, True, True),
+        ("http-503", 0.0, True, True),
+        ("http-403", 1.0, True, True),
+        ("http-403", None, False, False),
+        ("http-503", None, False, True),
+        ("http-404", 1.0, False, False),
+        ("http-500", 1.0, False, True),
+    ],
+)
+def test_hosts_that_ask_to_wait(code: str, after: float | None, waits: bool, retried: bool) -> None:
+    error = FetchError(code, "", after)
+    assert (error.asks_to_wait, error.transient) == (waits, retried)
