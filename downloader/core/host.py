@@ -18,8 +18,8 @@ class Host:
     """The state of one scheme, host and port.
 
     ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
-    after a failure) and ``paced`` (--rate). ``answered``: it has answered a request. ``resting``: it is
-    failing or paused, so its queue is not counted as work that could start. ``counted``: it has had a job.
+    after a failure) and ``paced`` (--rate). ``answered``: when it last answered a request, 0 if it never has.
+    ``resting``: it is failing or paused, so its queue is not counted as work that could start. ``counted``: it has had a job.
     ``held``: jobs outside the queue, which wait until it is known whether they may start
     (``Scheduler.hold``).
     """
@@ -38,7 +38,7 @@ class Host:
     verdict: tuple[str, str] | None = None
     verdict_until: float = 0.0
     listed: bool = False
-    answered: bool = False
+    answered: float = 0.0
     resting: bool = False
     counted: bool = False
     held: int = 0
@@ -64,8 +64,9 @@ class Host:
 
 class Schedulable(Protocol):
     """A job. ``solo``: run it with nothing else in flight. Jobs with the same ``path``, by identity, may
-    follow each other in one slot."""
+    follow each other in one slot. ``demotions``: how often it was preempted, see ``core.preemption``."""
 
     host: Host
     solo: bool
     path: object
+    demotions: int

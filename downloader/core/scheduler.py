@@ -16,6 +16,8 @@ instead of each one trying by itself.
 A job whose host is paused rests: it does not count as work that is there to be started, so that a worker
 with many dead hosts goes on to ask for more. A job that waits long for its connection is parked: it gives
 its slot to another one until the connection is open.
+
+A job that was preempted (``core.preemption``) is demoted: it starts when no other one can.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ __all__ = ["VERDICT", "Scheduler"]
 VERDICT = 60.0
 _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
+_RESERVE = 8  # one in so many slots is for jobs that are not demoted
+_AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
 J = TypeVar("J", bound=Schedulable)
@@ -63,6 +67,7 @@ class Scheduler(Generic[J]):
         self._hosts = HostTable(most, chosen_per_host)
         self._ready: deque[Host] = deque()
         self._solo: deque[J] = deque()
+        self._demoted: deque[J] = deque()
         self._timers: list[tuple[float, int, J | Host]] = []
         self._serial = count()
 
@@ -72,7 +77,7 @@ class Scheduler(Generic[J]):
         if host is None:
             if self._hosts.full:
                 later = {due.host.key for _, _, due in self._timers if not isinstance(due, Host)}
-                later.update(job.host.key for job in self._solo)
+                later.update(job.host.key for job in (*self._solo, *self._demoted))
                 self._hosts.forget_idle(later)
             host = self._hosts.add(key)
         return host
@@ -145,7 +150,7 @@ class Scheduler(Generic[J]):
             return solo
         host = self._next_host(now)
         if host is None:
-            return None
+            return self._take_demoted(now) if self._demoted else None
         job: J = host.popleft()  # type: ignore[assignment]
         self.resting -= host.resting
         self._start(host, now)
@@ -160,8 +165,8 @@ class Scheduler(Generic[J]):
         """Return up to ``most`` further jobs of ``host`` with this ``path``, to follow in an occupied slot.
 
         A pipelined client sends them on the connection that has the slot. Returns none while the host is
-        paced, failing or condemned, while a suspect waits to run alone, or, unless it may ``stay``, if
-        another host with work has fewer slots.
+        paced, failing or condemned, while a suspect waits to run alone, while there are more jobs in flight
+        than slots, or, unless it may ``stay``, if another host with work has fewer slots.
 
         The jobs are divided among the slots of the host, so that the last ones do not all wait behind
         each other on one connection.
@@ -169,6 +174,7 @@ class Scheduler(Generic[J]):
         queue = host.queue
         if (
             not queue
+            or self.active > self.most
             or self.interval
             or host.resting
             or host.verdict is not None
@@ -197,6 +203,9 @@ class Scheduler(Generic[J]):
 
     def requeue(self, job: J) -> None:
         """Put ``job``, which was started, back at the front of its queue."""
+        if job.demotions:
+            self.demote(job)
+            return
         self.unstarted += 1
         if job.solo:
             self._solo.appendleft(job)
@@ -204,6 +213,30 @@ class Scheduler(Generic[J]):
         job.host.queue.insert(0, job)
         self.resting += job.host.resting
         self._list(job.host)
+
+    def demote(self, job: J) -> None:
+        """Queue ``job``, which was started, behind all others."""
+        self.unstarted += 1
+        self.resting += 1
+        self._demoted.append(job)
+
+    def _take_demoted(self, now: float) -> J | None:
+        """Return the next demoted job, None if there is none that may start.
+
+        The last slots are for jobs that come later.
+        """
+        if self.active >= self.most - self.most // _RESERVE:
+            return None
+        while self._demoted:
+            job = self._demoted.popleft()
+            host = job.host
+            if host.active < host.allowed and not self._is_paused(host, now):
+                self.resting -= 1
+                self._start(host, now)
+                return job
+            at = max(host.not_before, host.paced, now + _AGAIN)
+            heapq.heappush(self._timers, (at, next(self._serial), job))
+        return None
 
     def _next_solo(self, now: float) -> J | None:
         """Return the first suspect whose host is not paused."""
@@ -303,7 +336,7 @@ class Scheduler(Generic[J]):
 
     def succeeded(self, host: Host, now: float) -> bool:
         """Record a successful request to ``host``; return True if more may start now."""
-        host.answered = True
+        host.answered = now
         if host.allowed == host.limit and not host.rounds and not host.resting:
             return False
         if now < host.not_before:
@@ -391,6 +424,8 @@ class Scheduler(Generic[J]):
                 if due.wake == at:
                     due.wake = 0.0
                 self._list(due)
+            elif due.demotions:
+                self._demoted.append(due)
             else:
                 self.unstarted -= 1
                 self.resting -= 1

@@ -133,6 +133,11 @@ class Census:
         else:
             self._usual += (monotonic() - opening.since - self._usual) / 16
 
+    @property
+    def openings(self) -> dict[Any, tuple[float, bool]]:
+        """Return since when each greenlet has been opening a connection, and whether without a slot."""
+        return {each.greenlet: (each.since, each.parked) for each in self._opening.values()}
+
     def park_slow(self) -> int:
         """Park the requests that wait long for a connection; return how many were parked."""
         slow = min(max(SLOW_TO_OPEN, self._usual * _TIMES_USUAL), _LONGEST_SLOT)

@@ -16,6 +16,7 @@ import socket  # noqa: E402
 import ssl  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
+import gevent  # noqa: E402
 import requests.exceptions as rq  # noqa: E402
 import urllib3.exceptions as u3  # noqa: E402
 
@@ -26,7 +27,7 @@ from downloader.core.throughput import SPAN  # noqa: E402
 from downloader.core.units import show_size, show_time  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
-__all__ = ["HandshakeCut", "below_min_speed", "deadline_exceeded", "is_stale", "translate"]
+__all__ = ["HandshakeCut", "Preempted", "below_min_speed", "deadline_exceeded", "is_stale", "translate"]
 
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 # The second is for a name that exists and has no address. It is deprecated, and not in every system.
@@ -43,6 +44,10 @@ _VERSION_WORDS = (
 
 class HandshakeCut(ssl.SSLError):
     """The connection ended in the TLS handshake; a plain SSLEOFError means that it ended later."""
+
+
+class Preempted(gevent.GreenletExit):
+    """The attempt in this greenlet is to end, since others are worth more: see ``core.preemption``."""
 
 
 def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:

@@ -34,7 +34,7 @@ class HostFailures:
     def failed(self, host: Host, error: FetchError, transient: bool, began: float) -> None:
         """Record that ``host`` failed with ``error``, in a request that began at ``began``."""
         now = monotonic()
-        self.refused += transient and host.answered
+        self.refused += transient and host.answered > 0
         rounds = self._schedule.failed(host, began, now)
         # A host that has never answered, and sent no packet in all of --connect-timeout, is dead. Another
         # attempt would take as long, and the end of the run would wait for it.
