@@ -18,10 +18,10 @@ class Host:
     """The state of one scheme, host and port.
 
     ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
-    after a failure) and ``paced`` (--rate). ``answered``: when it last answered a request, 0 if it never has.
-    ``resting``: it is failing or paused, so its queue is not counted as work that could start. ``counted``: it has had a job.
-    ``held``: jobs outside the queue, which wait until it is known whether they may start
-    (``Scheduler.hold``).
+    after a failure) and ``paced`` (--rate). ``answered``: when it last answered a request, 0 if never.
+    ``resting``: it is failing or paused, so its queue is not counted as work that could start.
+    ``counted``: it has had a job. ``held``: jobs outside the queue, which wait until it is known whether
+    they may start (``Scheduler.hold``).
     """
 
     key: str

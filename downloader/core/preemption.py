@@ -1,17 +1,17 @@
-"""Decide which requests give up their slots, so that those through which nothing comes leave most to others.
+"""Decide which requests give up their slots, so that those through which little comes do not hold all.
 
 A response may take minutes for a few bytes, whatever the reason. Such requests may hold a part of the slots
 only while others wait. What is beyond that is preempted: it ends, is not counted as an attempt, and is
 started again when nothing else can be. This is a multilevel feedback queue (F. J. Corbató, 1962): a request
-that has used up its allotment of time is demoted, and gets ``GROWTH`` times as much the next time. So a large
-file over a slow line is begun again a few times at most, and all of them together take no longer than a
-third of the time that it needs.
+that has used up its allotment of time is demoted, and gets ``GROWTH`` times as much the next time. So a
+large file over a slow line is begun again a few times at most, which together take no longer than a third
+of the time that it needs.
 
 The allotment follows from what responses take that do end, on average, and slow ones of the same host. A
 request that receives ``WORTH`` bytes gets it anew.
 
 Where nothing ends at all, the network or a server may be held up as a whole. Then the allotment is longer,
-and a host that does not answer loses one request at a time, until others are seen to end in the freed slots.
+and a host that does not answer loses few requests at first, until others are seen to end in the freed slots.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARE = 2  # one in so many slots may be held by slow requests while others wai
 _SHORTEST, _SILENT, _LONGEST = 0.5, 2.0, 60.0  # seconds of an allotment; the second while nothing ends
 _TIMES_USUAL = 4
 _RECENT = 1.0  # seconds within which something has ended, or a host has answered
-_AT_A_TIME = 16  # a host that does not answer loses one in so many of its requests at a time
+_FIRST_LOST = 16  # a host that does not answer loses one in so many of its requests, then twice as many, …
 _WEIGHT = 4  # of what was usual so far, against a new measurement, less one
 _MAX_STEP = 0.5  # seconds; what passes beyond that between two observations, the process was held up
 _MAX_HOSTS = 1000
@@ -86,7 +86,7 @@ class Preemption:
         self._marks: dict[Hashable, _Mark] = {}
         self._usual = 0.0
         self._took: dict[str, float] = {}  # by host: seconds of slow responses
-        self._taken: dict[str, float] = {}  # by host that does not answer: when it last lost a request
+        self._lost: dict[str, tuple[float, int]] = {}  # by host: when it last lost requests, and how many
         self._finished, self._finished_at = 0, -_RECENT
         self._preempted_at = self._helped = 0.0
 
@@ -95,8 +95,8 @@ class Preemption:
     ) -> list[Held]:
         """Return which of the ``held`` requests are to be preempted.
 
-        ``finished``: how many have ended so far; ``slots``: how many there are; ``waiting``: all of them are
-        held, and others wait for one.
+        ``finished``: how many have ended so far; ``slots``: how many there are; ``waiting``: all of them
+        are held, and others wait for one.
         """
         elapsed = min(now - self._now, _MAX_STEP) if self._now else 0.0
         seen, self._now = self._now, now
@@ -184,18 +184,19 @@ class Preemption:
                 chosen.append(each)
                 if len(chosen) == most:
                     break
-        if len(self._taken) >= _MAX_HOSTS:
-            self._taken.clear()
-        self._taken.update(dict.fromkeys(taken, self._clock))
+        if len(self._lost) >= _MAX_HOSTS:
+            self._lost.clear()
+        self._lost.update({key: (self._clock, count) for key, count in taken.items()})
         return chosen
 
     def _most_of(self, host: Host, allotment: float) -> int:
         """Return how many requests ``host`` may lose now."""
         if self._now - host.answered < max(_RECENT, allotment / _TIMES_USUAL):
             return host.active
-        if self._clock - self._taken.get(host.key, -allotment) < allotment:
+        at, count = self._lost.get(host.key, (-allotment, 0))
+        if self._clock - at < allotment:
             return 0
-        return max(1, host.allowed // _AT_A_TIME)
+        return max(1, host.allowed // _FIRST_LOST, count * 2)
 
 
 def _by_host(slow: Iterable[Held]) -> Iterable[tuple[Host, list[Held]]]:

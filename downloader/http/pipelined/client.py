@@ -80,8 +80,8 @@ class PipelinedClient:
     to know what the response says about each file.
 
     ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
-    connection has to wait for one. ``origin_depths``: the depths of its origins. ``waiting``: the tasks that wait
-    for a connection, by the greenlet that opens it.
+    connection has to wait for one. ``origin_depths``: the depths of its origins. ``waiting``: the tasks
+    that wait for a connection, by the greenlet that opens it.
     """
 
     def __init__(
