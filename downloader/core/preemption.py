@@ -11,7 +11,8 @@ The allotment follows from what responses take that do end, on average, and slow
 request that receives ``WORTH`` bytes gets it anew.
 
 Where nothing ends at all, the network or a server may be held up as a whole. Then the allotment is longer,
-and a host that does not answer loses few requests at first, until others are seen to end in the freed slots.
+and a host that does not answer loses few requests at first, until others are seen to end in the freed
+slots.
 """
 
 from __future__ import annotations

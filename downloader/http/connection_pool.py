@@ -177,6 +177,11 @@ class Census:
         self.open += 1
         self.peak = max(self.peak, self.open)
 
+    def close_surplus(self) -> None:
+        """Close idle connections while more are open than there are slots."""
+        while self.idle and self.open - self.parked > self.limit:
+            next(iter(self.idle)).close()
+
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""
         self.open -= 1

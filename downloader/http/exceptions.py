@@ -46,7 +46,7 @@ class HandshakeCut(ssl.SSLError):
     """The connection ended in the TLS handshake; a plain SSLEOFError means that it ended later."""
 
 
-class Preempted(gevent.GreenletExit):
+class Preempted(gevent.GreenletExit):  # type: ignore[misc]  # gevent has no types
     """The attempt in this greenlet is to end, since others are worth more: see ``core.preemption``."""
 
 

@@ -69,9 +69,9 @@ class SlowRequests:
             if greenlet not in openings and not task.solo:
                 held.append(Held(greenlet, task, task.sent, self._client.received(greenlet)))
         for greenlet, (since, parked) in openings.items():
-            task = self.fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
-            if now - since > self._connect_timeout and task is not None and not task.solo:
-                held.append(Held(greenlet, task, since, 0, parked=parked))
+            opens = self.fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
+            if now - since > self._connect_timeout and opens is not None and not opens.solo:
+                held.append(Held(greenlet, opens, since, 0, parked=parked))
         return held
 
     def _preempt(self, held: Held) -> None:
