@@ -34,6 +34,7 @@ _SHORTEST, _SILENT, _LONGEST = 0.5, 2.0, 60.0  # seconds of an allotment; the se
 _TIMES_USUAL = 4
 _RECENT = 1.0  # seconds within which something has ended, or a host has answered
 _FIRST_LOST = 16  # a host that does not answer loses one in so many of its requests, then twice as many, …
+_HALF_LIFE = 10.0  # seconds in which half of what a slow response took is forgotten
 _WEIGHT = 4  # of what was usual so far, against a new measurement, less one
 _MAX_STEP = 0.5  # seconds; what passes beyond that between two observations, the process was held up
 _MAX_HOSTS = 1000
@@ -86,7 +87,7 @@ class Preemption:
         self._clock = self._now = 0.0
         self._marks: dict[Hashable, _Mark] = {}
         self._usual = 0.0
-        self._took: dict[str, float] = {}  # by host: seconds of slow responses
+        self._took: dict[str, tuple[float, float]] = {}  # by host: what a slow response took, and when
         self._lost: dict[str, tuple[float, int]] = {}  # by host: when it last lost requests, and how many
         self._finished, self._finished_at = 0, -_RECENT
         self._preempted_at = self._helped = 0.0
@@ -122,7 +123,7 @@ class Preemption:
         finishing = self._clock - self._finished_at < _RECENT
         helped = self._helped and self._clock - self._preempted_at < _SILENT
         least = _SHORTEST if finishing or helped else _SILENT
-        usual = max(self._usual, self._took.get(job.host.key, 0.0)) * _TIMES_USUAL
+        usual = max(self._usual, self._slowest(job.host.key)) * _TIMES_USUAL
         return float(min(max(least, usual), _LONGEST) * GROWTH**job.demotions)
 
     def _mark(self, held: Iterable[Held], seen: float) -> list[float]:
@@ -137,7 +138,8 @@ class Preemption:
                     mark.at, mark.received = self._clock, each.received
             else:
                 job = each.job
-                mark = _Mark(job, _tries(job), each.since, self._clock, self._clock, each.received)
+                began = self._clock - min(self._now - each.since, _MAX_STEP)
+                mark = _Mark(job, _tries(job), each.since, began, began, each.received)
             self._marks[each.key] = mark
         for mark in before.values():
             if _tries(mark.job) == mark.tries and mark.job.host.answered >= seen:
@@ -150,8 +152,12 @@ class Preemption:
             return
         if len(self._took) >= _MAX_HOSTS:
             self._took.clear()
-        before = self._took.get(key, took)
-        self._took[key] = before + (took - before) / _WEIGHT
+        self._took[key] = max(took, self._slowest(key)), self._clock
+
+    def _slowest(self, key: str) -> float:
+        """Return what slow responses of host ``key`` have taken lately, 0 if there were none."""
+        took, at = self._took.get(key, (0.0, 0.0))
+        return float(took * 0.5 ** ((self._clock - at) / _HALF_LIFE))
 
     def _measure(self, ended: list[float], finished: int) -> None:
         """Measure what responses usually take. ``ended``: seconds that some took, the others took less."""
