@@ -129,23 +129,24 @@ class Preemption:
     def _mark(self, held: Iterable[Held], seen: float) -> list[float]:
         """Take ``held`` into account; return how long those took that have ended well since ``seen``."""
         before, self._marks = self._marks, {}
-        ended = []
+        over = []
         for each in held:
-            mark = before.get(each.key)
+            mark = before.pop(each.key, None)
             if mark is not None and mark.since == each.since:
-                del before[each.key]
                 if each.received - mark.received >= WORTH:
                     mark.at, mark.received = self._clock, each.received
             else:
+                if mark is not None:
+                    over.append(mark)  # the connection goes on with another response
                 job = each.job
                 began = self._clock - min(self._now - each.since, _MAX_STEP)
                 mark = _Mark(job, _tries(job), each.since, began, began, each.received)
             self._marks[each.key] = mark
-        for mark in before.values():
-            if _tries(mark.job) == mark.tries and mark.job.host.answered >= seen:
-                ended.append(self._clock - mark.began)
-                self._record_slow(mark.job.host.key, ended[-1])
-        return ended
+        over += [mark for mark in before.values() if mark.job.host.answered >= seen]
+        ended = [mark for mark in over if _tries(mark.job) == mark.tries]
+        for mark in ended:
+            self._record_slow(mark.job.host.key, self._clock - mark.began)
+        return [self._clock - mark.began for mark in ended]
 
     def _record_slow(self, key: str, took: float) -> None:
         if took < _SHORTEST:
