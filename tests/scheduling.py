@@ -17,6 +17,7 @@ class Schedulable:
     host: Host
     solo: bool = False
     path: object = None
+    demotions: int = 0
 
 
 def fill(

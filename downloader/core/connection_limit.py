@@ -1,8 +1,12 @@
-"""Choose how many requests a worker has in flight at once: more while it pays, fewer when servers refuse.
+"""Choose how many requests a worker has in flight at once: as many as pay, fewer when servers refuse.
 
 This is hill climbing, as for the depth of a pipeline (``core.pipeline_depth``). The limit is multiplied
 while that makes the worker finish more files a second. It does not grow where the CPU is the limit, nor
 while fewer requests are in flight than it allows.
+
+Where the limit does not grow, fewer are tried once, and whenever more were slower or the rate has fallen.
+Fewer are kept if they are faster; after the rate has fallen also if they are as fast, since a server that
+is overloaded may take long to recover.
 
 ``ConnectionLimit`` is a value, ``measured`` the function to the next one; ``Climb`` makes the measurements
 from counters that it is given.
@@ -35,8 +39,15 @@ MANY_HOSTS = 9
 """From so many hosts on, a list counts as one over many hosts."""
 _PER_HOST_OF_MANY = 8
 _FEWEST = 8
+_FEWEST_AS_FAST = 8  # fewer than these are kept only if they are faster
 _GAIN = 1.05
 _GAIN_OF_MANY = 1.15  # what many servers do in a second varies more
+_LOSS = 0.9
+_CLEAR_LOSS = 0.67
+_FALLEN = 0.6  # of the rate at this limit so far; it must be seen twice
+_AS_FAST = 0.95
+_BEFORE_FEWER = 3  # measurements from which the rate at a limit follows
+_WEIGHT = 4  # of the rate so far, against a new measurement, less one
 _CLEAR_GAIN = 1.5  # one measurement suffices; a smaller gain may be chance and must be seen twice
 _BUSY = 0.85  # share of the time with the CPU, or waiting for it, from which on the CPU is the limit
 _IDLE_AGAIN = 0.7  # the same once it was the limit, so that chance does not make the difference
@@ -46,12 +57,15 @@ _SHORTEST = 0.1  # seconds; in less, the share of the time with the CPU means no
 # How often each connection finishes several files together in a measurement. Seconds in which many of them
 # do so by chance are twice as fast as others.
 _TIMES = 4
+_FILES = 64  # in a measurement with fewer connections; in less, the rate is chance
+_LONG = 5.0  # seconds after which a clear loss counts though not every connection has finished a request
 _REFUSED_WITHIN = 5.0  # seconds in which refused requests are counted together
 _TRIES = 2  # measurements after a step; the limit grows on if each of them has a gain
 _PAUSE, _MAX_PAUSE = 20, 640  # measurements until the next try, doubled each time
 
 _CPU = "the CPU is the limit"
 _REFUSING = "servers refused connections"
+_FEWER = "fewer were faster"
 
 
 class Sample(NamedTuple):
@@ -73,7 +87,10 @@ class ConnectionLimit:
 
     ``before``, ``came_from``: the measurement before the last step, and the limit then; ``tries``:
     measurements since; ``gains``: how many of them had a gain; ``wait``: measurements to skip before the
-    next step; ``pause``: the next value of ``wait``. ``best``: the greatest rate while the CPU was the
+    next step; ``pause``: the next value of ``wait``. ``usual``: the mean rate at this limit, over ``held``
+    measurements since it does not grow; ``falls``: how many in a row were far below; ``try_fewer``: fewer
+    are to be tried. ``fewer``: they are being tried, and kept if ``as_fast`` as ``before``;
+    ``by_fewer``: this limit was found so. ``best``: the greatest rate while the CPU was the
     limit, since a bad second must not make what follows the next step look like a gain. ``gain``: by what
     factor the rate must grow.
     """
@@ -91,6 +108,17 @@ class ConnectionLimit:
     gains: int = 0
     wait: int = 0
     pause: int = _PAUSE
+    usual: float = 0.0
+    held: int = 0
+    falls: int = 0
+    try_fewer: bool = True
+    fewer: bool = False
+    as_fast: bool = False
+    by_fewer: bool = False
+
+    def is_clear_loss(self, rate: float) -> bool:
+        """Return whether ``rate`` is far below what was measured before the last step."""
+        return self.before is not None and rate < self.before.rate * _CLEAR_LOSS
 
     @property
     def why(self) -> str:
@@ -121,18 +149,76 @@ def measured(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
     """Return the limit that follows from ``sample``, which was measured at ``limit``."""
     if limit.by_user:
         return limit
+    if limit.fewer:
+        return _judge_fewer(limit, sample)
     if limit.wait:
-        limit = replace(limit, wait=limit.wait - 1)
-        return limit if limit.wait else _grow(limit, sample)
+        limit = replace(_held(limit, sample), wait=limit.wait - 1)
+        if limit.fewer or limit.wait:
+            return limit
+        return _grow(limit, sample)
     before = limit.before
     if before is None or sample.rate > before.rate * _CLEAR_GAIN:
-        return _grow(limit, sample)
+        return _grow(replace(limit, by_fewer=False), sample)
     tries, gains = limit.tries + 1, limit.gains + (sample.rate > before.rate * limit.gain)
     if tries < _TRIES:
         return replace(limit, tries=tries, gains=gains)
     if gains == tries:
-        return _grow(limit, sample)
-    return _stop_growing(limit, limit.came_from, "more were not faster")
+        return _grow(replace(limit, by_fewer=False), sample)
+    why = _FEWER if limit.by_fewer else "more were not faster"
+    lost = sample.rate < before.rate * _LOSS
+    return replace(_stop_growing(limit, limit.came_from, why), try_fewer=limit.try_fewer or lost)
+
+
+def _held(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
+    """Return the limit after ``sample`` while it does not grow: fewer may be tried."""
+    held, usual = limit.held + 1, limit.usual or sample.rate
+    fallen = sample.rate < usual * _FALLEN
+    falls = limit.falls + 1 if fallen else 0
+    if falls >= _TRIES:
+        return _fewer(replace(limit, as_fast=True), Sample(sample.rate, sample.busy))
+    if not fallen:
+        usual += (sample.rate - usual) / min(held, _WEIGHT)
+    limit = replace(limit, held=held, usual=usual, falls=falls)
+    if limit.try_fewer and held >= _BEFORE_FEWER and not falls and sample.busy <= _IDLE_AGAIN:
+        return _fewer(limit, Sample(usual, sample.busy))
+    return limit
+
+
+def _fewer(limit: ConnectionLimit, before: Sample) -> ConnectionLimit:
+    """Return the next smaller limit, to be tried; ``before``: what is measured now."""
+    fewer = max(limit.now // 2, _FEWEST_AS_FAST if limit.as_fast else 1)
+    if fewer >= limit.now:
+        return replace(limit, try_fewer=False, fewer=False, as_fast=False, falls=0, usual=before.rate)
+    return replace(
+        limit, now=fewer, came_from=limit.now, before=before, fewer=True, tries=0, gains=0, falls=0
+    )
+
+
+def _judge_fewer(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
+    """Return the limit after ``sample`` was measured with fewer requests in flight."""
+    before = limit.before or sample
+    gained = sample.rate > before.rate * limit.gain
+    tries, gains = limit.tries + 1, limit.gains + gained
+    as_fast = limit.as_fast and sample.rate >= before.rate * _AS_FAST
+    if sample.rate <= before.rate * _CLEAR_GAIN and (gained or as_fast) and tries < _TRIES:
+        return replace(limit, tries=tries, gains=gains)
+    if gained or as_fast:
+        kept = replace(limit, stopped=_FEWER, by_fewer=True, as_fast=limit.as_fast and not gained)
+        rate = before.rate if not gained else sample.rate
+        return _fewer(kept, Sample(rate, sample.busy))
+    return replace(
+        limit,
+        now=limit.came_from,
+        before=None,
+        fewer=False,
+        as_fast=False,
+        try_fewer=False,
+        tries=0,
+        gains=0,
+        held=0,
+        usual=0.0,
+        wait=max(limit.wait, _PAUSE),
+    )
 
 
 def spread(limit: ConnectionLimit) -> ConnectionLimit:
@@ -140,7 +226,7 @@ def spread(limit: ConnectionLimit) -> ConnectionLimit:
     if limit.by_user:
         return limit
     now = min(max(limit.now, _FIRST_OF_MANY), limit.most)
-    return replace(limit, now=now, before=None, tries=0, gains=0, gain=_GAIN_OF_MANY)
+    return replace(limit, now=now, before=None, tries=0, gains=0, gain=_GAIN_OF_MANY, usual=0.0, held=0)
 
 
 def refused(limit: ConnectionLimit) -> ConnectionLimit:
@@ -152,14 +238,27 @@ def refused(limit: ConnectionLimit) -> ConnectionLimit:
 
 def _grow(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
     if limit.now >= limit.most:
-        return replace(limit, stopped=limit.ceiling, before=None, tries=0, gains=0)
+        # It has come here because each step was faster.
+        try_fewer = limit.try_fewer and not limit.came_from
+        limit = replace(limit, stopped=limit.ceiling, before=None, tries=0, gains=0, try_fewer=try_fewer)
+        return _held(limit, sample)
     best = max(limit.best, sample.rate)
     if sample.busy > (_IDLE_AGAIN if limit.stopped == _CPU else _BUSY):
-        return replace(limit, stopped=_CPU, before=None, best=best, tries=0, gains=0)
+        return _held(replace(limit, stopped=_CPU, before=None, best=best, tries=0, gains=0), sample)
     now = min(limit.now * (4 if sample.busy < _IDLE else 2), limit.most)
     before = sample._replace(rate=best)
     return replace(
-        limit, now=now, stopped="", before=before, came_from=limit.now, best=0.0, tries=0, gains=0
+        limit,
+        now=now,
+        stopped="",
+        before=before,
+        came_from=limit.now,
+        best=0.0,
+        tries=0,
+        gains=0,
+        usual=0.0,
+        held=0,
+        falls=0,
     )
 
 
@@ -174,6 +273,11 @@ def _stop_growing(limit: ConnectionLimit, now: int, why: str) -> ConnectionLimit
         gains=0,
         wait=limit.pause,
         pause=min(limit.pause * 2, _MAX_PAUSE),
+        usual=0.0,
+        held=0,
+        falls=0,
+        fewer=False,
+        as_fast=False,
     )
 
 
@@ -253,10 +357,12 @@ class Climb:
         limit, start = self.limit, self._start
         times = _TIMES if in_bursts and not self._settling else 1
         finished, elapsed = counted.finished - start.finished, counted.now - start.now
-        if finished < limit.now * together * times or (elapsed < _SECONDS and not self._settling):
+        least = max(limit.now * together * times, _FILES if limit.fewer else 0)
+        lost = elapsed >= _LONG and limit.is_clear_loss(finished / elapsed)
+        if (finished < least and not lost) or (elapsed < _SECONDS and not self._settling):
             return limit
         self._start = counted
-        if self._settling:
-            self._settling = False
+        settling, self._settling = self._settling, False
+        if settling and not lost:
             return limit
         return measured(limit, Sample(finished / elapsed, (counted.cpu - start.cpu) / elapsed))

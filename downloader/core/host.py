@@ -23,10 +23,10 @@ class Host:
     ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
     after a failure) and ``paced`` (--rate, or ``gap``: seconds between two requests, 0 for none, where it
     refuses many). ``asked_until``: until when it asked for that pause itself, by Retry-After. ``trouble``:
-    what its failures say, None if it had none. ``rounds``: failed rounds in a row. ``answered``: it has
-    answered a request. ``resting``: it is failing or paused, so its queue is not counted as work that could
-    start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait until it is known
-    whether they may start (``Scheduler.hold``).
+    what its failures say, None if it had none. ``rounds``: failed rounds in a row. ``answered``: when it
+    last answered a request, 0 if never. ``resting``: it is failing or paused, so its queue is not counted
+    as work that could start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait
+    until it is known whether they may start (``Scheduler.hold``).
     """
 
     key: str
@@ -46,7 +46,7 @@ class Host:
     verdict: tuple[str, str] | None = None
     verdict_until: float = 0.0
     listed: bool = False
-    answered: bool = False
+    answered: float = 0.0
     resting: bool = False
     counted: bool = False
     held: int = 0
@@ -83,8 +83,9 @@ class Host:
 
 class Schedulable(Protocol):
     """A job. ``solo``: run it with nothing else in flight. Jobs with the same ``path``, by identity, may
-    follow each other in one slot."""
+    follow each other in one slot. ``demotions``: how often it was preempted, see ``core.preemption``."""
 
     host: Host
     solo: bool
     path: object
+    demotions: int

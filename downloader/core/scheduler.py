@@ -18,6 +18,8 @@ as otherwise.
 A job whose host is paused rests: it does not count as work that is there to be started, so that a worker
 with many dead hosts goes on to ask for more. A job that waits long for its connection is parked: it gives
 its slot to another one until the connection is open.
+
+A job that was preempted (``core.preemption``) is demoted: it starts when no other one can.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
 # Requests in flight to a host that is given up: a share of its limit, and at least so many.
 _GIVEN_UP_SHARE, _GIVEN_UP_LEAST = 4, 8
+_RESERVE = 8  # one in so many slots is for jobs that are not demoted
+_AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
 J = TypeVar("J", bound=Schedulable)
@@ -67,6 +71,7 @@ class Scheduler(Generic[J]):
         self._hosts = HostTable(most, chosen_per_host)
         self._ready: deque[Host] = deque()
         self._solo: deque[J] = deque()
+        self._demoted: deque[J] = deque()
         self._timers: list[tuple[float, int, J | Host]] = []
         self._serial = count()
 
@@ -76,7 +81,7 @@ class Scheduler(Generic[J]):
         if host is None:
             if self._hosts.full:
                 later = {due.host.key for _, _, due in self._timers if not isinstance(due, Host)}
-                later.update(job.host.key for job in self._solo)
+                later.update(job.host.key for job in (*self._solo, *self._demoted))
                 self._hosts.forget_idle(later)
             host = self._hosts.add(key)
         return host
@@ -149,7 +154,7 @@ class Scheduler(Generic[J]):
             return solo
         host = self._next_host(now)
         if host is None:
-            return None
+            return self._take_demoted(now) if self._demoted else None
         job: J = host.take_probe() if host.rounds and host.resting else host.popleft()  # type: ignore[assignment]
         self.resting -= host.resting
         self._start(host, now)
@@ -164,8 +169,8 @@ class Scheduler(Generic[J]):
         """Return up to ``most`` further jobs of ``host`` with this ``path``, to follow in an occupied slot.
 
         A pipelined client sends them on the connection that has the slot. Returns none while the host is
-        paced, failing or condemned, while a suspect waits to run alone, or, unless it may ``stay``, if
-        another host with work has fewer slots.
+        paced, failing or condemned, while a suspect waits to run alone, while there are more jobs in flight
+        than slots, or, unless it may ``stay``, if another host with work has fewer slots.
 
         The jobs are divided among the slots of the host, so that the last ones do not all wait behind
         each other on one connection.
@@ -173,6 +178,7 @@ class Scheduler(Generic[J]):
         queue = host.queue
         if (
             not queue
+            or self.active > self.most
             or self.interval
             or host.gap
             or host.resting
@@ -202,6 +208,9 @@ class Scheduler(Generic[J]):
 
     def requeue(self, job: J) -> None:
         """Put ``job``, which was started, back at the front of its queue."""
+        if job.demotions:
+            self.demote(job)
+            return
         self.unstarted += 1
         if job.solo:
             self._solo.appendleft(job)
@@ -209,6 +218,30 @@ class Scheduler(Generic[J]):
         job.host.queue.insert(0, job)
         self.resting += job.host.resting
         self._list(job.host)
+
+    def demote(self, job: J) -> None:
+        """Queue ``job``, which was started, behind all others."""
+        self.unstarted += 1
+        self.resting += 1
+        self._demoted.append(job)
+
+    def _take_demoted(self, now: float) -> J | None:
+        """Return the next demoted job, None if there is none that may start.
+
+        The last slots are for jobs that come later.
+        """
+        if self.active >= self.most - self.most // _RESERVE:
+            return None
+        while self._demoted:
+            job = self._demoted.popleft()
+            host = job.host
+            if host.active < host.allowed and not self._is_paused(host, now):
+                self.resting -= 1
+                self._start(host, now)
+                return job
+            at = max(host.not_before, host.paced, now + _AGAIN)
+            heapq.heappush(self._timers, (at, next(self._serial), job))
+        return None
 
     def _next_solo(self, now: float) -> J | None:
         """Return the first suspect whose host is not paused."""
@@ -309,7 +342,7 @@ class Scheduler(Generic[J]):
 
     def succeeded(self, host: Host, now: float, count: int = 1) -> bool:
         """Record ``count`` successful requests to ``host``; return True if more may start now."""
-        host.answered = True
+        host.answered = now
         trouble = host.trouble
         if trouble is None and host.allowed == host.limit and not host.resting:
             return False
@@ -414,6 +447,8 @@ class Scheduler(Generic[J]):
                 if due.wake == at:
                     due.wake = 0.0
                 self._list(due)
+            elif due.demotions:
+                self._demoted.append(due)
             else:
                 self.unstarted -= 1
                 self.resting -= 1

@@ -134,6 +134,11 @@ class Census:
         else:
             self._usual += (monotonic() - opening.since - self._usual) / 16
 
+    @property
+    def openings(self) -> dict[Any, tuple[float, bool]]:
+        """Return since when each greenlet has been opening a connection, and whether without a slot."""
+        return {each.greenlet: (each.since, each.parked) for each in self._opening.values()}
+
     def park_slow(self) -> int:
         """Park the requests that wait long for a connection; return how many were parked."""
         slow = min(max(SLOW_TO_OPEN, self._usual * _TIMES_USUAL), _LONGEST_SLOT)
@@ -172,6 +177,11 @@ class Census:
         self._of_host[key] = self._of_host.get(key, 0) + 1
         self.open += 1
         self.peak = max(self.peak, self.open)
+
+    def close_surplus(self) -> None:
+        """Close idle connections while more are open than there are slots."""
+        while self.idle and self.open - self.parked > self.limit:
+            next(iter(self.idle)).close()
 
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""

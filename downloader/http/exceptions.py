@@ -16,6 +16,7 @@ import socket  # noqa: E402
 import ssl  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
+import gevent  # noqa: E402
 import requests.exceptions as rq  # noqa: E402
 import urllib3.exceptions as u3  # noqa: E402
 
@@ -28,6 +29,7 @@ from downloader.errors import FetchError  # noqa: E402
 
 __all__ = [
     "HandshakeCut",
+    "Preempted",
     "below_min_speed",
     "deadline_exceeded",
     "is_stale",
@@ -59,6 +61,10 @@ def is_tls_end(error: BaseException) -> bool:
         return True
     # Python up to 3.11.2 has no class for it where OpenSSL is of version 3.
     return isinstance(error, ssl.SSLError) and getattr(error, "reason", "") == _UNEXPECTED_EOF
+
+
+class Preempted(gevent.GreenletExit):  # type: ignore[misc]  # gevent has no types
+    """The attempt in this greenlet is to end, since others are worth more: see ``core.preemption``."""
 
 
 def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:

@@ -110,8 +110,8 @@ class RequestsClient:
         self._checking = config.checking
         self._session = session
         self._secrets = config.secrets
-        # Under --min-speed, by greenlet: the response that it reads, since when, and its measurement.
-        self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace]] = {}
+        # By greenlet: the response that it reads, since when, and its measurement for --min-speed.
+        self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace | None]] = {}
 
     def sweep(self) -> None:
         """End attempts whose body is slower than --min-speed; one greenlet does this for all."""
@@ -119,8 +119,13 @@ class RequestsClient:
             gevent.sleep(1)
             now = monotonic()
             for greenlet, (response, began, pace) in list(self._reading.items()):
-                if pace.too_slow(now, began, response.tell()):
+                if pace is not None and pace.too_slow(now, began, response.tell()):
                     greenlet.kill(below_min_speed(self._config), block=False)
+
+    def received(self, greenlet: gevent.Greenlet) -> int:
+        """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
+        reading = self._reading.get(greenlet)
+        return int(reading[0].tell()) if reading is not None else 0
 
     def fetch(self, task: FetchTask, url: str) -> Fetched:
         """Fetch ``url``, store it as the file of ``task`` in its batch, and return the result.
@@ -270,9 +275,9 @@ class RequestsClient:
 
     def _stream(self, response: Any, writer: CheckedWriter, length: int | None) -> None:
         least = self._config.min_speed
-        if least:
-            self._reading[gevent.getcurrent()] = (response, monotonic(), Pace(least))
-        elif length is not None and length <= CHUNK and not self._decodes(response):
+        pace = Pace(least) if least else None
+        self._reading[gevent.getcurrent()] = (response, monotonic(), pace)
+        if not least and length is not None and length <= CHUNK and not self._decodes(response):
             # One read; urllib3 raises if the body is short.
             writer.write(response.read(decode_content=False))
             return

@@ -57,7 +57,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     a plain GET, which most sources use. ``promised``: the source states a size or checksum to check.
     ``response``: what the last response says about the file, if that is recorded; ``stated``: the checksum
     that it states of the bytes that are stored, if that is verified. ``mismatches``: attempts that ended in
-    ``checksum-mismatch``.
+    ``checksum-mismatch``. ``demotions``: how often it was preempted.
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
     had served others ended before its response; this does not count as an attempt. ``path``: its origin,
     None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
@@ -84,6 +84,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     extra: int = 0
     stated: Stated | None = None
     mismatches: int = 0
+    demotions: int = 0
 
 
 def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> CheckedWriter:

@@ -62,6 +62,7 @@ class ConnectionControl:
         while True:
             gevent.sleep(SLOW_TO_OPEN)
             changed = not self.limit.by_user and self._regulate()
+            self.census.close_surplus()  # what a smaller limit has left open
             if self.census.park_slow() or changed:
                 self._dispatch()
 

@@ -46,9 +46,11 @@ class HostFailures:
         if asked:
             to_blame = not trouble.given_up
         else:
-            to_blame = trouble.blames_host(blame, fresh=fresh, answered=host.answered, down=down, now=now)
+            to_blame = trouble.blames_host(
+                blame, fresh=fresh, answered=host.answered > 0, down=down, now=now
+            )
         host.gap = trouble.throttle.gap
-        self.refused += host.answered and (
+        self.refused += host.answered > 0 and (
             asked or trouble.throttle.helps or (blame is Blame.HOST and error.transient)
         )
         if not to_blame:
@@ -66,7 +68,7 @@ class HostFailures:
             # A host that has never answered, and sent no packet in all of --connect-timeout, is dead.
             # Another attempt would take as long, and the end of the run would wait for it.
             dead = not host.answered and error.unreachable
-            if dead or not error.transient or rounds > self._policy.retries + host.answered:
+            if dead or not error.transient or rounds > self._policy.retries + (host.answered > 0):
                 schedule.condemn(host, error.code, error.detail, now)
                 return
         self._pause(host, rounds, error if asked else None, now)

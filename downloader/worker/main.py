@@ -26,7 +26,7 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     worker = Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
     loops = [worker.listen, worker.heartbeat, worker.timer, worker.connections.run]
-    loops.append(worker.pipelined.sweep)
+    loops += [worker.pipelined.sweep, worker.preempt_slow]
     if config.min_speed:
         loops.append(worker.requests_client.sweep)
     background = [gevent.spawn(loop) for loop in loops]

@@ -27,6 +27,7 @@ from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.read_ahead import wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.errors import Blame, DestinationError, FetchError, failure_kind
+from downloader.http.exceptions import Preempted
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
@@ -62,6 +63,7 @@ from downloader.worker.requests import TaskBuilder
 from downloader.worker.retries import Retries
 from downloader.worker.robots import RobotsGate
 from downloader.worker.setup import Setup
+from downloader.worker.slow_requests import SlowRequests
 
 __all__ = ["Worker"]
 
@@ -95,6 +97,9 @@ class Worker:
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
         self.connections = ConnectionControl(
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
+        )
+        self.slow = SlowRequests(
+            self.schedule, self.pipelined, self.requests_client, config.connect_timeout
         )
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         items = max(config.sink_kind.shard_items(config), BATCH_ITEMS)
@@ -209,8 +214,8 @@ class Worker:
         """Make one attempt at ``task`` through the requests client."""
         batch, index = task.batch, task.index
         batch.marks.begin(index)
-        waiting_for = self.session.census.waiting_for
-        waiting_for[gevent.getcurrent()] = task.host
+        waiting_for, greenlet = self.session.census.waiting_for, gevent.getcurrent()
+        waiting_for[greenlet], self.slow.fetching[greenlet] = task.host, task
         client = self.robots.client if task.robots_txt else self.requests_client
         try:
             done = client.fetch(task, self.builder.url(task))
@@ -223,6 +228,8 @@ class Worker:
                 self.schedule.add_later(task, postponed.until)
             else:
                 self.robots.hold(task, postponed.unknown)
+        except Preempted:
+            self.demote(task)
         except gevent.GreenletExit:
             batch.forget(index)
         except Exception as error:
@@ -241,7 +248,7 @@ class Worker:
             if not batch.left:
                 self.batch_finished(batch)
         finally:
-            del waiting_for[gevent.getcurrent()]
+            del waiting_for[greenlet], self.slow.fetching[greenlet]
         self.release(task.host)
 
     # called by the pipelined client; see its Owner
@@ -263,6 +270,14 @@ class Worker:
             self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
+
+    def demote(self, task: FetchTask) -> None:
+        """Queue ``task``, which was preempted, behind all others without charging an attempt."""
+        task.demotions += 1
+        task.batch.forget(task.index)
+        task.batch.requests += 1
+        task.batch.wire += task.path is not None
+        self.schedule.demote(task)
 
     def fall_back(self, task: FetchTask) -> None:
         """Requeue ``task`` for the requests client."""
@@ -357,6 +372,10 @@ class Worker:
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""
         return make_heartbeat(self.tally, self.schedule, self.pipelined, self.connections)
+
+    def preempt_slow(self) -> None:
+        """Preempt slow requests until the process ends."""
+        self.slow.run(self._count_finished)
 
     # the end
 

@@ -42,6 +42,7 @@ class Job:
     host: Host
     solo: bool
     path: object = None
+    demotions: int = 0
 
 
 @dataclass

@@ -261,6 +261,10 @@ class Owner:
         self.queue.extendleft(reversed(jobs))
         self.soon()
 
+    def demote(self, task: FetchTask) -> None:
+        self.queue.append(task)
+        self.soon()
+
     def release(self, host: Host) -> None:
         self.active -= 1
         assert self.active >= 0

@@ -15,6 +15,7 @@ class Job:
     host: Host
     solo: bool = False
     path: object = None
+    demotions: int = 0
 
 
 def test_held_jobs_rest() -> None:

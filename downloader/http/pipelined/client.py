@@ -30,7 +30,12 @@ from downloader.core.pipeline_window import room_in_window  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_time  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.exceptions import below_min_speed, deadline_exceeded, translate  # noqa: E402
+from downloader.http.exceptions import (  # noqa: E402
+    Preempted,
+    below_min_speed,
+    deadline_exceeded,
+    translate,
+)
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
@@ -75,7 +80,8 @@ class PipelinedClient:
     to know what the response says about each file.
 
     ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
-    connection has to wait for one. ``origin_depths``: the depths of its origins.
+    connection has to wait for one. ``origin_depths``: the depths of its origins. ``waiting``: the tasks
+    that wait for a connection, by the greenlet that opens it.
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class PipelinedClient:
         self._busy: set[PipelinedConnection] = set()
         self.origin_depths = OriginDepths(self._origins, self._busy)
         self._opening = Group()
+        self.waiting: dict[gevent.Greenlet, FetchTask] = {}
         self._storage_cost = StorageCost()
         self._shapes: dict[tuple[bytes, ...], Any] = {}
         self._enabled = config.lane == "auto" and not config.compressed
@@ -113,6 +120,7 @@ class PipelinedClient:
             self._depth = depths.shut(self._depth, "--rate")
         self.fatal = owner.fatal
         self.release = owner.release
+        self.demote = owner.demote
         self.commit_queue = CommitQueue(owner.fatal)
 
     def resize(self, connections: int) -> None:
@@ -165,7 +173,7 @@ class PipelinedClient:
             gevent.sleep(pause)
             now = monotonic()
             self._session.census.end_overdue(limit, late)
-            for connection in [each for each in self._busy if each.parser.outstanding]:
+            for connection in self.awaiting:
                 since, pace = connection.since, connection.pace
                 if now - since > limit:
                     connection.fail(deadline_exceeded(self._config))
@@ -173,6 +181,11 @@ class PipelinedClient:
                     connection.fail(FetchError("read-timeout", silent))
                 elif pace and pace.too_slow(now, since, connection.parser.progress):
                     connection.fail(below_min_speed(self._config))
+
+    @property
+    def awaiting(self) -> list[PipelinedConnection]:
+        """Return the connections that wait for a response."""
+        return [each for each in self._busy if each.parser.outstanding]
 
     def requeue_outstanding(self) -> None:
         """Store responses that are known to be in step, requeue the rest, and close all connections."""
@@ -324,14 +337,17 @@ class PipelinedClient:
 
     def _open(self, state: OriginState, task: FetchTask) -> None:
         owner, host, began = self._owner, task.host, task.sent
-        waiting_for = self._session.census.waiting_for
-        waiting_for[gevent.getcurrent()] = host
+        waiting_for, greenlet = self._session.census.waiting_for, gevent.getcurrent()
+        waiting_for[greenlet], self.waiting[greenlet] = host, task
         try:
             began_opening = monotonic()
             connection = PipelinedConnection(self, state, self._connect(state))
             connection.stay = min(max(_STAY, 4 * (monotonic() - began_opening)), _LONGEST_STAY)
         except FetchError as error:
             owner.attempt_failed(task, error, began)
+            owner.release(host)
+        except Preempted:
+            owner.demote(task)
             owner.release(host)
         except gevent.GreenletExit:
             owner.requeue([task])
@@ -340,9 +356,9 @@ class PipelinedClient:
             owner.fatal(error)
         else:
             self._busy.add(connection)
-            connection.start(task, alone=task.solo or not state.trusted)
+            connection.start(task, alone=task.solo or task.demotions > 0 or not state.trusted)
         finally:
-            del waiting_for[gevent.getcurrent()]
+            del waiting_for[greenlet], self.waiting[greenlet]
 
     def _connect(self, state: OriginState) -> Any:
         made = self._session.new_connection(state.origin)

@@ -340,6 +340,19 @@ class PipelinedConnection:
             client.fatal(problem)
         self.end()
 
+    def preempt(self) -> None:
+        """Give up the response that is awaited, requeue those behind it, and close the connection."""
+        parser = self.parser
+        parser.discard()
+        first, *behind = parser.take_outstanding()
+        if behind:
+            self.origin_state.broke()
+        self._discard_window()
+        self._requeue(behind)
+        if first is not None:
+            self._client.demote(first)
+        self.end()
+
     def _desynchronized(self) -> None:
         """Close the connection after a response without a request has arrived."""
         self.origin_state.desynchronized()

@@ -38,6 +38,9 @@ class Owner(Protocol):
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Queue unanswered ``tasks`` again without charging an attempt."""
 
+    def demote(self, task: FetchTask) -> None:
+        """Queue ``task``, which was preempted, behind all others without charging an attempt."""
+
     def release(self, host: Host) -> None:
         """Free a slot of ``host``."""
 
@@ -83,6 +86,9 @@ class ConnectionOwner(Protocol):
         """Remove ``connection``, which is being closed."""
 
     def requeue(self, tasks: list[FetchTask]) -> None:
+        """See ``Owner``."""
+
+    def demote(self, task: FetchTask) -> None:
         """See ``Owner``."""
 
     def deliver(self, task: FetchTask, body: Body) -> None:
