@@ -54,7 +54,8 @@ _encode = msgspec.msgpack.Encoder().encode
 def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[bool], Ready]) -> None:
     """Recall the batches that the journal has open, then read on from its cursor.
 
-    ``name_key``: see ``core.naming.url_name``. Raises SourceError when the source breaks off.
+    ``name_key``: see ``core.naming.url_name``. Raises SourceError when the source breaks off, ConfigError
+    if it is found wrong before any batch is sent.
     """
     # First: this imports requests where the source is listed with it, and `ready` must check that.
     lister: Lister
@@ -70,22 +71,42 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
 
         # Also while the source answers slowly. It ends with the process.
         gevent.spawn(_beat, link)
-    for command in iter(inbox.command, None):
-        if isinstance(command, Recall):
-            page = lister.recall(command)
-            if duplicates:
-                page = duplicates.recall(command.seq, page)
-            batch = _batch(command.seq, page, recalled=True)
-            _check_size(batch, config)
-            link.send(batch)
-        elif isinstance(command, Continue):
-            home = home_of(config.journal_root)
-            known = Known(home, command.seq) if is_read_again(home) else None
-            if duplicates:
-                duplicates.go_on(command.seq)
-            _read_on(config, link, inbox, lister.pages, command, known, duplicates)
-        elif isinstance(command, Finish):
-            return
+    outbox = _Outbox(link, config)
+    try:
+        for command in iter(inbox.command, None):
+            if isinstance(command, Recall):
+                page = lister.recall(command)
+                if duplicates:
+                    page = duplicates.recall(command.seq, page)
+                outbox.send(_batch(command.seq, page, recalled=True))
+            elif isinstance(command, Continue):
+                home = home_of(config.journal_root)
+                known = Known(home, command.seq) if is_read_again(home) else None
+                if duplicates:
+                    duplicates.go_on(command.seq)
+                _read_on(config, outbox, inbox, lister.pages, command, known, duplicates)
+            elif isinstance(command, Finish):
+                return
+    except ConfigError as error:
+        if not outbox.sent:
+            raise
+        # Files are being fetched: the source has broken off, and what it has listed is stored.
+        raise SourceError(str(error)) from error
+
+
+class _Outbox:
+    """What goes to the supervisor. ``sent``: how many batches have."""
+
+    def __init__(self, link: PlainChildLink, config: Config) -> None:
+        self.link = link
+        self.sent = 0
+        self._config = config
+
+    def send(self, batch: Batch) -> None:
+        """Send ``batch``. Raises ConfigError if it is too large."""
+        _check_size(batch, self._config)
+        self.link.send(batch)
+        self.sent += 1
 
 
 class _Inbox:
@@ -185,13 +206,14 @@ def _sizes(shard_items: int) -> Iterator[int]:
 
 def _read_on(
     config: Config,
-    link: PlainChildLink,
+    outbox: _Outbox,
     inbox: _Inbox,
     pages: Callable[[bytes, Callable[[], int]], Iterator[Page]],
     start: Continue,
     known: Known | None,
     duplicates: Duplicates | None,
 ) -> None:
+    link = outbox.link
     seq, listed = start.seq, start.listed
     shard_items = config.sink_kind.shard_items(config)
     sizes = _sizes(shard_items)
@@ -213,10 +235,9 @@ def _read_on(
             link.send(Log("warning", read.note))
         page = duplicates.settle(seq, read) if duplicates else read
         batch = _batch(seq, page, known=known)
-        _check_size(batch, config)
         if config.again:
             batch = msgspec.structs.replace(batch, marks=_owned(page.items))
-        link.send(batch)
+        outbox.send(batch)
         seq += 1
         listed += batch.count
         if config.limit and listed >= config.limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -15,6 +16,7 @@ __all__ = ["READ_ERRORS", "BinaryStream", "open_stream"]
 
 READ_ERRORS = (OSError, EOFError, zlib.error)
 _BUFFER = 256 << 10
+_LONE_CR = re.compile(rb"\r(?!\n)")
 
 
 class BinaryStream(Protocol):
@@ -61,10 +63,33 @@ class _Raw(io.RawIOBase):
         super().close()
 
 
-def open_stream(path: str, shown: str) -> tuple[BinaryStream, int]:
+class _LineFeeds:
+    """A stream of text whose lines end in LF: CR alone becomes LF, so places are the same."""
+
+    def __init__(self, packed: _Packed) -> None:
+        self._packed = packed
+        self._held = b""
+
+    def read1(self, size: int, /) -> bytes:
+        data = self._held + self._packed.read1(size - 1 - len(self._held))
+        self._held = b""
+        if data.endswith(b"\r"):
+            following = self._packed.read1(1)
+            if following == b"\n":
+                data += following
+            else:
+                self._held = following
+        return _LONE_CR.sub(b"\n", data)
+
+    def close(self) -> None:
+        self._packed.close()
+
+
+def open_stream(path: str, shown: str, *, cr_ends: bool = False) -> tuple[BinaryStream, int]:
     """Return the content of ``path`` as a stream, and its size; 0 where that is not known.
 
-    ``shown`` is its name in messages. Raises OSError, SourceError.
+    ``shown`` is its name in messages. ``cr_ends``: CR alone ends a line, too, and is read as LF. Raises
+    OSError, SourceError.
     """
     size = Path(path).stat().st_size
     suffix = path.lower()[-4:]
@@ -74,11 +99,17 @@ def open_stream(path: str, shown: str) -> tuple[BinaryStream, int]:
         packed = cast(_Packed, gzip.open(path, "rb"))  # noqa: SIM115
     else:
         stream = open(path, "rb", _BUFFER)  # noqa: SIM115
+        if cr_ends:
+            return _buffered(_LineFeeds(cast(_Packed, stream))), size
         return cast(BinaryStream, stream), size
     if not size:
         kind = "zstd" if suffix == ".zst" else "gzip"
         raise SourceError(f"{shown} is empty, and so no {kind} file; write it again")
-    return cast(BinaryStream, io.BufferedReader(_Raw(packed), _BUFFER)), 0
+    return _buffered(_LineFeeds(packed) if cr_ends else packed), 0
+
+
+def _buffered(packed: _Packed) -> BinaryStream:
+    return cast(BinaryStream, io.BufferedReader(_Raw(packed), _BUFFER))
 
 
 def _zstd() -> Any:

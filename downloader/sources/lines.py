@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import re
 import sys
 from time import monotonic
 from typing import NamedTuple, cast
@@ -30,6 +31,7 @@ LONGEST_LINE = 64 << 10
 _BLOCK = 1 << 20
 _SAMPLE = 256 << 10
 _PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
+_OVERLAP = 4 << 10  # bytes that are searched again with those that follow
 _NEWLINE = 10
 # Seconds of silence, or of slow input in all, after which the lines read so far are returned.
 _SILENCE = 0.2
@@ -78,16 +80,24 @@ class Lines:
     """The lines of ``source`` (``-`` is standard input); ``shown`` is its name in messages.
 
     Only the first ``longest`` bytes of a line are returned. ``comment``: how a line begins that is none,
-    b"" if every line is one. The constructor and each method raise SourceError if it cannot be read.
+    b"" if every line is one. ``cr_ends``: CR alone ends a line of a file, too. The constructor and each
+    method raise SourceError if it cannot be read.
     """
 
     def __init__(
-        self, source: str, shown: str, *, longest: int = LONGEST_LINE, comment: bytes = b"#"
+        self,
+        source: str,
+        shown: str,
+        *,
+        longest: int = LONGEST_LINE,
+        comment: bytes = b"#",
+        cr_ends: bool = False,
     ) -> None:
         self._source = source
         self._shown = shown
         self._longest = longest
         self._comment = comment
+        self._cr_ends = cr_ends
         self._size = 0
         self._read_lines = 0  # for messages; ``_at`` advances by whole parts
         self._at = Place()
@@ -102,8 +112,11 @@ class Lines:
     def _open(self, source: str) -> BinaryStream | Pipe:
         if source == "-":
             return Pipe(sys.stdin.fileno())
-        stream, self._size = open_stream(source, self._shown)
+        stream, self._size = self._open_again()
         return stream
+
+    def _open_again(self) -> tuple[BinaryStream, int]:
+        return open_stream(self._source, self._shown, cr_ends=self._cr_ends)
 
     def close(self) -> None:
         """Close the file."""
@@ -190,12 +203,31 @@ class Lines:
             if isinstance(self._stream, Pipe):
                 text = self._stream.sample(self._longest)
             else:
-                with contextlib.closing(open_stream(self._source, self._shown)[0]) as stream:
+                with contextlib.closing(self._open_again()[0]) as stream:
                     text = stream.readline(self._longest)
                     while len(text) < _SAMPLE and (more := stream.readline(_SAMPLE - len(text))):
                         text += more
-        lines = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
-        return [line + b"\n" for line in lines if line]
+        # The last line may go on, or have no end.
+        *lines, last = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
+        return [*(line + b"\n" for line in lines if line), *([last] if last else [])]
+
+    def have(self, pattern: bytes) -> bool:
+        """Return whether ``pattern`` is in the list, or may be: pipes and damaged data are not searched."""
+        if isinstance(self._stream, Pipe):
+            return True
+        search = re.compile(pattern).search
+        held = b""
+        try:
+            with contextlib.closing(self._open_again()[0]) as stream:
+                while block := stream.read(_BLOCK):
+                    held += block
+                    if search(held):
+                        return True
+                    held = held[-_OVERLAP:]
+                    gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+        except READ_ERRORS:
+            return True  # it is told where the list is read
+        return False
 
     def following(self) -> bytes:
         """Return the first byte of the next line, which is awaited; b"" if there is none."""
@@ -229,7 +261,7 @@ class Lines:
             if lines and self._pauses(give_by):
                 break
             try:
-                if text := self._buffered(most - len(lines)):
+                if text := self._buffered(most - len(lines), _PART - (offset - start.offset)):
                     lines += enumerate(self._split(text), number + 1)
                     number = self._read_lines = lines[-1][0]
                     crc, offset = crc32(text, crc), offset + len(text)
@@ -259,14 +291,17 @@ class Lines:
         self._at = Place(offset, number, crc)
         return Part(lines, start, self._at)
 
-    def _buffered(self, most: int) -> bytes:
-        """Return at most ``most`` whole lines that are in the buffer of a file; b"" if there is none."""
+    def _buffered(self, most: int, room: int) -> bytes:
+        """Return at most ``most`` whole lines that are in the buffer of a file; b"" if there is none.
+
+        The line in which ``room`` bytes are full is the last one, wherever the buffer began.
+        """
         stream = self._stream
         if isinstance(stream, Pipe):
             return b""
         held = self._guarded(stream.peek, 1)
-        rest = held.split(b"\n", most)[-1]
-        return stream.read(len(held) - len(rest))
+        end = len(held) - len(held.split(b"\n", most)[-1])
+        return stream.read(held.find(b"\n", room - 1) + 1 if end > room else end)
 
     def _split(self, text: bytes) -> list[bytes]:
         """Return the lines of ``text``, as long as ``readline`` would return them."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 __all__ = ["KIND", "UrlList"]
 
 _ON_DUPLICATE: Final = ("fail", "skip", "number")
+_QUOTES: Final = ("double", "none")
 
 
 def _checksum_column(text: str) -> str:
@@ -76,6 +77,13 @@ class UrlList:
             metavar="A,B|all",
             repeatable=True,
             help="Columns that are kept with each file, for manifests and shards (repeatable).",
+        ),
+        Option(
+            name="quote",
+            metavar="|".join(_QUOTES),
+            default="double",
+            type=one_of(_QUOTES),
+            help="csv, tsv: what quotes are: double ones enclose a field; none: they are text.",
         ),
         Option(name="no_header", default=False, help="csv, tsv: no header; columns are named 1, 2, …"),
         Option(
@@ -140,8 +148,9 @@ class UrlList:
                     f"{option.flag} is for lists with columns, not for {' and '.join(sorted(forms))}; "
                     "leave it out, or name the format with --list-format"
                 )
-        if config.source_option("no_header") and not forms & {"csv", "tsv"}:
-            raise ConfigError("--no-header is for lists in csv and tsv")
+        for name, default in (("no_header", False), ("quote", "double")):
+            if config.source_option(name) != default and not forms & {"csv", "tsv"}:
+                raise ConfigError(f"--{name.replace('_', '-')} is for lists in csv and tsv")
 
     def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
         """Return the files of the list, unless it is standard input."""
@@ -155,10 +164,11 @@ class UrlList:
 
     def lister(self, config: Config, fetching: Fetching, name_key: bytes) -> Lister:
         """Return a UrlLister."""
+        from downloader.sources.lists.open_rows import Reading
         from downloader.sources.url_lister import UrlLister
 
-        wanted = _wanted(config)
-        form = config.source_option("list_format")
+        quote = config.source_option("quote")
+        reading = Reading(_wanted(config), quote != "none", config.checksums != "off")
         try:
             files = _files(config)
         except ConfigError as error:
@@ -167,13 +177,11 @@ class UrlList:
         return UrlLister(
             files,
             "standard input" if config.source == "-" else config.shown_source,
-            wanted,
+            reading,
             name_key,
-            # Other header fields, or other columns to keep, make no other files.
-            options=crc32(repr((form, wanted._replace(header="", keep=""))).encode("utf-8", "replace")),
+            options=_identify_options(config),
             mirror=config.layout == "mirror",
             full=config.sink_kind.shard_items(config) > 0,
-            checksums=config.checksums != "off",
         )
 
     def request_builder(self, config: Config) -> RequestBuilder:
@@ -195,6 +203,19 @@ def _files(config: Config) -> list[ListFile]:
     if config.source == "-":
         return [ListFile("-", form or "txt")]
     return find_files(config.source, form, (config.report, config.failures, config.manifest))
+
+
+def _identify_options(config: Config) -> int:
+    """Return the CRC-32 of the options that decide what a row means.
+
+    Other header fields, or other columns to keep, make no other files. An option that earlier versions did
+    not have counts only where it is given.
+    """
+    wanted = _wanted(config)._replace(header="", keep="")
+    deciding: tuple[object, ...] = (config.source_option("list_format"), wanted)
+    if (quote := config.source_option("quote")) != "double":
+        deciding += (quote,)
+    return crc32(repr(deciding).encode("utf-8", "replace"))
 
 
 def _wanted(config: Config) -> Wanted:

@@ -10,34 +10,40 @@ The cursor of a single text file of URLs is a ``Place`` (``lines``). That of eve
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+import gevent
 import msgspec
 
+from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHARD, cut, weight
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
 from downloader.errors import SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.sources.lines import REMEDY
-from downloader.sources.lists.columns import Wanted
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
 from downloader.sources.lists.items import ItemMaker
-from downloader.sources.lists.open_rows import open_rows
+from downloader.sources.lists.open_rows import Reading, check_file, open_rows
 from downloader.sources.lists.rows import Chunk, Rows, joined
 
 __all__ = ["Cursor", "UrlLister"]
 
 _encode = msgspec.msgpack.encode
+# An item takes no more bytes than this, beside its columns: its URL and its name, twice, and their escapes.
+_TIMES, _OVERHEAD = 8, 700
 
 
-class Cursor(msgspec.Struct, frozen=True, array_like=True):
+class Cursor(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """A position in a list of several files, or in one with columns.
 
     ``options``: CRC-32 of the options that decide what a row means. ``file``: number of the file, ``name``
     its name below the directory or pattern, ``before``: CRC-32 of names and contents of the files before
-    it. ``place``: the position in it, as its ``Rows`` give it; b"" is its beginning.
+    it. ``place``: the position in it, as its ``Rows`` give it; b"" is its beginning. ``skip``: rows behind
+    that position, of those that were read together, which are too large for one batch.
     """
 
     options: int
@@ -45,37 +51,43 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     name: bytes
     before: int
     place: bytes
+    skip: int = 0
+
+
+class _Read(NamedTuple):
+    """Rows that were read together, and their items."""
+
+    chunk: Chunk
+    items: list[Item]
 
 
 class UrlLister:
     """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
-    ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is.
-    ``full``: the store has shards, so a page has as many items as were asked for, as long as its file has
-    them.
-    ``checksums``: they are verified.
+    Where a column is missing, ConfigError is raised before any item is returned, if the file can be read
+    by then. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
+    layout is. ``full``: the store has shards, so a page has as many items as were asked for, as long as its
+    file has them and a batch has room for them.
     """
 
     def __init__(
         self,
         files: Sequence[ListFile],
         shown: str,
-        wanted: Wanted,
+        reading: Reading,
         name_key: bytes,
         *,
         options: int,
         mirror: bool,
         full: bool = False,
-        checksums: bool = True,
     ) -> None:
         self._full = full
         self._files = files
         self._shown = shown
-        self._wanted = wanted
+        self._reading = reading
         self._name_key = name_key
         self._options = options
         self._mirror = mirror
-        self._checksums = checksums
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -83,17 +95,21 @@ class UrlLister:
         self._number = -1  # of the open file; opened only when it is read, since a pipe may be silent
         self._rows: Rows
         self._maker: ItemMaker
+        self._is_checked = False
+        self._recalled: tuple[int, _Read] | None = (
+            None  # of the last batch, if it is a part of what was read
+        )
 
     def _open(self, number: int) -> None:
         if self._number >= 0:
             self._rows.close()
         file = self._files[number]
-        self._rows = open_rows(file, self._name_of(file), self._wanted)
+        self._rows = open_rows(file, self._name_of(file), self._reading)
         self._maker = ItemMaker(
             self._rows.columns,
             self._name_key,
             mirror=self._mirror,
-            checksums=self._checksums,
+            checksums=self._reading.checksums,
             cut=self._full,
         )
         self._number = number
@@ -111,15 +127,15 @@ class UrlLister:
 
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
+        self._check_files()
         cursor, end = self._range(batch.origin)
-        self._seek(cursor)
-        if self._rows.is_behind(cursor.place) and self._files[self._number].path != "-":
-            self._open(self._number)
-        chunk = self._rows.again(cursor.place, end)
-        items = self._items(chunk)
+        chunk, found = self._again(cursor, end)
+        behind = cursor.skip + batch.count
+        items = found[cursor.skip : behind]
         if len(items) != batch.count:
             raise SourceError(f"{self._shown}: batch {batch.seq} is not what was read; {REMEDY}")
-        if chunk.end == end:
+        self._recalled = (cursor.file, _Read(chunk, found)) if len(found) > batch.count else None
+        if chunk.end == end or behind < len(found):
             names = decode_names(batch.names)
             named = [
                 item if item.fault else msgspec.structs.replace(item, name=name)
@@ -127,44 +143,131 @@ class UrlLister:
             ]
             return Page(named, b"", batch.origin)
         self._grown = self._cursor(end)
-        return Page(items, self._cursor(chunk.end), self._origin(chunk))
+        return Page(items, self._cursor(chunk.end), self._origin(chunk, cursor.skip))
+
+    def _again(self, cursor: Cursor, end: bytes) -> _Read:
+        """Return the rows from the place of ``cursor`` to ``end`` as they were read before."""
+        if self._recalled is not None:
+            number, read = self._recalled
+            if (number, read.chunk.start, read.chunk.end) == (cursor.file, cursor.place, end):
+                return read
+        self._seek(cursor)
+        if self._rows.is_behind(cursor.place) and self._files[self._number].path != "-":
+            self._open(self._number)
+        chunk = self._rows.again(cursor.place, end)
+        return _Read(chunk, self._items(chunk)[0])
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""
+        self._check_files()
+        read, first = None, 0
         if not cursor:
             if self._number != 0:
                 self._open(0)
         elif cursor != self._grown:
-            begin = self._decode(cursor)
-            self._seek(begin)
-            self._rows.advance(begin.place)
+            read, first = self._go_to(self._decode(cursor))
         while True:
-            chunk = self._read(size())
+            most = size()
+            chunk, items = read or self._read(most)
+            read = None
             if chunk.taken:
-                items = self._items(chunk)
-                yield Page(
-                    items,
-                    self._cursor(chunk.end),
-                    self._origin(chunk),
-                    self._position(),
-                    note=chunk.table.note,
-                )
+                yield from self._parts(chunk, items, first, most, size)
+                first = 0
             if not chunk.taken or (chunk.last and self._number + 1 == len(self._files)):
                 if self._number + 1 == len(self._files):
                     return
                 self._open(self._number + 1)
 
-    def _read(self, most: int) -> Chunk:
-        """Return the next rows, at most so many; not fewer, where pages are to be full."""
-        chunks = [self._rows.read(most)]
-        taken = len(chunks[0].table.numbers)
-        while self._full and taken < most and chunks[-1].taken and not chunks[-1].last:
-            chunks.append(self._rows.read(most - taken))
-            taken += len(chunks[-1].table.numbers)
-        return joined(chunks)
+    def _go_to(self, begin: Cursor) -> tuple[_Read | None, int]:
+        """Go to ``begin``; return the rows that were read for that, if any, and how many precede it."""
+        if begin.skip and self._recalled is not None:
+            number, read = self._recalled
+            if (number, read.chunk.start) == (begin.file, begin.place):
+                return read, begin.skip
+        self._seek(begin)
+        self._rows.advance(begin.place)
+        skip = begin.skip
+        while skip:
+            chunk = self._rows.read(skip)
+            if not chunk.taken:
+                raise SourceError(f"{self._shown}: {skip} rows are not there any more; {REMEDY}")
+            count = len(chunk.table.numbers)
+            if count > skip:
+                return _Read(chunk, self._items(chunk)[0]), skip
+            skip -= count
+        return None, 0
 
-    def _items(self, chunk: Chunk) -> list[Item]:
-        return self._maker.items(chunk.table, self._where) if chunk.table.numbers else []
+    def _read(self, most: int) -> _Read:
+        """Return the next rows, at most so many; not fewer, where pages are to be full."""
+        chunks: list[Chunk] = []
+        items: list[Item] = []
+        taken = exact = weighed = 0  # bytes at most; bytes of the first ``weighed`` items
+        while not chunks or (self._full and len(items) < most and taken < MOST_OF_SHARD):
+            chunk = self._rows.read(most - len(items))
+            chunks.append(chunk)
+            if not chunk.taken:
+                break
+            found, bound = self._items(chunk)
+            items += found
+            taken += bound
+            if taken >= MOST_OF_SHARD and self._full:
+                # Seldom so much that it has to be known.
+                exact += sum(map(weight, items[weighed:]))
+                taken, weighed = exact, len(items)
+            if chunk.last:
+                break
+        return _Read(joined(chunks), items)
+
+    def _parts(
+        self, chunk: Chunk, items: list[Item], first: int, most: int, size: Callable[[], int]
+    ) -> Iterator[Page]:
+        """Yield ``items`` from ``first`` on in pages that can be batches, mostly all in one."""
+        note = chunk.table.note
+        count = len(items) - first
+        whole = self._bare or (count <= most and self._bound(chunk, items) <= MOST_OF_BATCH)
+        weights = [] if whole else list(map(weight, items))
+        while True:
+            end = len(items) if whole else cut(weights, first, most)
+            cursor = self._cursor(chunk.end) if end == len(items) else self._cursor(chunk.start, end)
+            yield Page(items[first:end], cursor, self._origin(chunk, first), self._position(), note=note)
+            first, note = end, ""
+            if end == len(items):
+                return
+            most = size()
+
+    def _items(self, chunk: Chunk) -> tuple[list[Item], int]:
+        """Return the items of ``chunk``, and a number of bytes that their ``weight`` does not exceed."""
+        if not chunk.table.numbers:
+            return [], 0
+        items = self._maker.items(chunk.table, self._where)
+        bound = self._bound(chunk, items)
+        if bound > MOST_OF_ITEM:
+            for index, item in enumerate(items):
+                if (size := weight(item)) > MOST_OF_ITEM:
+                    items[index] = self._too_large(chunk.table.numbers[index], size)
+        return items, bound
+
+    def _bound(self, chunk: Chunk, items: list[Item]) -> int:
+        columns = self._rows.columns
+        kept = sum(len(item.columns) for item in items) if columns.keep != () else 0
+        return _TIMES * chunk.size + _OVERHEAD * len(items) + kept
+
+    def _too_large(self, number: int, size: int) -> Item:
+        name = self._where(number)
+        why = f"has {size >> 20} MiB with its columns to keep, and a row may have {MOST_OF_ITEM >> 20} MiB"
+        return Item(name, fault="bad-row", detail=f"{name} {why}")
+
+    def _check_files(self) -> None:
+        """Check every file, once: what is wrong with one of them is told before anything is fetched."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        for file in self._files:
+            # A single one is checked where it is opened, but not what stands beside it.
+            if file.path != "-" and (len(self._files) > 1 or file.form == "bagit"):
+                with contextlib.suppress(SourceError):  # raised again where the file is read
+                    check_file(file, self._name_of(file), self._reading)
+                gevent.sleep(0)
 
     def _position(self) -> float:
         if len(self._files) == 1:
@@ -173,18 +276,18 @@ class UrlLister:
 
     # cursors
 
-    def _cursor(self, place: bytes) -> bytes:
-        return place if self._bare else _encode(self._at(place))
+    def _cursor(self, place: bytes, skip: int = 0) -> bytes:
+        return place if self._bare else _encode(self._at(place, skip))
 
-    def _at(self, place: bytes) -> Cursor:
+    def _at(self, place: bytes, skip: int = 0) -> Cursor:
         number = self._number
         name = os.fsencode(self._files[number].name)
-        return Cursor(self._options, number, name, self._prints.before(number), place)
+        return Cursor(self._options, number, name, self._prints.before(number), place, skip)
 
-    def _origin(self, chunk: Chunk) -> bytes:
+    def _origin(self, chunk: Chunk, skip: int) -> bytes:
         if self._bare:
             return _encode((msgspec.Raw(chunk.start), msgspec.Raw(chunk.end)))
-        return _encode((self._at(chunk.start), chunk.end))
+        return _encode((self._at(chunk.start, skip), chunk.end))
 
     def _range(self, origin: bytes) -> tuple[Cursor, bytes]:
         try:

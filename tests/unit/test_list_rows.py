@@ -17,7 +17,7 @@ from list_writer import SUFFIXED, write
 from downloader.errors import ConfigError, SourceError
 from downloader.sources.lists.columns import Columns, Wanted, choose, parse_checksum_column
 from downloader.sources.lists.files import find_files
-from downloader.sources.lists.open_rows import open_rows
+from downloader.sources.lists.open_rows import Reading, open_rows
 from downloader.sources.lists.rows import Chunk, Rows
 
 FIELD = st.text(
@@ -26,9 +26,9 @@ FIELD = st.text(
 ROWS = [{"url": f"http://h/{n}", "name": f"n{n}", "size": n, "note": f'"{n}",\n'} for n in range(100)]
 
 
-def opened(path: Path, wanted: Wanted | None = None, form: str = "") -> Rows:
+def opened(path: Path, wanted: Wanted | None = None, form: str = "", **more: bool) -> Rows:
     (file,) = find_files(str(path), form)
-    return open_rows(file, path.name, wanted or Wanted())
+    return open_rows(file, path.name, Reading(wanted or Wanted(), **more))
 
 
 def read_on(rows: Rows, cursor: bytes, most: int) -> list[Chunk]:
@@ -129,21 +129,90 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, name: str) -> None:
         read_on(source, b"", 100)
 
 
+U = [f"http://h/{n}" for n in range(9)]
+INTO = "which looks like a row; where quotes are text, --quote none"
+OPEN = "a quote that is not closed; where quotes are text, --quote none"
+
+
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("text", "urls", "faults"),
     [
-        (
-            'url,b\nhttp://h/1,"open\nhttp://h/2,x\n',
-            r"begins in line 2: the list ends before a quote is closed",
-        ),
-        ('url,b\nhttp://h/1,"' + f"{1:99}\n" * 12_000, r"begins in line 2: .*is a quote not closed\?"),
-        ("url,b\nhttp://h/1," + "x" * (2 << 20), r"line 2 is longer than 1 MiB"),
+        (f"{U[1]},a\rb\n{U[2]},x\n", [U[2]], {2: "a carriage return (CR) within a field"}),
+        (f"{U[1]},a\r\r\n{U[2]},x\r\n", [U[1], U[2]], {}),
+        (f'{U[1]},"a\rb"\n{U[2]},x\n', [U[1], U[2]], {}),
+        (f"{U[1]},{'x' * (2 << 20)}\n{U[2]},x\n", [U[2]], {2: "longer than 1 MiB"}),
+        (f'{U[1]},"a\n{"x" * (2 << 20)}",y\n{U[2]},x\n', [U[2]], {2: "line 3 of the row is", 3: "longer"}),
+        (f'{U[1]},"open\nand on\n{U[2]},x\n', [U[2]], {2: "into line 4, " + INTO, 3: "1 fields"}),
+        (f'{U[1]},x\n{U[2]},"open\n', [U[1]], {3: OPEN}),
+        (f'{U[1]},"open\nand,on\n', ["and"], {2: OPEN}),
+        (f'{U[1]},"a" b\n{U[2]},x\n', [U[2]], {2: "text behind a closing quote; where"}),
+        (f'{U[1]},"a\nb" c\n{U[2]},x\n', [U[2]], {2: "closing quote in line 3", 3: "1 fields"}),
+        (f'{U[1]},"a\n{U[2]},b\n{U[3]},"c\n', [U[2]], {2: "into line 3, " + INTO, 4: OPEN}),
+        (f'{U[1]},"a\n{U[2]},27" TV\n', [U[2]], {2: "into line 3, " + INTO}),
+        (f'{U[1]},"a\n{U[2]},b"\n{U[3]},c\n', [U[2], U[3]], {2: "into line 3, " + INTO}),
+        (f'{U[1]},"see\n{U[2]}\nor {U[3]},x"\n', [U[1]], {}),
+        (f'"{U[1]}",x\n{U[2]},"say ""yes"""\n', [U[1], U[2]], {}),
     ],
-)
-def test_quote_without_an_end_is_an_error(tmp_path: Path, rows: str, says: str) -> None:
-    (tmp_path / "l.csv").write_text(rows)
-    with closing(opened(tmp_path / "l.csv")) as source, pytest.raises(SourceError, match=says):
-        read_on(source, b"", 10)
+)  # fmt: skip
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_row_that_cannot_be_read_is_a_fault(
+    tmp_path: Path, delimiter: str, text: str, urls: list[str], faults: dict[int, str]
+) -> None:
+    """Also where another row is read with it: no row vanishes in a quoted field, and none ends the list."""
+    path = tmp_path / ("l.csv" if delimiter == "," else "l.tsv")
+    path.write_bytes(f"url,b\n{text}".replace(",", delimiter).encode())
+    for most in (1, 100):
+        with closing(opened(path)) as source:
+            chunks = read_on(source, b"", most)
+        found = faults_of(chunks)
+        assert list(found) == list(faults)
+        assert all(says in found[line] for line, says in faults.items()), found
+        told_urls = [
+            chunk.table.columns["url"][at]
+            for chunk in chunks
+            for at in range(len(chunk.table.numbers))
+            if at not in chunk.table.faults
+        ]
+        assert told_urls == urls
+        with closing(opened(path)) as source:
+            assert [told([source.again(c.start, c.end)], "url") for c in chunks] == [
+                told([c], "url") for c in chunks
+            ]
+
+
+def test_a_field_that_is_too_long_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(f'url,b\n{U[1]},"' + f"{1:999999}\n" * 20 + f'"\n{U[2]},x\n')
+    with closing(opened(tmp_path / "l.csv")) as source:
+        chunks = read_on(source, b"", 100)
+    assert faults_of(chunks) == {2: "a field is longer than 16 MiB"}
+    assert told(chunks, "url")[1:] == [(U[2],)]
+
+
+def test_caption_in_front_of_the_url_may_have_any_lines(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(f'b,url\n"a\nb",{U[1]}\n"{U[2]}\nc",{U[3]}\n')
+    with closing(opened(tmp_path / "l.csv")) as source:
+        chunks = read_on(source, b"", 10)
+    assert told(chunks, "url") == [(U[1],), (U[3],)]
+    assert not faults_of(chunks)
+
+
+def test_captions_with_single_quotes(tmp_path: Path) -> None:
+    captions = ["a", "b", '"Untitled', '""', "e", '27" TV', 'a "b" c', '"whole"', '"', "j"]
+    text = "".join(f"http://h/{n}\t{caption}\n" for n, caption in enumerate(captions, 1))
+    (tmp_path / "l.tsv").write_text(text)
+    wanted = Wanted(keep="2", positions=True)
+    with closing(opened(tmp_path / "l.tsv", wanted)) as source:
+        chunks = [source.read(100)]
+    assert list(faults_of(chunks)) == [3, 9]
+    assert len(told(chunks, "1")) == 10
+    assert [chunk.table.note for chunk in chunks] == [
+        "l.tsv: line 3: a quote that goes on into line 4, which looks like a row"
+        "; where quotes are text, --quote none reads them"
+    ]
+    with closing(opened(tmp_path / "l.tsv", wanted, quoted=False)) as source:
+        chunks = read_on(source, b"", 4)
+    assert not faults_of(chunks)
+    assert [row[0] for row in told(chunks, "2")] == captions
 
 
 def test_rows_of_another_width_are_faults(tmp_path: Path) -> None:
@@ -211,16 +280,18 @@ def test_bag_with_a_manifest(tmp_path: Path) -> None:
     (tmp_path / "fetch.txt").write_text(
         "http://h/1 12 data/a%0Db%25.txt\nhttp://h/2 - data/with space\nhalf\n"
     )
-    (tmp_path / "manifest-md5.txt").write_text("00 data/with space\n")
-    (tmp_path / "manifest-sha256.txt").write_text("AA  data/with space\nbb *data/a%0db%25.txt\n")
+    (tmp_path / "manifest-md5.txt").write_text(f"{0:032} data/with space\n{1:032} data/a%0db%25.txt")
+    (tmp_path / "manifest-sha256.txt").write_text(
+        f"{'AA' * 32}  data/with space\n{'bb' * 32} *data/a%0db%25.txt\n"
+    )
     for path in (tmp_path / "fetch.txt", tmp_path):
         (file,) = find_files(str(path), "")
         assert file.form == "bagit"
-        with closing(open_rows(file, "bag", Wanted())) as source:
+        with closing(open_rows(file, "bag", Reading(Wanted()))) as source:
             (chunk,) = read_on(source, b"", 10)
         assert told([chunk], "url", "length", "path", "checksum")[:2] == [
-            ("http://h/1", "12", "data/a\rb%.txt", "sha256:bb"),
-            ("http://h/2", None, "data/with space", "sha256:aa"),
+            ("http://h/1", "12", "data/a\rb%.txt", f"sha256:{'bb' * 32}"),
+            ("http://h/2", None, "data/with space", f"sha256:{'aa' * 32}"),
         ]
         assert chunk.table.faults == {2: "not a URL, a length and a path"}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["load_pyarrow", "values_of"]
+__all__ = ["field_at", "fields_of", "load_pyarrow", "size_of", "values_of"]
 
 
 def load_pyarrow() -> Any:
@@ -21,18 +22,115 @@ def load_pyarrow() -> Any:
 
 
 def values_of(column: Any) -> list[Any]:
-    """Return the values of a column; times with nanoseconds, which Python's have not, as text.
+    """Return the values of a column; a value that Python's types cannot have is text.
 
-    Text that is not valid UTF-8, which pyarrow does not refuse in a file, has surrogates. Raises ValueError
-    for such text in a list or a struct.
+    These are times with nanoseconds, years outside 1 to 9999, time zones that this system does not know,
+    and text that is not valid UTF-8, which pyarrow does not refuse in a file, and which gets surrogates.
+    They may be anywhere in a list, a struct or a map.
     """
     try:
         found: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:
-        if str(column.type) not in ("string", "large_string"):
-            raise ValueError(f"text that is not valid UTF-8 in a column of type {column.type}") from None
-        values = column.cast("binary").to_pylist()
-        found = [value if value is None else value.decode("utf-8", "surrogateescape") for value in values]
-    except ValueError:
-        found = column.cast("string").to_pylist()
+    except Exception:
+        # Which error depends on the type of the value: OverflowError, ArrowInvalid, UnicodeDecodeError, …
+        found = _piecewise(column)
     return found
+
+
+def _piecewise(column: Any) -> list[Any]:
+    """Return the values of a column some of which cannot be converted, down to the parts of each."""
+    from pyarrow import compute, types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        return values_of(column.dictionary_decode())
+    if types.is_run_end_encoded(kind):
+        return values_of(compute.run_end_decode(column))
+    if hasattr(kind, "storage_type"):
+        return values_of(column.storage)
+    if types.is_struct(kind):
+        return _structs(column)
+    if types.is_nested(kind) and not types.is_union(kind):
+        return [_items(scalar) for scalar in column]
+    return _leaves(column)
+
+
+def _structs(column: Any) -> list[dict[str, Any] | None]:
+    names = [field.name for field in column.type]
+    parts = [values_of(column.field(at)) for at in range(len(names))]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+    return [row if there else None for row, there in zip(rows, column.is_valid().to_pylist(), strict=True)]
+
+
+def _items(scalar: Any) -> list[Any] | None:
+    """Return the values in a list, or the pairs in a map."""
+    if not scalar.is_valid:
+        return None
+    values = values_of(scalar.values)
+    is_map = hasattr(scalar.type, "key_type")
+    return [(entry["key"], entry["value"]) for entry in map(_keyed, values)] if is_map else values
+
+
+def _keyed(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of a map with the names of its parts, which a file may call otherwise."""
+    return dict(zip(("key", "value"), entry.values(), strict=True))
+
+
+def _leaves(column: Any) -> list[Any]:
+    """Return values without parts: as text, or each by itself where they have none."""
+    import pyarrow
+
+    kind = column.type
+    try:
+        if str(kind) in ("string", "large_string", "string_view"):
+            return [None if value is None else _text(value) for value in column.cast("binary").to_pylist()]
+        if getattr(kind, "tz", "UTC") not in ("UTC", None):
+            # Perhaps this system does not know the zone. The time is that of UTC, whatever the zone is.
+            return values_of(column.cast(pyarrow.timestamp(kind.unit, "UTC")))
+        return column.cast("string").to_pylist()  # type: ignore[no-any-return]
+    except Exception:
+        return list(map(_leaf, column))
+
+
+def _leaf(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except Exception:
+        return f"<a value of type {scalar.type}>"
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def size_of(batch: Any) -> int:
+    """Return how many bytes the values of a record batch take, of a dictionary once for each row."""
+    return sum(map(_size_of, batch.columns))
+
+
+def _size_of(column: Any) -> int:
+    from pyarrow import compute, types
+
+    size = int(column.nbytes)
+    if types.is_dictionary(column.type) and len(column.dictionary):
+        # A short column can name a long value in every row.
+        try:
+            lengths = compute.binary_length(column.dictionary).take(column.indices)
+            size += int(compute.sum(lengths).as_py() or 0)
+        except Exception:
+            size += column.dictionary.nbytes // len(column.dictionary) * len(column)
+    return size
+
+
+def fields_of(fields: Any) -> dict[str, Any]:
+    """Return the names of a schema's fields, or of a struct's, each with the fields that it has itself."""
+    from pyarrow import types
+
+    return {field.name: fields_of(field.type) if types.is_struct(field.type) else {} for field in fields}
+
+
+def field_at(batch: Any, path: Sequence[str]) -> Any:
+    """Return the column of a record batch at ``path``: its name, then those of fields of structs."""
+    from pyarrow import compute
+
+    column = batch.column(batch.schema.get_field_index(path[0]))
+    return compute.struct_field(column, list(path[1:])) if len(path) > 1 else column

@@ -18,14 +18,17 @@ from downloader.core.checksum import crc32
 from downloader.core.naming import shown as shorten
 from downloader.errors import SourceError
 from downloader.sources.lines import REMEDY
-from downloader.sources.lists.columns import Wanted, choose
+from downloader.sources.lists.arrow_values import field_at, size_of, values_of
+from downloader.sources.lists.columns import Columns, Wanted, choose
+from downloader.sources.lists.nested import Fields, path_of
 from downloader.sources.lists.rows import Chunk, Table, joined
 
-__all__ = ["BATCH", "BinaryRows", "Blocks", "RowPlace", "identify"]
+__all__ = ["BATCH", "BinaryRows", "Blocks", "RowPlace", "columns_of", "identify"]
 
 BATCH = 1000
 """Rows that are converted to Python objects at a time."""
 _BLOCK = 1 << 20
+_LARGE = 4 << 20  # bytes of rows that are converted at a time, unless one alone has more
 
 _encode = msgspec.msgpack.encode
 
@@ -46,23 +49,22 @@ class RowPlace(msgspec.Struct, frozen=True, array_like=True):
 class Blocks(Protocol):
     """The blocks of an open file, in their order. Methods raise whatever the library raises.
 
-    ``names``: all columns. ``count``: number of blocks; -1 if unknown.
+    ``names``: all columns; ``fields``: with those of their structs. ``count``: number of blocks; -1 if
+    unknown.
     """
 
     names: Sequence[str]
+    fields: Fields
     count: int
 
-    def select(self, columns: Sequence[str]) -> None:
-        """Read these columns only."""
+    def select(self, paths: Sequence[Sequence[str]]) -> None:
+        """Read only what is at these paths; see ``nested.path_of``."""
 
     def rows(self, block: int) -> int:
         """Return the number of rows of ``block``; -1 behind the last block."""
 
     def batches(self, block: int) -> Iterator[Any]:
         """Yield the rows of ``block`` as record batches."""
-
-    def values(self, column: Any) -> list[Any]:
-        """Return a column of a record batch as Python objects."""
 
     def close(self) -> None:
         """Close the file."""
@@ -77,8 +79,9 @@ class BinaryRows:
         self._shown = shown
         self._blocks = blocks
         self._identity = identify(path)
-        self.columns = choose(wanted, blocks.names, shown)
-        blocks.select(self.columns.needed)
+        self.columns = columns_of(blocks, wanted, shown)
+        self._paths = {name: path_of(name, blocks.fields) for name in self.columns.needed}
+        blocks.select(list(self._paths.values()))
         self._at = RowPlace(0, 0, 0, *self._identity)
         self._batches: Iterator[Any] = iter(())
         self._open_block = -1
@@ -142,13 +145,15 @@ class BinaryRows:
                 return Chunk(Table((), {}), _encode(start), _encode(self._at), False)
         rows = min(most, self._batch.num_rows - self._taken)
         part = self._batch.slice(self._taken, rows)
-        names = part.schema.names
-        columns = {name: self._blocks.values(part.column(index)) for index, name in enumerate(names)}
+        while (size := size_of(part)) > _LARGE and rows > 1:
+            rows = max(1, min(rows - 1, rows * _LARGE // size))
+            part = part.slice(0, rows)
+        columns = {name: values_of(field_at(part, path)) for name, path in self._paths.items()}
         self._taken += rows
         at = self._at
         self._at = RowPlace(at.row + rows, at.block, at.within + rows, at.size, at.crc)
         numbers = range(at.row + 1, at.row + rows + 1)
-        return Chunk(Table(numbers, columns), _encode(start), _encode(self._at))
+        return Chunk(Table(numbers, columns), _encode(start), _encode(self._at), size=size)
 
     def _next_batch(self) -> bool:
         """Make the next record batch the current one; return whether there is one."""
@@ -173,6 +178,11 @@ class BinaryRows:
         self._rows = self._blocks.rows(block)
         found = self._blocks.batches(block) if self._rows >= 0 else iter(())
         self._batches = _behind(found, self._at.within)
+
+
+def columns_of(blocks: Blocks, wanted: Wanted, shown: str) -> Columns:
+    """Return the columns of a file that is open as ``blocks``. Raises ConfigError."""
+    return choose(wanted, blocks.names, shown, fields=blocks.fields)
 
 
 def _behind(batches: Iterator[Any], rows: int) -> Iterator[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from downloader.core.content_check import ALGORITHMS
+from downloader.core.naming import shown
 from downloader.errors import ConfigError
+from downloader.sources.lists.nested import NO_FIELDS, Fields, path_of
 from downloader.sources.lists.requirements import require_crc32c
 
 __all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "choose", "parse_checksum_column"]
@@ -38,7 +40,8 @@ class Columns(NamedTuple):
     """The columns of one list; "" where there is none. ``mirrors`` is a column of lists of URLs.
 
     ``keep``: columns that travel with the item; None: all but ``url`` and ``header``, which differ from row
-    to row.
+    to row. ``hidden``: what does not travel of the structs among them. ``whole_lines``: a row is a line
+    that has a URL and nothing else.
     """
 
     url: str
@@ -48,6 +51,8 @@ class Columns(NamedTuple):
     header: str = ""
     mirrors: str = ""
     keep: tuple[str, ...] | None = ()
+    hidden: tuple[str, ...] = ()
+    whole_lines: bool = False
 
     @property
     def needed(self) -> list[str]:
@@ -68,31 +73,35 @@ def parse_checksum_column(text: str) -> tuple[str, str]:
     return algorithm, column
 
 
-def choose(wanted: Wanted, present: Sequence[str], where: str, *, varying: bool = False) -> Columns:
+def choose(
+    wanted: Wanted,
+    present: Sequence[str],
+    where: str,
+    *,
+    varying: bool = False,
+    fields: Fields = NO_FIELDS,
+    elsewhere: Callable[[str], bool] = lambda name: False,
+) -> Columns:
     """Return the columns of a list that has the columns ``present``; ``where`` is its name in messages.
 
-    ``varying``: rows may have others, too. Raises ConfigError, with the columns that there are, where one
-    is missing that an option names.
+    ``varying``: rows may have others, too; ``elsewhere`` returns whether rows further on have one.
+    ``fields``: what columns have in them. Raises ConfigError, with the columns that there are, where one is
+    missing that an option names.
     """
 
     def find(option: str, name: str, *, optional: bool = False) -> str:
-        if (count := present.count(name)) > 1:
-            raise ConfigError(f"{where} has {count} columns {name!r}; rename all but one of them")
-        if not count and not optional:
+        path = path_of(name, fields)
+        first = path[0] if path else name
+        if (count := present.count(first)) > 1:
+            raise ConfigError(f"{where} has {count} columns {shown(first)!r}; rename all but one of them")
+        if path or count or (varying and optional):
+            return name
+        if not optional and not elsewhere(name):
             raise _missing(option, name, present, where)
-        return name if count or varying else ""
+        return "" if optional else name
 
-    positions = wanted.positions
-    url = "1" if positions and wanted.url == "url" else wanted.url
-    checksums: list[tuple[str, str]] = []
-    if wanted.checksum:
-        algorithm, column = wanted.checksum
-        checksums = [(algorithm, find(f"--checksum-column {algorithm}=", column))]
-    elif not positions:
-        checksums = [(name, name) for name in RECOGNIZED if present.count(name) == 1 or varying]
-    recognized = [name for name in RECOGNIZED if name in present]
-    if [name for name, _ in checksums] == ["crc32c"] or (not wanted.checksum and recognized == ["crc32c"]):
-        require_crc32c(where)
+    url = "1" if wanted.positions and wanted.url == "url" else wanted.url
+    checksums = _checksums(wanted, present, where, varying=varying, find=find)
     header = find("--header-column", wanted.header) if wanted.header else ""
     url = find("--url-column", url)
     keep: tuple[str, ...] | None = ()
@@ -110,15 +119,33 @@ def choose(wanted: Wanted, present: Sequence[str], where: str, *, varying: bool 
         checksums=tuple(checksums),
         header=header,
         keep=keep,
+        hidden=tuple(name for name in (url, header) if "." in name) if wanted.keep == ALL else (),
     )
+
+
+def _checksums(
+    wanted: Wanted, present: Sequence[str], where: str, *, varying: bool, find: Callable[[str, str], str]
+) -> list[tuple[str, str]]:
+    """Return algorithm and column of the checksums. Raises ConfigError."""
+    checksums: list[tuple[str, str]] = []
+    if wanted.checksum:
+        algorithm, column = wanted.checksum
+        checksums = [(algorithm, find(f"--checksum-column {algorithm}=", column))]
+    elif not wanted.positions:
+        checksums = [(name, name) for name in RECOGNIZED if present.count(name) == 1 or varying]
+    recognized = [name for name in RECOGNIZED if name in present]
+    if [name for name, _ in checksums] == ["crc32c"] or (not wanted.checksum and recognized == ["crc32c"]):
+        require_crc32c(where)
+    return checksums
 
 
 def _missing(option: str, name: str, present: Sequence[str], where: str) -> ConfigError:
     folded = {each.casefold(): each for each in present}
     near = get_close_matches(name.casefold(), folded, 1, 0.5)
     written = option if option.endswith("=") else f"{option} "
-    hint = f"; did you mean {written}{folded[near[0]]}?" if near else ""
-    names = ", ".join(present[:_SHOWN]) + (", …" if len(present) > _SHOWN else "")
+    hint = f"; did you mean {written}{shown(folded[near[0]])}?" if near else ""
+    names = ", ".join(map(shown, present[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
     return ConfigError(
-        f"{where} has no column {name!r} ({option.partition(' ')[0]}), it has {names or 'none'}{hint}"
+        f"{where} has no column {shown(name)!r} ({option.partition(' ')[0]}), it has "
+        f"{names or 'none'}{hint}"
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from itertools import repeat
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from downloader.core.redact import redact, redact_url
 from downloader.messages import Item
 from downloader.sources.lines import LONGEST_LINE
 from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.nested import without
 from downloader.sources.lists.rows import Table
 
 __all__ = ["ItemMaker"]
@@ -79,6 +81,7 @@ class ItemMaker:
         self._cut = cut
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         self._of_url = url_path if mirror else url_name
+        self._hidden = columns.hidden
         self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
     def items(self, table: Table, where: Callable[[int], str]) -> list[Item]:
@@ -103,7 +106,7 @@ class ItemMaker:
         if columns.header:
             headers = _each(_headers, values[columns.header], (), faults)
         if table.extra is not None:
-            kept = [self._packed(row) for row in table.extra]
+            kept = list(map(self._packed, table.extra))
         elif columns.keep:
             rows = zip(*[values[name] for name in columns.keep], strict=True)
             kept = [self._packed(dict(zip(columns.keep, row, strict=True))) for row in rows]
@@ -166,6 +169,8 @@ class ItemMaker:
                 else:
                     if match is None:
                         _check_url(url)
+                        if self._columns.whole_lines:
+                            _check_white_space(url)
                     name = self._name_of(url)
             except _Fault as fault:
                 faults.setdefault(index, fault)
@@ -195,7 +200,7 @@ class ItemMaker:
     ) -> Sequence[str]:
         names = []
         for index, (name, of_url) in enumerate(zip(given, of_urls, strict=True)):
-            directory, leaf = name if isinstance(name, tuple) else ("", name)
+            directory, leaf = name if type(name) is tuple and len(name) == 2 else ("", name)
             text = _as_text(leaf)
             safe = of_url
             try:
@@ -226,9 +231,12 @@ class ItemMaker:
         return found
 
     def _packed(self, row: dict[str, Any]) -> bytes:
+        for name in self._hidden:
+            row = without(name, row)
         try:
             return self._encode(row)
-        except (UnicodeEncodeError, OverflowError):
+        except Exception:
+            # Text with surrogates, integers of any size, times that have no offset, …
             return self._encode(_encodable(row))
 
 
@@ -279,13 +287,12 @@ def _sizes(values: Sequence[Any]) -> list[int] | None:
 def _size(value: Any) -> int:
     if type(value) is int and 0 <= value < 1 << 62:
         return value
-    if isinstance(value, float):
-        if value != value:  # NaN stands for no value where a column has numbers
-            return -1
-        value = repr(value)
-    match = _DIGITS(value.strip()) if isinstance(value, str) else None
+    if isinstance(value, float) and value != value:  # NaN stands for no value where a column has numbers
+        return -1
+    text = str(value).strip() if isinstance(value, (str, float, Decimal)) else ""
+    match = _DIGITS(text)
     if match is None:
-        raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(str(value))}")
+        raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(_as_text(value))}")
     return int(match[1])
 
 
@@ -317,9 +324,14 @@ def _shown(text: str) -> str:
 def _as_text(value: Any) -> str:
     if type(value) is str:
         return value.strip() if value[:1] <= " " or value[-1:] <= " " else value
-    if value is None or value != value:
+    if value is None or (isinstance(value, float) and value != value):
         return ""
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    try:
+        return str(value)
+    except ValueError:  # an integer of thousands of digits
+        return f"<a value of type {type(value).__name__}>"
 
 
 def _encodable(value: Any) -> Any:
@@ -330,8 +342,10 @@ def _encodable(value: Any) -> Any:
         return {_encodable(name): _encodable(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_encodable(each) for each in value]
-    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
-        return str(value)
+    try:
+        msgspec.msgpack.encode(value)
+    except Exception:
+        return _as_text(value)
     return value
 
 
@@ -348,6 +362,17 @@ def _is_url(url: str) -> bool:
         )
     except ValueError:
         return False
+
+
+def _check_white_space(line: str) -> None:
+    """Raise _Fault if ``line``, which should be a URL alone, has more in it."""
+    if len(parts := line.split(None, 1)) > 1:
+        what = "a comment" if parts[1].startswith("#") else "white space"
+        raise _Fault(
+            "bad-url",
+            f" has {what} behind the URL or in it, and a line is one URL (a comment has a line of its own, "
+            f"a space is written %20): {_shown(line)}",
+        )
 
 
 def _check_url(url: str) -> None:

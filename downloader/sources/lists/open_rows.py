@@ -2,38 +2,83 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
 from downloader.sources.lists.columns import Wanted
-from downloader.sources.lists.files import ListFile
+from downloader.sources.lists.files import BINARY, ListFile
 from downloader.sources.lists.rows import Parser, Rows
 
-__all__ = ["open_rows"]
+if TYPE_CHECKING:
+    from downloader.sources.lists.binary_rows import Blocks
+
+__all__ = ["Reading", "check_file", "open_rows"]
 
 
-def open_rows(file: ListFile, shown: str, wanted: Wanted) -> Rows:
+class Reading(NamedTuple):
+    """How lists are read. ``wanted``: columns. ``quoted``: quotes enclose the fields of csv and tsv.
+
+    ``checksums``: those that a format has beside the list are used.
+    """
+
+    wanted: Wanted
+    quoted: bool = True
+    checksums: bool = True
+
+
+def open_rows(file: ListFile, shown: str, reading: Reading) -> Rows:
     """Return the rows of ``file``, whose name in messages is ``shown``.
 
     Raises SourceError if it cannot be read, ConfigError if a column is missing.
     """
-    if file.form == "parquet":
+    if file.form in BINARY:
         from downloader.sources.lists.binary_rows import BinaryRows
-        from downloader.sources.lists.rows_parquet import ParquetBlocks
 
-        return BinaryRows(file.path, shown, ParquetBlocks(file.path, shown), wanted)
-    if file.form == "arrow":
-        from downloader.sources.lists.binary_rows import BinaryRows
-        from downloader.sources.lists.rows_arrow import ArrowBlocks
-
-        return BinaryRows(file.path, shown, ArrowBlocks(file.path, shown), wanted)
+        return BinaryRows(file.path, shown, _blocks(file, shown), reading.wanted)
     from downloader.sources.lists.text_rows import TextRows
 
-    return TextRows(file.path, shown, _parser(file, shown, wanted), wanted)
+    return TextRows(file.path, shown, _parser(file, shown, reading), reading.wanted)
 
 
-def _parser(file: ListFile, shown: str, wanted: Wanted) -> Parser:
+def check_file(file: ListFile, shown: str, reading: Reading) -> None:
+    """Check the beginning of ``file``, and what stands beside it; not its rows, of which there may be many.
+
+    Raises ConfigError where a column is missing, or where it is not the text that it must be; SourceError
+    if it cannot be read.
+    """
+    if file.form in BINARY:
+        from downloader.sources.lists.binary_rows import columns_of
+
+        with contextlib.closing(_blocks(file, shown)) as blocks:
+            columns_of(blocks, reading.wanted, shown)
+        return
+    from downloader.sources.lists.text_rows import TextRows
+
+    parser = _parser(file, shown, reading)
+    with contextlib.closing(TextRows(file.path, shown, parser, reading.wanted)) as rows:
+        rows.check()
+    if file.form == "bagit" and reading.checksums:
+        from downloader.sources.lists.rows_bagit import check_bag
+
+        check_bag(file.path, shown)
+
+
+def _blocks(file: ListFile, shown: str) -> Blocks:
+    if file.form == "parquet":
+        from downloader.sources.lists.rows_parquet import ParquetBlocks
+
+        return ParquetBlocks(file.path, shown)
+    from downloader.sources.lists.rows_arrow import ArrowBlocks
+
+    return ArrowBlocks(file.path, shown)
+
+
+def _parser(file: ListFile, shown: str, reading: Reading) -> Parser:
     if file.form in ("csv", "tsv"):
         from downloader.sources.lists.rows_csv import CsvParser
 
-        return CsvParser(shown, "," if file.form == "csv" else "\t", header=not wanted.positions)
+        delimiter = "," if file.form == "csv" else "\t"
+        return CsvParser(shown, delimiter, header=not reading.wanted.positions, quoted=reading.quoted)
     if file.form == "jsonl":
         from downloader.sources.lists.rows_jsonl import JsonlParser
 
@@ -45,7 +90,7 @@ def _parser(file: ListFile, shown: str, wanted: Wanted) -> Parser:
     if file.form == "bagit":
         from downloader.sources.lists.rows_bagit import BagitParser
 
-        return BagitParser(file.path)
+        return BagitParser(file.path, checksums=reading.checksums)
     from downloader.sources.lists.rows_txt import TxtParser
 
     return TxtParser()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.nested import Fields
 
 __all__ = ["Chunk", "Numbered", "Parser", "Rows", "Table", "joined"]
 
@@ -34,7 +35,8 @@ class Chunk(NamedTuple):
     """A table, with the positions before and after it; see ``Rows``.
 
     ``taken``: something was read, although the table may have no rows. ``last``: what follows, if anything,
-    may be the rest of the last row, and is not to be read in this run.
+    may be the rest of the last row, and is not to be read in this run. ``size``: bytes of the rows in the
+    file.
     """
 
     table: Table
@@ -42,6 +44,7 @@ class Chunk(NamedTuple):
     end: bytes
     taken: bool = True
     last: bool = False
+    size: int = 0
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
@@ -69,25 +72,30 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         chunks[-1].end,
         any(chunk.taken for chunk in chunks),
         chunks[-1].last,
+        sum(chunk.size for chunk in chunks),
     )
 
 
 class Parser(Protocol):
     """A format of text: makes tables of lines.
 
-    ``unit`` is what a row's number counts; ``longest``: bytes of a line; ``comment``: see ``Lines``.
+    ``unit`` is what a row's number counts; ``longest``: bytes of a line; ``comment``, ``cr_ends``: see
+    ``Lines``.
     ``columns`` are those of a format that always has the same, None for one with a header or with keys;
-    ``fixed``: all rows have the same columns.
+    ``fixed``: all rows have the same columns. ``fields``: what columns that are structs have in them, as
+    far as ``begin`` has seen it.
     """
 
     unit: str
     longest: int
     comment: bytes
+    cr_ends: bool
     columns: Columns | None
     fixed: bool
+    fields: Fields
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
-        """Return the names of the columns, from the first lines of the list."""
+        """Return the names of the columns, from the first lines of the list. Raises ConfigError."""
 
     def select(self, columns: Columns) -> None:
         """Read these columns from now on."""
@@ -99,7 +107,8 @@ class Parser(Protocol):
         """Return the rows of ``lines``.
 
         ``following`` returns the first byte of the next line, ``more`` the line itself; for rows of several
-        lines. Raises SourceError if a row has no end.
+        lines. There may be more rows than lines, where ``more`` was called. Raises SourceError if something
+        beside the list is not what it was.
         """
 
 

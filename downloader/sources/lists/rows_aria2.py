@@ -12,6 +12,7 @@ from typing import Any
 from downloader.core.naming import shown
 from downloader.sources.lines import LONGEST_LINE, Lines
 from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.nested import NO_FIELDS
 from downloader.sources.lists.rows import Numbered, Table
 
 __all__ = ["Aria2Parser"]
@@ -27,10 +28,12 @@ class Aria2Parser:
     unit = "line"
     longest = LONGEST_LINE
     comment = b"#"
+    cr_ends = False
     columns: Columns | None = Columns(
         "url", "out", checksums=(("", "checksum"),), header="header", mirrors="mirrors"
     )
     fixed = True
+    fields = NO_FIELDS
 
     def __init__(self) -> None:
         self._ignored: dict[str, int] = {}

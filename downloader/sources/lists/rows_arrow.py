@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from downloader.errors import SourceError
-from downloader.sources.lists.arrow_values import load_pyarrow, values_of
+from downloader.sources.lists.arrow_values import fields_of, load_pyarrow
 from downloader.sources.lists.binary_rows import BATCH
+from downloader.sources.lists.nested import Fields
 
 __all__ = ["ArrowBlocks"]
 
@@ -32,6 +33,7 @@ class ArrowBlocks:
                 "write it again (Feather: version 2)"
             ) from error
         self.names: Sequence[str] = self._reader.schema.names
+        self.fields: Fields = fields_of(self._reader.schema)
         self.count = self._reader.num_record_batches if self._is_file else -1
 
     def _open(self, options: Any) -> Any:
@@ -40,9 +42,10 @@ class ArrowBlocks:
             return self._library.ipc.open_file(source, options=options)
         return self._library.ipc.open_stream(source, options=options)
 
-    def select(self, columns: Sequence[str]) -> None:
+    def select(self, paths: Sequence[Sequence[str]]) -> None:
         """See ``Blocks``."""
-        fields = [index for index, name in enumerate(self.names) if name in columns]
+        needed = {path[0] for path in paths}
+        fields = [index for index, name in enumerate(self.names) if name in needed]
         self._reader = self._open(
             self._library.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         )
@@ -73,10 +76,6 @@ class ArrowBlocks:
             except StopIteration:
                 return None
         return self._block[1]
-
-    def values(self, column: Any) -> list[Any]:
-        """See ``Blocks``."""
-        return values_of(column)
 
     def close(self) -> None:
         """See ``Blocks``."""

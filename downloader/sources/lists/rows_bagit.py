@@ -1,42 +1,48 @@
 """Parse the fetch.txt of a bag (RFC 8493, section 2.2.3): URL, length and path of each file.
 
-If payload manifests stand beside it, the strongest of them gives the checksums. It is read into a temporary
-database, which the system removes, so memory does not depend on its length.
+If payload manifests stand beside it, the strongest of them gives the checksums.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gevent
 
-from downloader.core.content_check import ALGORITHMS
-from downloader.errors import SourceError
+from downloader.core.naming import shown as shorten
+from downloader.errors import ConfigError, SourceError
+from downloader.sources.compression import READ_ERRORS, open_stream
 from downloader.sources.lines import LONGEST_LINE, Lines
+from downloader.sources.lists.bag_manifests import BagManifests, Unlisted, bag_path, fields_of, tag_encoding
 from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.nested import NO_FIELDS
 from downloader.sources.lists.rows import Numbered, Table
 
-__all__ = ["BagitParser"]
+__all__ = ["BagitParser", "check_bag"]
 
-_STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
-_ENCODED = re.compile("%(0[AaDd]|25)")
+_REST = 1000  # lines after which heartbeats may continue
 
 
 class BagitParser:
-    """See ``Parser``. ``path`` is that of fetch.txt, ``-`` if it is read from standard input."""
+    """See ``Parser``. ``path`` is that of fetch.txt, ``-`` if it is read from standard input.
+
+    ``checksums``: use those of the manifests beside it. Raises ConfigError where these cannot be right.
+    """
 
     unit = "line"
     longest = LONGEST_LINE
     comment = b""
+    cr_ends = True
     columns: Columns | None = Columns("url", "path", "length", checksums=(("", "checksum"),))
     fixed = True
+    fields = NO_FIELDS
 
-    def __init__(self, path: str) -> None:
-        self._manifest = _Manifest(path) if path != "-" and _manifest(path) else None
+    def __init__(self, path: str, *, checksums: bool = True) -> None:
+        self._path = path
+        self._encoding = tag_encoding(path)
+        self._manifests = BagManifests(path, self._encoding) if checksums else None
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
@@ -49,75 +55,56 @@ class BagitParser:
         """See ``Parser``."""
 
     def table(self, lines: Numbered, following: Callable[[], bytes], more: Callable[[], Numbered]) -> Table:
-        """See ``Parser``."""
+        """See ``Parser``. Raises SourceError if a manifest lacks a file."""
         numbers: list[int] = []
-        rows: list[list[str]] = []
+        rows: list[tuple[str, str, str]] = []
+        checksums: list[str | None] = []
         faults: dict[int, str] = {}
         for number, line in lines:
-            fields = line.decode("utf-8", "surrogateescape").strip(" \t\r\n").split(None, 2)
+            fields = fields_of(line, self._encoding)
             if not fields:
                 continue
+            checksum = None
             if len(fields) < 3:
                 faults[len(rows)] = "not a URL, a length and a path"
                 fields = [fields[0], "-", ""]
+            elif self._manifests is not None:
+                try:
+                    checksum = self._manifests.checksum(fields[2])
+                except Unlisted as error:
+                    raise SourceError(f"{shorten(self._path)}: line {number}: {error}") from None
             numbers.append(number)
-            rows.append(fields)
-        paths = [_decoded(path) for _, _, path in rows]
+            rows.append((fields[0], fields[1], bag_path(fields[2]) or fields[2]))
+            checksums.append(checksum)
         columns: dict[str, Sequence[Any]] = {
             "url": [url for url, _, _ in rows],
             "length": [None if length == "-" else length for _, length, _ in rows],
-            "path": paths,
-            "checksum": [self._manifest.checksum(path) if self._manifest else None for path in paths],
+            "path": [path for _, _, path in rows],
+            "checksum": checksums,
         }
         return Table(numbers, columns, faults)
 
 
-class _Manifest:
-    """The checksums of the payload manifest beside ``path``. Raises SourceError if it cannot be read."""
+def check_bag(path: str, shown: str) -> None:
+    """Check that the payload manifests beside the list ``path`` have every file that it has.
 
-    def __init__(self, path: str) -> None:
-        self._algorithm, manifest = _manifest(path)  # type: ignore[misc]
-        self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute(
-            "CREATE TABLE sums (path TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID"
-        )
-        try:
-            with open(manifest, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-                self._database.executemany("INSERT OR REPLACE INTO sums VALUES (?, ?)", _entries(file))
-        except (OSError, sqlite3.Error) as error:
-            raise SourceError(f"{manifest}: {error}") from error
-
-    def checksum(self, path: str) -> str | None:
-        """Return ALGORITHM:HEX of the file ``path``, None if it is not in the manifest."""
-        row = self._database.execute("SELECT digest FROM sums WHERE path = ?", (_stored(path),)).fetchone()
-        return f"{self._algorithm}:{row[0]}" if row else None
-
-
-def _entries(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(lines):
-        digest, _, path = line.strip(" \t\r\n").partition(" ")
-        if path:
-            yield _stored(_decoded(path.lstrip(" \t*"))), digest.lower()
-        if not number % 10_000:
-            gevent.sleep(0)  # heartbeats must continue
-
-
-def _stored(path: str) -> str:
-    """Return ``path`` as text that SQLite can store."""
-    return path.encode("utf-8", "surrogateescape").decode("latin-1")
-
-
-def _manifest(path: str) -> tuple[str, str] | None:
-    """Return algorithm and path of the strongest manifest beside the list ``path``, None without one."""
-    directory = os.path.dirname(path)
-    for algorithm in _STRENGTH:
-        manifest = os.path.join(directory, f"manifest-{algorithm}.txt")
-        if algorithm in ALGORITHMS and os.path.isfile(manifest):
-            return algorithm, manifest
-    return None
-
-
-def _decoded(path: str) -> str:
-    """Return a path without the encoding of CR, LF and ``%``, which is all that may be encoded."""
-    return _ENCODED.sub(lambda hit: chr(int(hit[1], 16)), path)
+    ``shown`` is its name in messages. Raises ConfigError.
+    """
+    encoding = tag_encoding(path)
+    manifests = BagManifests(path, encoding)
+    if not manifests:
+        return
+    number = 0
+    # Where the list cannot be read is told when its rows are.
+    with contextlib.suppress(SourceError, *READ_ERRORS):
+        stream, _ = open_stream(path, shown, cr_ends=True)
+        with contextlib.closing(stream):
+            while line := stream.readline(LONGEST_LINE):
+                number += 1
+                if len(fields := fields_of(line, encoding)) == 3:
+                    try:
+                        manifests.checksum(fields[2])
+                    except Unlisted as error:
+                        raise ConfigError(f"{shown}: line {number}: {error}") from None
+                if not number % _REST:
+                    gevent.sleep(0)

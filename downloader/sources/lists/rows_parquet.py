@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from downloader.errors import SourceError
-from downloader.sources.lists.arrow_values import load_pyarrow, values_of
+from downloader.sources.lists.arrow_values import fields_of, load_pyarrow
 from downloader.sources.lists.binary_rows import BATCH
+from downloader.sources.lists.nested import Fields
 
 __all__ = ["ParquetBlocks"]
 
+_BATCH_BYTES = 64 << 20  # of a record batch, as far as the averages tell
 _BUFFER = 64 << 10  # bytes of each column that are read at a time, in place of whole column chunks
 
 
@@ -26,13 +28,15 @@ class ParquetBlocks:
         except (OSError, pyarrow.ArrowException) as error:
             why = " ".join(str(error).split())[:200].rstrip(".")
             raise SourceError(f"{shown} is no complete Parquet file: {why}; write it again") from error
-        self.names: Sequence[str] = self._file.schema_arrow.names
+        schema = self._file.schema_arrow
+        self.names: Sequence[str] = schema.names
+        self.fields: Fields = fields_of(schema)
         self._columns: list[str] = []
         self.count = self._file.metadata.num_row_groups
 
-    def select(self, columns: Sequence[str]) -> None:
+    def select(self, paths: Sequence[Sequence[str]]) -> None:
         """See ``Blocks``."""
-        self._columns = list(columns)
+        self._columns = list(map(".".join, paths))
 
     def rows(self, block: int) -> int:
         """See ``Blocks``."""
@@ -40,14 +44,15 @@ class ParquetBlocks:
 
     def batches(self, block: int) -> Iterator[Any]:
         """See ``Blocks``."""
+        group = self._file.metadata.row_group(block)
+        average = group.total_byte_size // max(group.num_rows, 1)  # of all columns, so at least enough
         found: Iterator[Any] = self._file.iter_batches(
-            BATCH, row_groups=[block], columns=self._columns, use_threads=False
+            max(1, min(BATCH, _BATCH_BYTES // max(average, 1))),
+            row_groups=[block],
+            columns=self._columns,
+            use_threads=False,
         )
         return found
-
-    def values(self, column: Any) -> list[Any]:
-        """See ``Blocks``."""
-        return values_of(column)
 
     def close(self) -> None:
         """See ``Blocks``."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from downloader.sources.lines import LONGEST_LINE, Lines
 from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.nested import NO_FIELDS
 from downloader.sources.lists.rows import Numbered, Table
 
 __all__ = ["TxtParser"]
@@ -17,8 +18,10 @@ class TxtParser:
     unit = "line"
     longest = LONGEST_LINE
     comment = b"#"
-    columns: Columns | None = Columns("url")
+    cr_ends = False
+    columns: Columns | None = Columns("url", whole_lines=True)
     fixed = True
+    fields = NO_FIELDS
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""

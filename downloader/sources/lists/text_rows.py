@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import json
+import re
 import shlex
 from collections.abc import Callable
 
@@ -16,6 +18,7 @@ from downloader.sources.lists.rows import Chunk, Numbered, Parser
 __all__ = ["TextRows"]
 
 _encode = msgspec.msgpack.encode
+_QUOTED = re.compile(rb'"[^"]*"')
 
 
 class TextRows:
@@ -29,7 +32,9 @@ class TextRows:
         self._source = source
         self._shown = shown
         self._parser = parser
-        self._lines = Lines(source, shown, longest=parser.longest, comment=parser.comment)
+        self._lines = Lines(
+            source, shown, longest=parser.longest, comment=parser.comment, cr_ends=parser.cr_ends
+        )
         self.columns = parser.columns or self._choose(wanted)
         parser.select(self.columns)
         parser.skip_header(self._lines)
@@ -38,9 +43,23 @@ class TextRows:
         sample = self._lines.sample()
         if not any(line.strip() for line in sample):
             return Columns(wanted.url)  # an empty file has no rows, so it lacks no column
-        self._check_encoding(sample[0])
-        present = self._parser.begin(sample)
-        return choose(wanted, present, self._shown, varying=not self._parser.fixed)
+        self._check_first(sample[0])
+        parser = self._parser
+        present = parser.begin(sample)
+        varying = not parser.fixed
+        return choose(
+            wanted,
+            present,
+            self._shown,
+            varying=varying,
+            fields=parser.fields,
+            elsewhere=self._has_key if varying else lambda name: False,
+        )
+
+    def _has_key(self, name: str) -> bool:
+        """Return whether any line of JSON has the key ``name``, or may have it: a pipe is not searched."""
+        keys = {key for each in (name, name.rpartition(".")[2]) for key in (_json(each), _json(each, True))}
+        return self._lines.have(b"(?:" + b"|".join(map(re.escape, keys)) + rb")\s*:")
 
     @property
     def fraction(self) -> float:
@@ -73,22 +92,34 @@ class TextRows:
     def _chunk(self, lines: Numbered, start: Place, following: Callable[[], bytes]) -> Chunk:
         taken = bool(lines)
         if taken and lines[0][0] == 1:
-            self._check_encoding(lines[0][1])
+            self._check_first(lines[0][1])
             lines[0] = (1, lines[0][1].removeprefix(codecs.BOM_UTF8))
         table = self._parser.table(lines, following, self._more)
         end = self._lines.at
-        return Chunk(table, _encode(start), _encode(end), taken, end.unended is not None)
+        size = end.offset - start.offset
+        return Chunk(table, _encode(start), _encode(end), taken, end.unended is not None, size)
 
     def _more(self) -> Numbered:
         return self._lines.read(1).lines
 
-    def _check_encoding(self, line: bytes) -> None:
-        """Raise ConfigError if the list that begins with ``line`` is not UTF-8."""
+    def check(self) -> None:
+        """Check the beginning of the file. Raises ConfigError if it is not a text of lines in UTF-8."""
+        if sample := self._lines.sample():
+            self._check_first(sample[0])
+
+    def _check_first(self, line: bytes) -> None:
+        """Raise ConfigError if the list that begins with ``line`` is not UTF-8, or has no line ends."""
+        name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
         if form := _other_form(line):
-            name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
             raise ConfigError(
                 f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
                 f"iconv -f {form} -t UTF-8{name}"
+            )
+        if _ends_in_cr(line):
+            source = name and f" <{name}"
+            raise ConfigError(
+                f"{self._shown} has CR alone as the end of its lines, and a list must have LF or CRLF; "
+                f"convert it with: tr '\\r' '\\n'{source}"
             )
 
 
@@ -98,9 +129,24 @@ def _place(position: bytes) -> Place:
 
 def _other_form(line: bytes) -> str:
     """Return the encoding, as detected, of a list that begins with ``line``; "" for UTF-8."""
+    if line.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "UTF-32"
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "UTF-16"
     zeros = [not byte for byte in line[:4]]
     if zeros == [False, True, False, True]:
         return "UTF-16LE"
     return "UTF-16BE" if zeros == [True, False, True, False] else ""
+
+
+def _ends_in_cr(line: bytes) -> bool:
+    """Return whether ``line``, the first one, is several lines that end in CR alone.
+
+    One CR in a line that ends in LF is a fault of that line. Quoted fields may have any number.
+    """
+    count = _QUOTED.sub(b"", line).rstrip(b"\r\n").count(b"\r")
+    return count > line.endswith(b"\n")
+
+
+def _json(name: str, is_ascii: bool = False) -> bytes:
+    return json.dumps(name, ensure_ascii=is_ascii).encode("utf-8", "surrogateescape")

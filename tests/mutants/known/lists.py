@@ -30,9 +30,9 @@ KNOWN = (
     Mutant(
         "row of several lines ends at its first",
         "a line break in quotes makes two broken rows of one",
-        "CsvParser._rows_of_lines",
-        "chain(texts, rest())",
-        "texts",
+        "_RowLines.__next__",
+        "if not (got := self._more()):",
+        "if not (got := []):",
         (f"{ROWS}test_quoted_fields_survive_any_pages",),
     ),
     Mutant(

@@ -1,0 +1,213 @@
+"""Read the payload manifests of a bag (RFC 8493, section 2.1.3): a checksum and a path in each line.
+
+They are read into a temporary database, which the system removes, so memory does not depend on their
+length. What is not as the RFC has it is an error and not passed over: a checksum that is there and not
+found would be a file that nobody verifies.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+from unicodedata import normalize
+
+import gevent
+
+from downloader.core.content_check import ALGORITHMS
+from downloader.core.naming import shown
+from downloader.errors import ConfigError, SourceError
+
+__all__ = ["BagManifests", "Unlisted", "bag_path", "fields_of", "tag_encoding"]
+
+_STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
+_NAME = re.compile(r"manifest-([A-Za-z0-9_-]+)\.txt")
+# Blanks or tabs between the two; md5sum and its like mark a file that they read as binary.
+_LINE = re.compile(r"(\S+)[ \t]+\*?(.+)", re.DOTALL)
+_DIGEST = re.compile(r"[0-9a-f]+")
+_ENCODED = re.compile("%(0[AaDd]|25)")
+_ENCODING = re.compile(
+    rb"^Tag-File-Character-Encoding[ \t]*:[ \t]*([^\r\n]+)", re.MULTILINE | re.IGNORECASE
+)
+_BLANKS = " \t\r\n"
+_LONGEST_BAGIT = 64 << 10
+_REST = 10_000  # lines after which heartbeats may continue
+
+
+class Unlisted(ValueError):
+    """A file of the bag has no checksum where it must have one; the message says in which manifest."""
+
+
+class _Manifest(NamedTuple):
+    """A manifest: the name of its file, and its algorithm, "" for one that cannot be computed."""
+
+    file: str
+    algorithm: str
+
+
+def fields_of(line: bytes, encoding: str) -> list[str]:
+    """Return URL, length and path of a line of fetch.txt; fewer fields, where there are not so many."""
+    text = line.decode(encoding, "surrogateescape").strip(_BLANKS)
+    return re.split("[ \t]+", text, maxsplit=2) if text else []
+
+
+def bag_path(written: str) -> str:
+    """Return a path below the base of the bag, from how it is written; "" if it leads elsewhere.
+
+    CR, LF and ``%`` are encoded, and nothing else.
+    """
+    path = _ENCODED.sub(lambda hit: chr(int(hit[1], 16)), written)
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return "" if path.startswith("/") or ".." in parts else "/".join(parts)
+
+
+def tag_encoding(path: str) -> str:
+    """Return the encoding of the tag files beside ``path``, as bagit.txt says. Raises ConfigError."""
+    bagit = os.path.join(os.path.dirname(path), "bagit.txt")
+    try:
+        with open(bagit, "rb") as file:
+            match = None if path == "-" else _ENCODING.search(file.read(_LONGEST_BAGIT))
+    except OSError:
+        match = None
+    name = match[1].decode("ascii", "replace").strip() if match else "UTF-8"
+    try:
+        if "data/\t\n".encode(codecs.lookup(name).name) == b"data/\t\n":
+            return codecs.lookup(name).name
+    except (LookupError, ValueError, UnicodeError):
+        pass
+    raise ConfigError(
+        f"{shown(bagit)}: tag files in {shown(name)} cannot be read; convert them to UTF-8, and say so"
+    )
+
+
+class BagManifests:
+    """The payload manifests beside the list ``path`` (``-``: there are none); false if there is none.
+
+    Raises ConfigError where one is not as the RFC has it, and where the checksums of none can be computed.
+    """
+
+    def __init__(self, path: str, encoding: str) -> None:
+        self._encoding = encoding
+        self._all = [] if path == "-" else _find(os.path.dirname(path))
+        if self._all and not self._all[0].algorithm:
+            names = " and ".join(shown(os.path.basename(each.file)) for each in self._all)
+            raise ConfigError(
+                f"{shown(os.path.dirname(path) or '.')}: the checksums in {names} cannot be computed, only "
+                f"{', '.join(_STRENGTH)}; --checksums off fetches without them"
+            )
+        try:
+            self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.execute(
+                "CREATE TABLE sums (manifest INTEGER, path TEXT, digest TEXT NOT NULL, form TEXT, "
+                "PRIMARY KEY (manifest, path)) WITHOUT ROWID"
+            )
+            self._database.execute("CREATE INDEX forms ON sums (manifest, form) WHERE form IS NOT NULL")
+            for number in range(len(self._all)):
+                self._read(number)
+        except sqlite3.Error as error:
+            raise SourceError(
+                f"a temporary database for the manifests beside {shown(path)}: {error}"
+            ) from error
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def checksum(self, written: str) -> str | None:
+        """Return ALGORITHM:HEX of a file whose path is ``written`` so, None if there is no manifest.
+
+        Raises Unlisted if any of the manifests lacks it, as none may.
+        """
+        if not self._all:
+            return None
+        path = bag_path(written)
+        if not path:
+            raise Unlisted(f"the path {shown(written)} leads out of the bag")
+        found = [self._digest(number, path) for number in range(len(self._all))]
+        return f"{self._all[0].algorithm}:{found[0]}"
+
+    def _digest(self, number: int, path: str) -> str:
+        find = self._database.execute
+        row = find(
+            "SELECT digest FROM sums WHERE manifest = ? AND path = ?", (number, _stored(path))
+        ).fetchone()
+        if row is not None:
+            return str(row[0])
+        if form := _form(path):
+            query = "SELECT DISTINCT digest FROM sums WHERE manifest = ? AND form = ?"
+            rows = find(query, (number, form)).fetchall()
+            if len(rows) == 1:
+                return str(rows[0][0])
+        raise Unlisted(
+            f"{shown(path)} is not in {shown(os.path.basename(self._all[number].file))}, and a manifest "
+            "must have every file of the list (RFC 8493, 2.2.3); add it, or --checksums off"
+        )
+
+    def _read(self, number: int) -> None:
+        file = self._all[number].file
+        insert = self._database.execute
+        for line, digest, path in _entries(self._all[number], self._encoding):
+            row = (number, _stored(path), digest, _form(path))
+            if insert("INSERT OR IGNORE INTO sums VALUES (?, ?, ?, ?)", row).rowcount == 0:
+                query = "SELECT digest FROM sums WHERE manifest = ? AND path = ?"
+                if insert(query, row[:2]).fetchone()[0] != digest:
+                    raise ConfigError(
+                        f"{shown(file)}: line {line}: {shown(path)} has another checksum before"
+                    )
+
+
+def _entries(manifest: _Manifest, encoding: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, checksum and path of each entry. Raises ConfigError."""
+    length = ALGORITHMS.get(manifest.algorithm)
+    try:
+        # Universal newlines: the RFC allows LF, CR and CRLF.
+        with open(manifest.file, encoding=encoding, errors="surrogateescape") as file:
+            for number, line in enumerate(file, 1):
+                if not number % _REST:
+                    gevent.sleep(0)
+                text = (line.removeprefix("\ufeff") if number == 1 else line).strip(_BLANKS)
+                if not text or text.startswith("#"):
+                    continue
+                match = _LINE.fullmatch(text)
+                digest, path = (match[1].lower(), bag_path(match[2])) if match else ("", "")
+                if length and not (len(digest) == length and _DIGEST.fullmatch(digest)):
+                    raise ConfigError(
+                        f"{shown(manifest.file)}: line {number} does not begin with {length} hexadecimal "
+                        f"digits, a {manifest.algorithm}, and a path: {shown(text)}"
+                    )
+                if not path:
+                    raise ConfigError(
+                        f"{shown(manifest.file)}: line {number} has no path below the bag: {shown(text)}"
+                    )
+                yield number, digest, path
+    except OSError as error:
+        raise ConfigError(f"{shown(manifest.file)}: {error.strerror}") from error
+
+
+def _find(directory: str) -> list[_Manifest]:
+    """Return the payload manifests in ``directory``, the strongest that can be computed first."""
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        names = []
+    found = []
+    for name in sorted(names):
+        if match := _NAME.fullmatch(name):
+            algorithm = re.sub("[-_]", "", match[1].lower())
+            known = algorithm if algorithm in _STRENGTH and algorithm in ALGORITHMS else ""
+            found.append(_Manifest(os.path.join(directory, name), known))
+    strength = [*_STRENGTH, ""]
+    return sorted(found, key=lambda each: strength.index(each.algorithm))
+
+
+def _form(path: str) -> str | None:
+    """Return what is the same in all Unicode forms of ``path``, None if there is only one form."""
+    return None if path.isascii() else _stored(normalize("NFC", path))
+
+
+def _stored(path: str) -> str:
+    """Return ``path`` as text that SQLite can store."""
+    return path.encode("utf-8", "surrogateescape").decode("latin-1")
