@@ -135,7 +135,9 @@ FAILURES: Final[dict[str, Kind]] = {
         True, False, "the body has another checksum than the source or the response says"
     ),
     "bad-checksum": Kind(False, False, "the source gives a checksum that cannot be verified"),
-    "too-large": Kind(False, False, "larger than --max-size, or than --store parquet can have (2 GiB)"),
+    "too-large": Kind(
+        False, False, "larger than --max-size, than --store parquet can have (2 GiB), or than DEST takes"
+    ),
     "redirect-loop": Kind(False, False, "more than --redirects hops"),
     "redirect-refused": Kind(False, False, "a redirect that is not followed for safety"),
     "robots": Kind(False, False, "the robots.txt of the host does not allow it (--robots)"),
@@ -143,6 +145,9 @@ FAILURES: Final[dict[str, Kind]] = {
     "bad-url": Kind(False, False, "not an http(s) URL"),
     "bad-row": Kind(False, False, "a row of the list that cannot be read"),
     "bad-name": Kind(False, False, "the name cannot be stored safely"),
+    "not-writable": Kind(
+        False, False, "DEST does not take this file: permission, or what stands there is protected or busy"
+    ),
     "name-taken": Kind(False, False, "another file of this job has this name; see --layout mirror"),
     "file-exists": Kind(False, False, "a file of this name was there before; see --existing"),
     "reserved": Kind(False, False, "a file that this run itself reads or writes has this name"),

@@ -23,6 +23,7 @@ from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
+from downloader.core.naming import COLON
 from downloader.core.redact import redact
 from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
@@ -30,6 +31,7 @@ from downloader.errors import ConfigError, DestinationError, DownloaderError, So
 from downloader.messages import Tally
 from downloader.reporting.progress import Progress
 from downloader.storage.destination import foreign_before, make_directory
+from downloader.storage.name_probes import colon_of
 
 __all__ = ["run_cluster"]
 
@@ -63,8 +65,11 @@ def run_cluster(config: Config) -> Finished:
             store=config.store,
             identity=config.sink_kind.identity(config),
             id=os.urandom(16).hex(),
+            # Nobody knows what the disks of all nodes take.
+            colon=COLON if apart or (found and not config.restart) else colon_of(config),
         )
         plan = home.directory.open(mine, restart=config.restart)
+        config = configs.changed(config, colon=plan.colon)
         return _Driver(config, home, plan, progress).run()
 
 

@@ -35,6 +35,7 @@ from downloader.core.limits import (
     MOST_CONNECTIONS,
     MOST_WORKERS,
 )
+from downloader.core.naming import COLON
 from downloader.core.ownership import Existing
 from downloader.core.redact import credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
@@ -129,6 +130,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
     first_shard: int = 0
     keep_records: bool = False
+    # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
+    colon: str = COLON
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 

@@ -19,6 +19,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from downloader.core.redact import is_secret_param, redact_url, without_secrets
 
 __all__ = [
+    "COLON",
+    "ESCAPED_COLON",
     "PATH_BYTES",
     "BadName",
     "SafeName",
@@ -36,12 +38,15 @@ __all__ = [
     "unescape",
     "url_name",
     "url_path",
+    "with_colon",
 ]
 
 SafeName = NewType("SafeName", str)
 
 _NAME_BYTES: Final = 255  # NAME_MAX of every file system in use
 PATH_BYTES: Final = 4096  # PATH_MAX of Linux
+COLON: Final = ":"
+ESCAPED_COLON: Final = "%3A"  # `escape` leaves colons alone, so it makes this of nothing else
 _SHOWN: Final = 120  # characters
 
 # Categories Cc, Cf, Zl and Zp of Unicode 15.1, and the surrogates. Listed here instead of read from
@@ -345,8 +350,10 @@ def url_name(url: str, key: bytes) -> SafeName:
     return _leaf(segments[-1], query, key)
 
 
-def url_path(url: str, key: bytes | None) -> str:
+def url_path(url: str, key: bytes | None, colon: str = ":") -> str:
     """Return the path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
+
+    ``colon``: COLON where the file system takes colons, ESCAPED_COLON elsewhere; both are reversible.
 
     The host is in lower case, without the default port; the last segment is as in ``url_name``; dot
     segments are escaped, never resolved. A digest replaces the secrets in each segment, and the userinfo.
@@ -355,20 +362,28 @@ def url_path(url: str, key: bytes | None) -> str:
     scheme, authority, segments, query = _split(url)
     userinfo, at, host = authority.rpartition("@")
     host = host.lower()
-    name, colon, port = host.rpartition(":")
-    if colon and port.isascii() and (port.isdigit() or not port):
+    name, found, port = host.rpartition(COLON)
+    if found and port.isascii() and (port.isdigit() or not port):
         port = port.lstrip("0") or port[:1]
         host = name if port in ("", _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
     if not host:
         raise BadName("the URL has no host, so it gives no name")
     if _harmless(url):
-        return mirror_path([host, *segments[:-1], segments[-1] or "index.html"])
+        path = mirror_path([host, *segments[:-1], segments[-1] or "index.html"])
+        return path if colon == COLON else with_colon(colon, path)
     kept = without_secrets(host)
     if kept != host or (at and key is not None):
         top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key)
     else:
         top = escape(host)
+    top = SafeName(top.replace(COLON, colon))
     return _joined([top, *[_directory(s, key) for s in segments[:-1]], _leaf(segments[-1], query, key)])
+
+
+def with_colon(colon: str, path: str) -> str:
+    """Return ``path`` with the colons of its first segment written as ``colon``. Raises BadName."""
+    top, slash, rest = path.partition("/")
+    return _joined([top.replace(COLON, colon) + slash + rest])
 
 
 def quote_name(name: SafeName) -> str:

@@ -172,6 +172,7 @@ class UrlList:
             # Other header fields, or other columns to keep, make no other files.
             options=crc32(repr((form, wanted._replace(header="", keep=""))).encode("utf-8", "replace")),
             mirror=config.layout == "mirror",
+            colon=config.colon,
             full=config.sink_kind.shard_items(config) > 0,
             checksums=config.checksums != "off",
         )

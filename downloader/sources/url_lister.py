@@ -50,7 +50,8 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 class UrlLister:
     """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
-    ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is.
+    ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the layout is;
+    ``colon``: see ``core.naming.url_path``.
     ``full``: the store has shards, so a page has as many items as were asked for, as long as its file has
     them.
     ``checksums``: they are verified.
@@ -65,6 +66,7 @@ class UrlLister:
         *,
         options: int,
         mirror: bool,
+        colon: str,
         full: bool = False,
         checksums: bool = True,
     ) -> None:
@@ -75,6 +77,7 @@ class UrlLister:
         self._name_key = name_key
         self._options = options
         self._mirror = mirror
+        self._colon = colon
         self._checksums = checksums
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
@@ -93,6 +96,7 @@ class UrlLister:
             self._rows.columns,
             self._name_key,
             mirror=self._mirror,
+            colon=self._colon,
             checksums=self._checksums,
             cut=self._full,
         )
