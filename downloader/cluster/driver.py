@@ -67,9 +67,10 @@ def run_cluster(config: Config) -> Finished:
             id=os.urandom(16).hex(),
             # Nobody knows what the disks of all nodes take.
             colon=COLON if apart or (found and not config.restart) else colon_of(config),
+            naming=config.naming,
         )
         plan = home.directory.open(mine, restart=config.restart)
-        config = configs.changed(config, colon=plan.colon)
+        config = configs.changed(config, colon=plan.colon, naming=plan.naming)
         return _Driver(config, home, plan, progress).run()
 
 

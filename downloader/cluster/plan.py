@@ -46,7 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
 
     ``identity``: see ``config.sink_kinds.SinkForm``. ``id`` is that of this plan: after --restart the
-    journals on the disks of nodes belong to another. ``colon``: see ``core.naming.url_path``.
+    journals on the disks of nodes belong to another. ``colon``, ``naming``: see
+    ``storage.records.JobSpec``.
     """
 
     digest: str
@@ -59,6 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
     identity: str = "flat"
     id: str = ""
     colon: str = COLON
+    naming: int = 1
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -132,6 +132,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     keep_records: bool = False
     # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
     colon: str = COLON
+    # Nor this: by which rules this job numbers names (``storage.records.JobSpec``).
+    naming: int = 2
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 

@@ -35,6 +35,7 @@ __all__ = [
     "quote_all",
     "quote_name",
     "shown",
+    "split_query",
     "unescape",
     "url_name",
     "url_path",
@@ -240,14 +241,33 @@ def _cut(name: bytes, whole: str) -> SafeName:
     return _marked(name[:end], name[end:], whole, b"")
 
 
-def numbered(path: str, number: int) -> str:
-    """Return ``path`` with ``-number`` before the extension of its last segment, truncated if too long."""
+def split_query(name: str, url: str) -> tuple[str, str]:
+    """Return the part of ``name`` that is of the path of ``url``, and that of the query, from its ``?`` on.
+
+    A name that a list gives may have a ``?`` of its own: what follows is a query only if ``url`` has it.
+    """
+    if "?" not in name or "?" not in url:
+        return name, ""
+    head, mark, tail = name.partition("?")
+    query = url.partition("?")[2].partition("#")[0].encode("utf-8", "surrogatepass")
+    known = {_escaped(part) for part in query.split(b"&")}
+    return (head, mark + tail) if known.issuperset(tail.split("&")) else (name, "")
+
+
+def numbered(path: str, number: int, url: str = "") -> str:
+    """Return ``path`` with ``-number`` before the extension of its last segment, truncated if too long.
+
+    ``url``: where the path may come from; what it has of a query is behind the extension.
+    """
     directory, slash, name = path.rpartition("/")
+    name, query = split_query(name, url)
     extension = _EXTENSION.search(name.encode())
     tail = extension[0].decode() if extension else ""
     head = name[: len(name) - len(tail)]
-    tail = f"-{number}{tail}"
-    return f"{directory}{slash}{_truncated(head, _NAME_BYTES - len(tail))}{tail}"
+    tail = f"-{number}{tail}{query}"
+    if len(tail.encode()) > _NAME_BYTES:
+        return numbered(path, number)
+    return f"{directory}{slash}{_truncated(head, _NAME_BYTES - len(tail.encode()))}{tail}"
 
 
 def _joined(segments: list[str]) -> str:

@@ -301,11 +301,15 @@ class Destination:
             self.journal.begin(job)
         return job, True
 
+    def config_of_job(self) -> Config:
+        """Return the Config of this run, with what was settled when the job began."""
+        return msgspec.structs.replace(self._config, colon=self.job.colon, naming=self.job.naming)
+
     def _settled(self, job: JobSpec) -> JobSpec:
         """Return ``job``, which begins, with what depends on the file system and is never changed."""
         if self._config.slice:
             return job  # its items have their names
-        return msgspec.structs.replace(job, colon=colon_of(self._config))
+        return msgspec.structs.replace(job, colon=colon_of(self._config), naming=self._config.naming)
 
     def _foreign_before(self) -> int:
         if self._config.slice:

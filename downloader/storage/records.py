@@ -15,7 +15,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The job of a journal. ``source`` is a digest, ``shown`` the source without secrets.
 
     ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``. ``output``: the destination, if
-    the journal is not in it. ``colon``: see ``core.naming.url_path``.
+    the journal is not in it. ``colon``: see ``core.naming.url_path``. ``naming``: the rules for
+    numbered names; with 1, those of earlier versions, a query counts as part of the extension.
     """
 
     source: str
@@ -27,6 +28,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     lost_before_ns: int = 0
     output: str = ""
     colon: str = COLON
+    naming: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,33 @@ def test_contents_that_come_in_pieces(store: str, run_downloader: Run, tmp_path:
     assert {row["name"]: row["size"] for row in rows} == {k: len(v) for k, v in contents.items()}
 
 
+@pytest.mark.parametrize("key", ["index", "name"])
+def test_members_have_the_extension_of_the_path_or_of_the_media_type(
+    run_downloader: Run, tmp_path: Path, key: str
+) -> None:
+    types = {
+        "/c?v=1.2": "image/jpg",
+        "/d": "Audio/MP3; x=y",
+        "/e?x.y": "text/xml",
+        "/f?q=a.gif": "x",
+    }
+    targets = ["/a.jpg?w=300", "/b.PNG?v=1.2", "/x.tar.gz?z", *types]
+
+    def typed(request: Request) -> Sequence[Step]:
+        return ok(b"x", f"Content-Type: {types.get(request.target, 'text/plain')}")
+
+    path = tmp_path / "urls.txt"
+    with Server(default=typed) as server:
+        path.write_text("".join(f"{server.url}{target}\n" for target in targets))
+        done = run_downloader(path, "-o", tmp_path / "d", "--store", "tar", "--key", key)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "d" / "00000.tar") as shard:
+        names = [name.partition(".") for name in shard.getnames() if not name.endswith(".json")]
+    found = sorted(extension for _, _, extension in names)
+    assert found == ["bin", "gz", "jpg", "jpg", "mp3", "png", "xml"]
+    assert run_downloader("verify", tmp_path / "d").returncode == 0
+
+
 def test_columns_are_members_and_fields(server: Server, run_downloader: Run, tmp_path: Path) -> None:
     source = write_list(server, tmp_path / "list.csv", 3)
     dest = tmp_path / "dest"

@@ -154,7 +154,7 @@ class ShardBatch:
             0.0 if self._reproducible else info.fetched_at,
         )
         modified = 0 if self._reproducible else int(info.fetched_at)
-        extension = extension_of(item.name, info.content_type)
+        extension = extension_of(item.name, info.content_type, item.url)
         return encode_sample(sample, extension, item.columns, self._texts, modified)
 
     def commit(self, content: BatchContent) -> None:

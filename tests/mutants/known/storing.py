@@ -53,9 +53,9 @@ KNOWN = (
     Mutant(
         "ports are written anew in each run",
         "a job that was begun where colons are refused has other names once they are taken",
-        "run_job",
-        "config = msgspec.structs.replace(config, colon=destination.job.colon)",
-        "",
+        "Destination.config_of_job",
+        "colon=self.job.colon",
+        "colon=':'",
         (f"{SYSTEMS}test_ports_where_colons_are_refused[EINVAL]",),
     ),
     Mutant(
