@@ -274,7 +274,9 @@ class _Driver:
         if not self._draining:
             return
         if not self._drain_by:
-            self._progress.log("warning", "finishing what is in flight on all nodes")
+            self._progress.log(
+                "warning", "finishing what is in flight on all nodes; Ctrl-C again ends at once"
+            )
             self._drain_by = now + _DRAIN_GRACE + self._config.drain_grace
             fleet.collect(0.0, True)
         if self._signals > 1 or now > self._drain_by:

@@ -23,6 +23,7 @@ from gevent.pool import Group
 from downloader.config.config import Config
 from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
+from downloader.core.naming import shown
 from downloader.core.read_ahead import wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.errors import DestinationError, FetchError, failure_kind
@@ -309,6 +310,9 @@ class Worker:
             self.host_succeeded(host)
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
+            if self.config.verbose > 1:
+                text = f"attempt {task.attempts} failed: {shown(task.item.name)}: {error}"
+                self.link.send(Log("debug", text))
             self._dispatch_soon()
         else:
             self._fail(batch, task.index, task.item, error, task.attempts)

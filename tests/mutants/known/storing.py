@@ -54,8 +54,8 @@ KNOWN = (
         "ports are written anew in each run",
         "a job that was begun where colons are refused has other names once they are taken",
         "Destination.config_of_job",
-        "colon=self.job.colon",
-        "colon=':'",
+        "self.job.colon",
+        "':'",
         (f"{SYSTEMS}test_ports_where_colons_are_refused[EINVAL]",),
     ),
     Mutant(
