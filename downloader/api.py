@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
-from typing import IO
+from threading import Thread
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +23,9 @@ from downloader.config.config import Config
 from downloader.errors import BootError, ConfigError, DownloaderError
 from downloader.process import isolation
 from downloader.reporting.record import Report
+
+if TYPE_CHECKING:
+    from downloader.engine.job import Finished
 
 __all__ = ["Answer", "download", "serve_download"]
 
@@ -93,12 +98,10 @@ def _close(pipe: IO[bytes]) -> None:
 
 def serve_download() -> None:
     """Run the new process: read a Config, run it, write an Answer."""
-    from downloader.engine.job import run_job
-
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
     config = msgspec.convert(json.loads(sys.stdin.buffer.read(size)), Config)
     try:
-        answer = Answer(run_job(config, ended=_closed).report)
+        answer = Answer(_run(config).report)
     except DownloaderError as error:
         answer = Answer(error=type(error).__name__, message=str(error))
     try:
@@ -107,6 +110,26 @@ def serve_download() -> None:
     except BrokenPipeError:
         # The caller has exited: discard the output, also that of the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _run(config: Config) -> Finished:
+    """Run ``config`` with its engine; drain when the caller has exited."""
+    if config.engine == "ray":
+        from downloader.cluster.driver import run_cluster
+
+        # The driver's process has threads anyway, and ends on a signal.
+        Thread(target=_end_with_caller, daemon=True).start()
+        return run_cluster(config)
+    from downloader.engine.job import run_job
+
+    return run_job(config, ended=_closed)
+
+
+def _end_with_caller() -> None:
+    import select
+
+    select.select([0], [], [])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _closed() -> bool:

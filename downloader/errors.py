@@ -160,7 +160,8 @@ FAILURES: Final[dict[str, Kind]] = {
     ),
     "bad-checksum": Kind(False, Blame.FILE, "the source gives a checksum that cannot be verified"),
     "too-large": Kind(
-        False, Blame.FILE, "larger than --max-size, or than --store parquet can have (2 GiB)"
+        *(False, Blame.FILE),
+        "larger than --max-size, than --store parquet can have (2 GiB), or than DEST takes",
     ),
     "redirect-loop": Kind(False, Blame.FILE, "more than --redirects hops"),
     "redirect-refused": Kind(False, Blame.FILE, "a redirect that is not followed for safety"),
@@ -169,6 +170,10 @@ FAILURES: Final[dict[str, Kind]] = {
     "bad-url": Kind(False, Blame.FILE, "not an http(s) URL"),
     "bad-row": Kind(False, Blame.FILE, "a row of the list that cannot be read"),
     "bad-name": Kind(False, Blame.FILE, "the name cannot be stored safely"),
+    "not-writable": Kind(
+        *(False, Blame.FILE),
+        "DEST does not take this file: permission, or what stands there is protected or busy",
+    ),
     "name-taken": Kind(False, Blame.FILE, "another file of this job has this name; see --layout mirror"),
     "file-exists": Kind(False, Blame.FILE, "a file of this name was there before; see --existing"),
     "reserved": Kind(False, Blame.FILE, "a file that this run itself reads or writes has this name"),

@@ -39,11 +39,13 @@ _region = click.option("--region", metavar="NAME", default="", help="s3://…: t
 @click.option("--json", "as_json", is_flag=True)
 @verbose
 def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool) -> int:
-    """Show what the journal of DEST records. Exit code 0: complete, 1: files failed, 4: otherwise.
+    """Show what the journal of DEST records. Exit code 0: everything is stored, 1: complete, but files
+    failed, 4: not complete.
 
     DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines has its plan.
     """
     from downloader.cluster.status import cluster_status
+    from downloader.reporting.report import state_of
     from downloader.storage.verify import status as read_status
 
     found = cluster_status(journal or dest, endpoint_url, region) or read_status(journal or dest)
@@ -51,7 +53,7 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
         say_json(found)
     else:
         say(
-            f"{found.source} → {dest}: {'complete' if found.complete else 'not complete'}\n"
+            f"{found.source} → {dest}: {state_of(found.complete)}\n"
             f"  listed   {found.listed:,}{'' if found.source_read else ' so far'}\n"
             f"  stored   {found.stored:,}  ({found.bytes:,} bytes)\n"
             f"  failed   {found.failed:,}\n"
@@ -61,9 +63,9 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
             say("  slices   " + ", ".join(f"{number:,} {what}" for what, number in found.slices.items()))
         for code, number in found.failed_by_error.items():
             say(f"           {number:,}  {code}")
-    if found.complete:
-        return 0
-    return 1 if found.source_read and not found.pending else 4
+    if not found.complete:
+        return 4
+    return 1 if found.failed else 0
 
 
 @click.command(cls=Command)

@@ -54,7 +54,7 @@ def cli() -> None:
     """Fetch every file of a source."""
 
 
-@cli.command(cls=Fetch, context_settings={"help_option_names": ["-h", "--help"]})
+@cli.command(cls=Fetch)
 @click.argument("source")
 @click.option("-o", "--output", metavar="DEST", default="", help="Directory; created if absent.")
 @click.option(
@@ -297,7 +297,9 @@ def cli() -> None:
     help="Directory on the disk of each node, for journals of slices; may have $VARIABLES.  [temporary]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The report on stdout as JSON.")
-@click.option("-v", "verbose", count=True, help="More lines on stderr; -vv: tracebacks, too.")
+@click.option(
+    "-v", "verbose", count=True, help="Each failed file on stderr; -vv: each retry and tracebacks, too."
+)
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
 def fetch(**given: Any) -> int:

@@ -180,6 +180,10 @@ def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
 class Command(click.Command):
     """A command whose help is a result: it is an error if standard output cannot be written."""
 
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
         if option is not None:
@@ -254,7 +258,7 @@ def _option_of(each: Option, prefix: str) -> click.Option:
         names,
         type=Parsed(each.metavar, each.type),
         metavar=each.metavar,
-        default=None if each.default == "" else each.default,
+        default=each.shown or (None if each.default == "" else each.default),
         show_default=each.default not in ("", None),
         multiple=each.repeatable,
         help=each.help,

@@ -23,6 +23,7 @@ from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
+from downloader.core.naming import COLON
 from downloader.core.redact import redact
 from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
@@ -30,6 +31,7 @@ from downloader.errors import ConfigError, DestinationError, DownloaderError, So
 from downloader.messages import Tally
 from downloader.reporting.progress import Progress
 from downloader.storage.destination import foreign_before, make_directory
+from downloader.storage.name_probes import colon_of
 
 __all__ = ["run_cluster"]
 
@@ -63,8 +65,12 @@ def run_cluster(config: Config) -> Finished:
             store=config.store,
             identity=config.sink_kind.identity(config),
             id=os.urandom(16).hex(),
+            # Nobody knows what the disks of all nodes take.
+            colon=COLON if apart or (found and not config.restart) else colon_of(config),
+            naming=config.naming,
         )
         plan = home.directory.open(mine, restart=config.restart)
+        config = configs.changed(config, colon=plan.colon, naming=plan.naming)
         return _Driver(config, home, plan, progress).run()
 
 
@@ -268,7 +274,9 @@ class _Driver:
         if not self._draining:
             return
         if not self._drain_by:
-            self._progress.log("warning", "finishing what is in flight on all nodes")
+            self._progress.log(
+                "warning", "finishing what is in flight on all nodes; Ctrl-C again ends at once"
+            )
             self._drain_by = now + _DRAIN_GRACE + self._config.drain_grace
             fleet.collect(0.0, True)
         if self._signals > 1 or now > self._drain_by:

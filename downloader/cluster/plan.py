@@ -25,6 +25,7 @@ import msgspec
 
 from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
+from downloader.core.naming import COLON
 from downloader.core.slices import plan_digest
 from downloader.errors import ConfigError, JournalError
 from downloader.messages import Item
@@ -45,7 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
 
     ``identity``: see ``config.sink_kinds.SinkForm``. ``id`` is that of this plan: after --restart the
-    journals on the disks of nodes belong to another.
+    journals on the disks of nodes belong to another. ``colon``, ``naming``: see
+    ``storage.records.JobSpec``.
     """
 
     digest: str
@@ -57,6 +59,8 @@ class Plan(msgspec.Struct, frozen=True):
     store: str = "files"
     identity: str = "flat"
     id: str = ""
+    colon: str = COLON
+    naming: int = 1
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -79,7 +79,7 @@ def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Statu
         pending=listed - stored - failed,
         bytes=tally.bytes,
         source_read=read,
-        complete=read and not left and not failed,
+        complete=read and not left,
         failed_by_error=merged.failed_by_error(),
         slices=dict(slices),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -24,7 +24,7 @@ from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
 from downloader.config.machine import usable_cpus
 from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
-from downloader.config.sink_kinds import SINK_KINDS, SinkForm
+from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM, read_system_authorities
 from downloader.core.bucket_place import is_bucket
@@ -37,6 +37,7 @@ from downloader.core.limits import (
     MOST_CONNECTIONS,
     MOST_WORKERS,
 )
+from downloader.core.naming import COLON
 from downloader.core.ownership import Existing
 from downloader.core.redact import credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
@@ -44,6 +45,21 @@ from downloader.core.server_address import split_address
 from downloader.errors import ConfigError
 
 __all__ = ["PATHS", "Config"]
+
+
+if TYPE_CHECKING:
+
+    class AnyPath:
+        """The type of a path to a type checker: set as text or os.PathLike, read as text."""
+
+        def __get__(self, config: object, owner: object = None) -> str: ...
+
+        def __set__(self, config: object, value: str | os.PathLike[str]) -> None: ...
+
+else:
+    AnyPath = str
+
+_NO_PATH: Any = ""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +72,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     other, and when a file that it names cannot be used. Those files are read here, and never again.
     """
 
-    source: str
-    output: str = ""
-    journal: str = ""
+    source: AnyPath
+    output: AnyPath = _NO_PATH
+    journal: AnyPath = _NO_PATH
     journal_endpoint_url: str = ""  # of a journal in a bucket
     journal_region: str = ""
     source_type: str = ""
@@ -85,13 +101,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     user_agent: str = ""
-    netrc: str = ""
+    netrc: AnyPath = _NO_PATH
     auth: tuple[str, str] | None = None
     proxies: dict[str, str] = {}
     no_proxy: str = ""
-    cacert: str = ""
-    cert: str = ""
-    key: str = ""
+    cacert: AnyPath = _NO_PATH
+    cert: AnyPath = _NO_PATH
+    key: AnyPath = _NO_PATH
     key_password: str = ""
     insecure: bool = False
     compressed: bool = False
@@ -108,9 +124,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fsync: bool = False
     dry_run: bool = False
     progress: Literal["auto", "bar", "plain", "none"] = "auto"
-    report: str = ""
-    failures: str = ""
-    manifest: str = ""
+    report: AnyPath = _NO_PATH
+    failures: AnyPath = _NO_PATH
+    manifest: AnyPath = _NO_PATH
     preflight: Literal["auto", "probe", "off"] = "auto"
     engine: Literal["local", "ray"] = "local"
     ray_address: str = "auto"
@@ -131,6 +147,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
     first_shard: int = 0
     keep_records: bool = False
+    # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
+    colon: str = COLON
+    # Nor this: by which rules this job numbers names (``storage.records.JobSpec``).
+    naming: int = 2
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 
@@ -298,6 +318,7 @@ _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 def _validate(config: Config) -> None:
     _check_source(config)
+    _keep_columns(config)
     check_options("store_options", config.store_options, config.sink_kind)
     config.sink_kind.check(config)
     if not config.output and not config.dry_run:
@@ -328,6 +349,17 @@ def _validate(config: Config) -> None:
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
     check_proxies(config.proxies)
+
+
+def _keep_columns(config: Config) -> None:
+    """Keep the columns of the list that the sink stores as well."""
+    kind = config.sink_kind
+    wanted = kind.columns(config) if isinstance(kind, StoresColumns) else ()
+    if wanted and any(option.name == "keep_columns" for option in config.source_kind.options):
+        kept = [name for name in str(config.source_option("keep_columns")).split(",") if name]
+        if "all" not in kept and (more := [name for name in wanted if name not in kept]):
+            options = {**config.source_options, "keep_columns": ",".join([*kept, *more])}
+            msgspec.structs.force_setattr(config, "source_options", options)
 
 
 def _check_paths(config: Config) -> None:

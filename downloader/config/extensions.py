@@ -21,6 +21,7 @@ class Option(NamedTuple):
 
     ``type`` converts text to the value, which must survive a round trip through JSON; it raises ValueError
     with a sentence for the user. An option whose default is False has no value: it is True where given.
+    ``shown``: the default as a person writes it, for the help.
     One that is ``repeatable`` has a list with commas, and may be given several times: the lists are joined.
     """
 
@@ -30,6 +31,7 @@ class Option(NamedTuple):
     default: Any = ""
     type: Callable[[str], Any] = str
     repeatable: bool = False
+    shown: str = ""
 
     @property
     def flag(self) -> str:

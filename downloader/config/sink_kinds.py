@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from downloader.config.extensions import Extension, Extensions
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from downloader.config.config import Config
 
-__all__ = ["SINK_KINDS", "SinkForm", "Unsharded"]
+__all__ = ["SINK_KINDS", "SinkForm", "StoresColumns", "Unsharded"]
 
 
 class SinkForm(Extension, Protocol):
@@ -54,6 +54,14 @@ class SinkForm(Extension, Protocol):
 
         ``shards``: how many shards of the job are published.
         """
+
+
+@runtime_checkable
+class StoresColumns(Protocol):
+    """What a ``SinkForm`` may have as well, if it stores columns of the list itself."""
+
+    def columns(self, config: Config) -> tuple[str, ...]:
+        """Return the columns of the list that are kept without --keep-columns, too."""
 
 
 class Unsharded:

@@ -19,6 +19,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from downloader.core.redact import is_secret_param, redact_url, without_secrets
 
 __all__ = [
+    "COLON",
+    "ESCAPED_COLON",
     "PATH_BYTES",
     "BadName",
     "SafeName",
@@ -33,15 +35,19 @@ __all__ = [
     "quote_all",
     "quote_name",
     "shown",
+    "split_query",
     "unescape",
     "url_name",
     "url_path",
+    "with_colon",
 ]
 
 SafeName = NewType("SafeName", str)
 
 _NAME_BYTES: Final = 255  # NAME_MAX of every file system in use
 PATH_BYTES: Final = 4096  # PATH_MAX of Linux
+COLON: Final = ":"
+ESCAPED_COLON: Final = "%3A"  # `escape` leaves colons alone, so it makes this of nothing else
 _SHOWN: Final = 120  # characters
 
 # Categories Cc, Cf, Zl and Zp of Unicode 15.1, and the surrogates. Listed here instead of read from
@@ -235,14 +241,33 @@ def _cut(name: bytes, whole: str) -> SafeName:
     return _marked(name[:end], name[end:], whole, b"")
 
 
-def numbered(path: str, number: int) -> str:
-    """Return ``path`` with ``-number`` before the extension of its last segment, truncated if too long."""
+def split_query(name: str, url: str) -> tuple[str, str]:
+    """Return the part of ``name`` that is of the path of ``url``, and that of the query, from its ``?`` on.
+
+    A name that a list gives may have a ``?`` of its own: what follows is a query only if ``url`` has it.
+    """
+    if "?" not in name or "?" not in url:
+        return name, ""
+    head, mark, tail = name.partition("?")
+    query = url.partition("?")[2].partition("#")[0].encode("utf-8", "surrogatepass")
+    known = {_escaped(part) for part in query.split(b"&")}
+    return (head, mark + tail) if known.issuperset(tail.split("&")) else (name, "")
+
+
+def numbered(path: str, number: int, url: str = "") -> str:
+    """Return ``path`` with ``-number`` before the extension of its last segment, truncated if too long.
+
+    ``url``: where the path may come from; what it has of a query is behind the extension.
+    """
     directory, slash, name = path.rpartition("/")
+    name, query = split_query(name, url)
     extension = _EXTENSION.search(name.encode())
     tail = extension[0].decode() if extension else ""
     head = name[: len(name) - len(tail)]
-    tail = f"-{number}{tail}"
-    return f"{directory}{slash}{_truncated(head, _NAME_BYTES - len(tail))}{tail}"
+    tail = f"-{number}{tail}{query}"
+    if len(tail.encode()) > _NAME_BYTES:
+        return numbered(path, number)
+    return f"{directory}{slash}{_truncated(head, _NAME_BYTES - len(tail.encode()))}{tail}"
 
 
 def _joined(segments: list[str]) -> str:
@@ -345,8 +370,10 @@ def url_name(url: str, key: bytes) -> SafeName:
     return _leaf(segments[-1], query, key)
 
 
-def url_path(url: str, key: bytes | None) -> str:
+def url_path(url: str, key: bytes | None, colon: str = ":") -> str:
     """Return the path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
+
+    ``colon``: COLON where the file system takes colons, ESCAPED_COLON elsewhere; both are reversible.
 
     The host is in lower case, without the default port; the last segment is as in ``url_name``; dot
     segments are escaped, never resolved. A digest replaces the secrets in each segment, and the userinfo.
@@ -355,20 +382,28 @@ def url_path(url: str, key: bytes | None) -> str:
     scheme, authority, segments, query = _split(url)
     userinfo, at, host = authority.rpartition("@")
     host = host.lower()
-    name, colon, port = host.rpartition(":")
-    if colon and port.isascii() and (port.isdigit() or not port):
+    name, found, port = host.rpartition(COLON)
+    if found and port.isascii() and (port.isdigit() or not port):
         port = port.lstrip("0") or port[:1]
         host = name if port in ("", _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
     if not host:
         raise BadName("the URL has no host, so it gives no name")
     if _harmless(url):
-        return mirror_path([host, *segments[:-1], segments[-1] or "index.html"])
+        path = mirror_path([host, *segments[:-1], segments[-1] or "index.html"])
+        return path if colon == COLON else with_colon(colon, path)
     kept = without_secrets(host)
     if kept != host or (at and key is not None):
         top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key)
     else:
         top = escape(host)
+    top = SafeName(top.replace(COLON, colon))
     return _joined([top, *[_directory(s, key) for s in segments[:-1]], _leaf(segments[-1], query, key)])
+
+
+def with_colon(colon: str, path: str) -> str:
+    """Return ``path`` with the colons of its first segment written as ``colon``. Raises BadName."""
+    top, slash, rest = path.partition("/")
+    return _joined([top.replace(COLON, colon) + slash + rest])
 
 
 def quote_name(name: SafeName) -> str:

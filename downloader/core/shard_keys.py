@@ -12,6 +12,8 @@ import hashlib
 import mimetypes
 from collections.abc import Iterable
 
+from downloader.core.naming import split_query
+
 __all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys", "possible_name_keys"]
 
 KEY_BYTES = 80
@@ -22,8 +24,88 @@ _DIGEST_DIGITS = 16
 _MARK = "%~"
 _LONGEST_EXTENSION = 12
 _UNKNOWN = "bin"
-# Extensions that several types have, or that Python's table does not know.
-_BY_TYPE = {"image/jpeg": "jpg", "image/webp": "webp", "image/avif": "avif", "audio/mpeg": "mp3"}
+# What people send, with the names that were used before one was registered or that never were. Not from the
+# table of the system, which differs from one machine of a job to the next.
+_TYPES = {
+    "avif": "image/avif",
+    "bmp": "image/bmp image/x-ms-bmp image/x-bmp image/x-windows-bmp",
+    "gif": "image/gif",
+    "heic": "image/heic image/heic-sequence",
+    "heif": "image/heif image/heif-sequence",
+    "ico": "image/x-icon image/vnd.microsoft.icon image/ico",
+    "jp2": "image/jp2 image/jpeg2000 image/jpx",
+    "jpg": "image/jpeg image/jpg image/pjpeg image/x-jpeg image/jpe application/jpg application/jpeg",
+    "jxl": "image/jxl",
+    "png": "image/png image/x-png application/png image/apng image/vnd.mozilla.apng",
+    "psd": "image/vnd.adobe.photoshop image/x-photoshop",
+    "svg": "image/svg+xml image/svg",
+    "tiff": "image/tiff image/tif image/x-tiff image/x-tif",
+    "webp": "image/webp image/x-webp",
+    "aac": "audio/aac audio/x-aac audio/aacp",
+    "aiff": "audio/aiff audio/x-aiff",
+    "amr": "audio/amr",
+    "flac": "audio/flac audio/x-flac",
+    "m4a": "audio/mp4 audio/m4a audio/x-m4a",
+    "mid": "audio/midi audio/x-midi audio/mid",
+    "mp3": "audio/mpeg audio/mp3 audio/mpeg3 audio/x-mp3 audio/x-mpeg audio/x-mpeg-3 audio/mpg",
+    "ogg": "audio/ogg audio/x-ogg application/ogg audio/vorbis",
+    "opus": "audio/opus audio/x-opus",
+    "wav": "audio/wav audio/x-wav audio/wave audio/vnd.wave audio/x-pn-wav",
+    "weba": "audio/webm",
+    "wma": "audio/x-ms-wma",
+    "3gp": "video/3gpp audio/3gpp",
+    "avi": "video/x-msvideo video/avi video/msvideo",
+    "flv": "video/x-flv",
+    "m4v": "video/x-m4v",
+    "mkv": "video/x-matroska video/matroska video/mkv",
+    "mov": "video/quicktime",
+    "mp4": "video/mp4 application/mp4 video/x-mp4",
+    "mpeg": "video/mpeg video/mpg video/x-mpeg",
+    "ogv": "video/ogg",
+    "ts": "video/mp2t",
+    "webm": "video/webm",
+    "wmv": "video/x-ms-wmv",
+    "css": "text/css",
+    "csv": "text/csv application/csv text/x-csv text/comma-separated-values",
+    "html": "text/html",
+    "xhtml": "application/xhtml+xml",
+    "js": "text/javascript application/javascript application/x-javascript text/ecmascript",
+    "json": "application/json text/json application/x-json text/x-json application/ld+json",
+    "jsonl": "application/jsonl application/x-ndjson application/jsonlines application/x-jsonlines "
+    "application/ndjson",
+    "md": "text/markdown text/x-markdown",
+    "rtf": "application/rtf text/rtf",
+    "tsv": "text/tab-separated-values text/tsv",
+    "txt": "text/plain",
+    "vtt": "text/vtt",
+    "xml": "application/xml text/xml application/x-xml application/rss+xml application/atom+xml",
+    "yaml": "application/yaml text/yaml application/x-yaml text/x-yaml",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "epub": "application/epub+zip",
+    "pdf": "application/pdf application/x-pdf",
+    "ppt": "application/vnd.ms-powerpoint",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "7z": "application/x-7z-compressed application/7z",
+    "bz2": "application/x-bzip2 application/bzip2 application/x-bzip",
+    "gz": "application/gzip application/x-gzip application/gzipped application/x-gunzip",
+    "parquet": "application/vnd.apache.parquet application/x-parquet application/parquet",
+    "rar": "application/vnd.rar application/x-rar-compressed application/x-rar",
+    "tar": "application/x-tar application/tar",
+    "warc": "application/warc",
+    "wasm": "application/wasm",
+    "xz": "application/x-xz application/xz",
+    "zip": "application/zip application/x-zip-compressed application/x-zip",
+    "zst": "application/zstd application/x-zstd",
+    "otf": "font/otf application/x-font-otf application/font-otf",
+    "ttf": "font/ttf application/x-font-ttf application/font-ttf",
+    "woff": "font/woff application/font-woff application/x-font-woff",
+    "woff2": "font/woff2 application/font-woff2",
+}
+_BY_TYPE = {each: extension for extension, types in _TYPES.items() for each in types.split()}
+_guess = mimetypes.MimeTypes().guess_extension  # Python's own table
 
 
 def index_width(shard_files: int) -> int:
@@ -89,13 +171,21 @@ def _fitting(key: str, name: str) -> str:
     return f"{encoded[: KEY_BYTES - _DIGEST_DIGITS - len(_MARK)].decode('utf-8', 'ignore')}{_MARK}{digest}"
 
 
-def extension_of(name: str, content_type: str) -> str:
-    """Return the extension of a member: that of ``name``, else that of ``content_type``, else ``bin``."""
+def extension_of(name: str, content_type: str, url: str = "") -> str:
+    """Return the extension of a member: that of ``name``, else of ``content_type``, else ``bin``.
+
+    Where the name comes from ``url``, its query has none, nor have the parameters of its path.
+    """
+    if "?" in name:
+        name = split_query(name, url)[0]
+    if ";" in name:
+        path, _, parameters = name.partition(";")
+        name = path if f";{parameters}" in url else name
     return _split(name)[1].lower() or _of_type(content_type)
 
 
 @functools.lru_cache(maxsize=1024)
 def _of_type(content_type: str) -> str:
-    media_type = content_type.partition(";")[0].strip().lower()
-    known = _BY_TYPE.get(media_type) or (mimetypes.guess_extension(media_type) or "").lstrip(".")
+    media_type = content_type.partition(";")[0].partition(",")[0].strip().lower()
+    known = _BY_TYPE.get(media_type) or (_guess(media_type) or "").lstrip(".")
     return known if known.isalnum() else _UNKNOWN

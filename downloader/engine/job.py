@@ -71,6 +71,7 @@ def run_job(
     began = monotonic()
     destination = Destination(config)
     try:
+        config = destination.config_of_job()
         progress = Progress(config)
         progress.begin(destination.listed_before, destination.before)
         if destination.cut_off:

@@ -49,6 +49,7 @@ from downloader.messages import (
 )
 from downloader.process.spawn import ChildMain
 from downloader.reporting.progress import Progress
+from downloader.reporting.report import failed_text
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 from downloader.storage.journal import Journal
@@ -223,8 +224,7 @@ class Supervisor:
         elif isinstance(message, Batch):
             self._add_batch(message)
         elif isinstance(message, (BatchDone, Returned)):
-            self._checkpoint.add(number, message)
-            process.live = Tally()
+            self._add_outcome(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
         elif isinstance(message, Ready):
@@ -240,6 +240,12 @@ class Supervisor:
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
             self._child_stopped(message)
+
+    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
+        self._checkpoint.add(process.number, outcome)
+        process.live = Tally()
+        for failure in outcome.failures if self._config.verbose and isinstance(outcome, BatchDone) else ():
+            self._progress.log("info", f"failed: {failed_text(failure)}")
 
     def _child_ready(self, process: Process, message: Ready) -> None:
         process.ready = True
@@ -363,7 +369,10 @@ class Supervisor:
         if self.result.interrupted:
             self._kill_all()
             return
-        self._progress.log("warning", f"{signal.Signals(number).name}: finishing what is in flight")
+        again = "Ctrl-C again" if number == signal.SIGINT else "a second one"
+        self._progress.log(
+            "warning", f"{signal.Signals(number).name}: finishing what is in flight; {again} ends at once"
+        )
         self._interrupt()
 
     def _interrupt(self) -> None:

@@ -44,17 +44,19 @@ def open_duplicates(config: Config) -> Duplicates | None:
     mode = config.source_option(_OPTION)
     if mode == "fail":
         return None
-    return Duplicates(None if config.dry_run else home_of(config.journal_root), mode)
+    return Duplicates(None if config.dry_run else home_of(config.journal_root), mode, config.naming)
 
 
 class Duplicates:
     """The names of all items so far, by batch and index. ``home``: see ``home_of``; None: of this run only.
+    ``naming``: see ``storage.records.JobSpec``.
 
     Every method raises JournalError if SQLite fails.
     """
 
-    def __init__(self, home: Path | None, mode: Literal["skip", "number"]) -> None:
+    def __init__(self, home: Path | None, mode: Literal["skip", "number"], naming: int) -> None:
         self._mode = mode
+        self._naming = naming
         self._path = home / _NAME if home else Path(_NAME)
         with self._translated():
             # Without a name it is a temporary file, which the system removes.
@@ -126,22 +128,25 @@ class Duplicates:
             return item
         if self._mode == "skip":
             return _duplicate(item)
-        name = numbered(item.name, self._free(item.name))
+        name = self._numbered(item, self._free(item))
         self._add(name, seq, index)
         return msgspec.structs.replace(item, name=name)
 
-    def _free(self, name: str) -> int:
+    def _numbered(self, item: Item, number: int) -> str:
+        return numbered(item.name, number, item.url if self._naming > 1 else "")
+
+    def _free(self, item: Item) -> int:
         """Return a number from 2 on that is free, and the next lower one is not.
 
         Numbers are given in sequence, so all below it are taken: a million items of one name need 40 steps
         each. A name in the list that looks numbered may leave a gap; the result is the same each time.
         """
         low, high = 1, 2
-        while self._owner(numbered(name, high)) is not None:
+        while self._owner(self._numbered(item, high)) is not None:
             low, high = high, high * 2
         while high - low > 1:
             middle = (low + high) // 2
-            if self._owner(numbered(name, middle)) is None:
+            if self._owner(self._numbered(item, middle)) is None:
                 high = middle
             else:
                 low = middle

@@ -21,7 +21,7 @@ from downloader.reporting.record import Report
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
-__all__ = ["as_text", "make", "write_failures", "write_json"]
+__all__ = ["as_text", "failed_text", "make", "state_of", "write_failures", "write_json"]
 
 
 def make(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
@@ -113,9 +113,8 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
 
     ``resume`` is the command that continues the job, ``failures`` are the first files that failed.
     """
-    verdict = "complete" if report.complete else "not complete"
     lines = [
-        f"{shown(report.source)} → {shown(report.destination)}: {verdict}",
+        f"{shown(report.source)} → {shown(report.destination)}: {state_of(report.complete)}",
         f"  listed   {show_count(report.listed)}",
         f"  stored   {show_count(report.stored)}  "
         f"({show_size(report.bytes)} in {show_time(report.seconds)}, "
@@ -126,7 +125,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
     for code, count in report.failed_by_error.items():
         lines.append(f"           {show_count(count)}  {code}: {failure_kind(code).meaning}")
     for failure in failures:
-        lines.append(f"           {shown(failure.name)}: {failure.code} {failure.detail}".rstrip())
+        lines.append(f"           {failed_text(failure)}")
     if failures and report.failed > len(failures):
         lines.append(f"           … and {show_count(report.failed - len(failures))} more; see --failures")
     if report.complete_since:
@@ -161,6 +160,16 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
     if resume:
         lines.append(f"  {resume}")
     return "\n".join(lines)
+
+
+def failed_text(failure: Failure) -> str:
+    """Return the name of a file that failed, with the reason."""
+    return f"{shown(failure.name)}: {failure.code} {failure.detail}".rstrip()
+
+
+def state_of(complete: bool) -> str:
+    """Return the word for the state of a job; it is complete, too, when every file is stored or failed."""
+    return "complete" if complete else "not complete"
 
 
 def _limit(report: Report) -> str:

@@ -24,6 +24,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from downloader.core.checksum import crc32
+from downloader.core.file_errors import Step, code_of
 from downloader.core.item_states import OWNED
 from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
@@ -31,7 +32,7 @@ from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.sinks.directory_batch import DirectoryBatch
-from downloader.sinks.failing import destination_error
+from downloader.sinks.failing import destination_error, file_error
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
 from downloader.sinks.sink import NEW, REPLACED, SAME, Written
@@ -51,16 +52,6 @@ _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-
-# Errors that concern one name, not the whole destination.
-_NAME_ERRORS = {
-    errno.ENAMETOOLONG: "bad-name",
-    errno.EINVAL: "bad-name",
-    errno.EILSEQ: "bad-name",
-    errno.ENOTDIR: "bad-name",
-    errno.EISDIR: "bad-name",
-    errno.ELOOP: "bad-name",
-}
 
 
 def _remove(name: str, directory: int) -> None:
@@ -104,7 +95,7 @@ class FilesWriter:
             while written < len(chunk):
                 written += os.write(self._fd, memoryview(chunk)[written:])
         except OSError as error:
-            raise self._sink.failed(error, self._name) from error
+            raise self._sink.failed(error, self._name, Step.CONTENT) from error
         self.size += len(chunk)
         self.crc = crc32(chunk, self.crc)
 
@@ -112,14 +103,27 @@ class FilesWriter:
         """See ``FileWriter``."""
         try:
             try:
-                self._link(self._leaf)
-            except FileExistsError:
-                return self._meet()
-            return NEW
+                return self._publish()
+            except OSError as error:
+                if (directory := self._sink.made_again(self._directory, self._name)) < 0:
+                    raise self._sink.failed(error, self._name) from error
+                if self._temporary:
+                    raise FetchError("not-writable", f"{self._name}: its directory was removed") from error
+                self._sink.pin(directory)
+                self._sink.unpin(self._directory)
+                self._directory = directory
+                return self._publish()
         except OSError as error:
             raise self._sink.failed(error, self._name) from error
         finally:
             self.abort()
+
+    def _publish(self) -> int:
+        try:
+            self._link(self._leaf)
+        except FileExistsError:
+            return self._meet()
+        return NEW
 
     def _link(self, leaf: str) -> None:
         if not self._temporary:
@@ -219,14 +223,16 @@ class FilesSink:
         """
         try:
             directory, leaf = self._locate(name)
-            self._pins[directory] = self._pins.get(directory, 0) + 1
-            try:
-                return FilesWriter(self, directory, leaf, name, temporary, claim)
-            except OSError:
-                self.unpin(directory)
-                raise
         except OSError as error:
             raise self.failed(error, name) from error
+        self.pin(directory)
+        try:
+            return FilesWriter(self, directory, leaf, name, temporary, claim)
+        except OSError as error:
+            self.unpin(directory)
+            if self.made_again(directory, name) >= 0:
+                return self.open(name, temporary, claim)
+            raise self.failed(error, name, Step.CONTENT) from error
 
     def put(
         self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
@@ -250,14 +256,31 @@ class FilesSink:
                 pass
         return 0
 
-    def failed(self, error: OSError, name: str) -> Exception:
+    def failed(self, error: OSError, name: str, step: Step = Step.PLACE) -> Exception:
         """Return the FetchError of ``name``, or the DestinationError, that ``error`` means."""
-        number = error.errno or 0
         if os.fstat(self._root).st_nlink == 0:
-            number = errno.ENOENT  # the destination was removed; the errno depends on the file system
-        if number in _NAME_ERRORS:
-            return FetchError(_NAME_ERRORS[number], f"{name}: {error.strerror}")
-        return destination_error(error, name, number)
+            # The destination was removed; the errno depends on the file system.
+            return destination_error(error, name, errno.ENOENT)
+        code = code_of(error.errno or 0, step)
+        if not code:
+            return destination_error(error, name)
+        refused = self._refuses_all()
+        return file_error(error, name, code) if refused is None else destination_error(refused, name)
+
+    def _refuses_all(self) -> OSError | None:
+        """Return the error if no file at all can be stored in the destination any more, else None."""
+        name = f".downloader-{self.rules.temporary}probe-{os.getpid()}"
+        try:
+            fd, named = self.make_unnamed(self._root, name)
+            try:
+                os.write(fd, b"downloader\n")
+            finally:
+                _close(fd)
+                if named:
+                    _remove(named, self._root)
+        except OSError as error:
+            return error
+        return None
 
     def verify(self, written: Written) -> bool:
         """See ``Sink``."""
@@ -317,6 +340,36 @@ class FilesSink:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(temporary, flags, 0o666, dir_fd=directory), temporary
 
+    def made_again(self, directory: int, name: str) -> int:
+        """Return what stands where ``directory``, that of ``name``, stood; -1 if it still does.
+
+        Somebody may have removed it while this process held it open.
+        """
+        parent = next((path for path, fd in self._held.items() if fd == directory), None)
+        if parent is None:
+            return -1
+        try:
+            fresh = self._descend(parent, name)
+        except (OSError, FetchError):
+            return -1
+        if os.path.samestat(os.fstat(fresh), os.fstat(directory)):
+            os.close(fresh)
+            return -1
+        self._held[parent] = fresh
+        self._release(directory)
+        return fresh
+
+    def _release(self, directory: int) -> None:
+        """Close a directory that is no longer held, once no writer uses it."""
+        if directory in self._pins:
+            self._retired.add(directory)
+        else:
+            os.close(directory)
+
+    def pin(self, directory: int) -> None:
+        """Keep ``directory`` open for a writer."""
+        self._pins[directory] = self._pins.get(directory, 0) + 1
+
     def unpin(self, directory: int) -> None:
         """Release ``directory`` for a writer; close it if it is no longer in use."""
         left = self._pins[directory] - 1
@@ -340,11 +393,7 @@ class FilesSink:
             held = self._descend(parent, name)
             self._held[parent] = held
             if len(self._held) > self._most_held:
-                _, oldest = self._held.popitem(last=False)
-                if oldest in self._pins:
-                    self._retired.add(oldest)
-                else:
-                    os.close(oldest)
+                self._release(self._held.popitem(last=False)[1])
         else:
             self._held.move_to_end(parent)
         return held, leaf

@@ -1,12 +1,13 @@
-"""Say what an error of the file system means for the destination, and what to do about it."""
+"""Say what an error of the file system means for a file or the destination, and what to do about it."""
 
 from __future__ import annotations
 
 import errno
 
-from downloader.errors import DestinationError
+from downloader.core.file_errors import Step, code_of
+from downloader.errors import DestinationError, FetchError
 
-__all__ = ["advice", "destination_error"]
+__all__ = ["advice", "content_error", "destination_error", "file_error"]
 
 _ADVICE = {
     errno.ENOSPC: "no space left; free some, then run the same command again",
@@ -15,8 +16,31 @@ _ADVICE = {
     errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
     errno.ENFILE: "the machine has too many open files; lower --connections",
     errno.ENOENT: "the destination was removed",
+    errno.EFBIG: "its file system, or `ulimit -f`, takes no file of that size; with another -o, "
+    "give a smaller --shard-files",
     errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
 }
+
+
+_REASONS = {
+    "bad-name": "the file system of DEST refuses this name",
+    "too-large": "the file system of DEST, or `ulimit -f`, takes no file of that size",
+    "not-writable": "it cannot be written where it belongs",
+}
+
+
+def file_error(error: OSError, name: str, code: str) -> FetchError:
+    """Return the FetchError of the file ``name``, with a ``code`` of ``core.file_errors``."""
+    return FetchError(code, f"{name}: {_REASONS[code]} ({error.strerror})")
+
+
+def content_error(error: OSError, name: str) -> FetchError | DestinationError:
+    """Return what ``error``, met while the content of ``name`` was written to a file of ours, means.
+
+    Only the size of such a file depends on the item.
+    """
+    code = code_of(error.errno or 0, Step.CONTENT)
+    return file_error(error, name, code) if code == "too-large" else destination_error(error, name)
 
 
 def destination_error(error: OSError, name: str, number: int | None = None) -> DestinationError:

@@ -25,6 +25,7 @@ from downloader.core.naming import (
     mirror_path,
     shown,
     url_path,
+    with_colon,
 )
 from downloader.core.redact import redact_url
 from downloader.errors import SourceError
@@ -188,7 +189,8 @@ class ServerLister:
                 # Clients and proxies resolve such a segment instead of sending it.
                 raise BadName(f"the name {raw!r} cannot be requested in a URL")
             url = self._base + quote(raw.encode("utf-8", "surrogatepass"), safe="")
-            return Item(mirror_path([*self._above, *raw.split("/")]), url)
+            path = mirror_path([*self._above, *raw.split("/")])
+            return Item(with_colon(self._config.colon, path), url)
         except BadName as error:
             return Item(shown(raw), fault="bad-name", detail=str(error))
 

@@ -181,6 +181,7 @@ class UrlList:
             name_key,
             options=_identify_options(config),
             mirror=config.layout == "mirror",
+            colon=config.colon,
             full=config.sink_kind.shard_items(config) > 0,
         )
 

@@ -66,8 +66,8 @@ class UrlLister:
 
     Where a column is missing, ConfigError is raised before any item is returned, if the file can be read
     by then. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
-    layout is. ``full``: the store has shards, so a page has as many items as were asked for, as long as its
-    file has them and a batch has room for them.
+    layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
+    many items as were asked for, as long as its file has them and a batch has room for them.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class UrlLister:
         *,
         options: int,
         mirror: bool,
+        colon: str,
         full: bool = False,
     ) -> None:
         self._full = full
@@ -88,6 +89,7 @@ class UrlLister:
         self._name_key = name_key
         self._options = options
         self._mirror = mirror
+        self._colon = colon
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -109,6 +111,7 @@ class UrlLister:
             self._rows.columns,
             self._name_key,
             mirror=self._mirror,
+            colon=self._colon,
             checksums=self._reading.checksums,
             cut=self._full,
         )

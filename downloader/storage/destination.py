@@ -36,6 +36,7 @@ from downloader.storage.ledger import read as read_ledger
 from downloader.storage.lock import lock
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
+from downloader.storage.name_probes import colon_of, folds_names
 from downloader.storage.reserved_names import check_reserved, reserved_names
 
 __all__ = [
@@ -223,6 +224,8 @@ class Destination:
         # If several items can have one name, a file left by a power cut may belong to another item; then
         # the journal is searched for its owner.
         lost_before = self.job.lost_before_ns if source_kind(self._config).unique_names else 0
+        if lost_before and folds_names(self._config.local_output):
+            lost_before = 0
         # Runs with journals of their own may share a destination; their temporary names must differ.
         prefix = f"{hashlib.blake2b(self.name_key, digest_size=6).hexdigest()}-" if self._apart else ""
         return Rules(self.job.foreign_before_ns, lost_before, self._config.existing, prefix)
@@ -255,6 +258,7 @@ class Destination:
         if job is None:
             config.sink_kind.check_begin(config)
             known_records.forget(self.home)
+            mine = self._settled(mine)
             self.journal.begin(mine)
             return mine, False
         same = job.kind == mine.kind and identity.owns(job.source)
@@ -268,6 +272,7 @@ class Destination:
                 config.sink_kind.check_begin(config)
             if not same:
                 known_records.forget(self.home)
+            mine = self._settled(mine)
             self.journal.begin(mine, anew=True)
             return mine, same
         if not same:
@@ -295,6 +300,16 @@ class Destination:
             job = msgspec.structs.replace(job, lost_before_ns=self._now)
             self.journal.begin(job)
         return job, True
+
+    def config_of_job(self) -> Config:
+        """Return the Config of this run, with what was settled when the job began."""
+        return msgspec.structs.replace(self._config, colon=self.job.colon, naming=self.job.naming)
+
+    def _settled(self, job: JobSpec) -> JobSpec:
+        """Return ``job``, which begins, with what depends on the file system and is never changed."""
+        if self._config.slice:
+            return job  # its items have their names
+        return msgspec.structs.replace(job, colon=colon_of(self._config), naming=self._config.naming)
 
     def _foreign_before(self) -> int:
         if self._config.slice:

@@ -67,19 +67,35 @@ def _owned(journal: Journal, items: dict[str, tuple[int, int]]) -> set[str]:
 
 
 def _has_other_spelling(path: Path) -> bool:
-    """Return whether the file system has the file under another spelling (case, Unicode form), too.
+    """Return whether the file system has the file under another spelling, too.
 
-    If so, another item may own it under that spelling.
+    That is: of case, of Unicode form, with dots or blanks at the end, or the long name behind a short one
+    (``NAME~1.EXT``). If so, another item may own it under that spelling.
     """
     name = path.name
-    spellings = {name.swapcase(), unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
-    for spelling in spellings - {name}:
+    spellings = {
+        name.swapcase(),
+        unicodedata.normalize("NFC", name),
+        unicodedata.normalize("NFD", name),
+        name.rstrip(". "),
+        f"{name}.",
+        f"{name} ",
+    }
+    for spelling in spellings - {name, ""}:
         try:
             if os.path.samefile(path, path.with_name(spelling)):
                 return True
         except OSError:
             continue
-    return False
+    return "~" in name and _is_short(path)
+
+
+def _is_short(path: Path) -> bool:
+    """Return whether ``path`` is there, and its directory does not have its name."""
+    try:
+        return path.exists() and path.name not in os.listdir(path.parent)
+    except OSError:
+        return False
 
 
 def _claim(path: Path, lost_before_ns: int) -> int:

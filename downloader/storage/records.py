@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from downloader.core.naming import COLON
+
 __all__ = ["BatchRow", "JobSpec"]
 
 
@@ -13,7 +15,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The job of a journal. ``source`` is a digest, ``shown`` the source without secrets.
 
     ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``. ``output``: the destination, if
-    the journal is not in it.
+    the journal is not in it. ``colon``: see ``core.naming.url_path``. ``naming``: the rules for
+    numbered names; with 1, those of earlier versions, a query counts as part of the extension.
     """
 
     source: str
@@ -24,6 +27,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     foreign_before_ns: int
     lost_before_ns: int = 0
     output: str = ""
+    colon: str = COLON
+    naming: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
+from downloader.sinks.shards.files import SHARDS
+from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import Inspect, Written
 from downloader.storage.destination import collect_ledgers, home_of
 from downloader.storage.journal import BatchRow, JobSpec, Journal
@@ -28,7 +30,10 @@ __all__ = ["Status", "Verified", "status", "verify"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A summary of a destination's journal. ``stored`` counts all runs."""
+    """A summary of a destination's journal. ``stored`` counts all runs.
+
+    ``complete``, as in a report: the source was read to its end, and every file is stored or failed.
+    """
 
     source: str
     store: str
@@ -66,7 +71,7 @@ def status(root: str) -> Status:
     journal = _open(root, read_only=True)
     try:
         job = _job(journal)
-        tally = journal.tally(open_too=True) + _in_ledgers(home_of(root), journal)
+        tally = journal.tally(open_too=True) + _unrecorded(home_of(root), journal)
         listed = journal.position()[2]
         pending = listed - tally.stored - tally.failed
         return Status(
@@ -79,16 +84,32 @@ def status(root: str) -> Status:
             pending=pending,
             bytes=tally.bytes,
             source_read=journal.ended,
-            complete=journal.ended and not pending and not journal.open_count() and not tally.failed,
+            complete=journal.ended and not pending and not journal.open_count(),
             failed_by_error=journal.failures_by_code(),
         )
     finally:
         journal.close()
 
 
-def _in_ledgers(home: Path, journal: Journal) -> Tally:
-    """Return the files of open batches that are published in the ledgers and not in the journal yet."""
-    files = size = 0
+def _unrecorded(home: Path, journal: Journal) -> Tally:
+    """Return the files of open batches that are stored, and that the journal does not have yet.
+
+    They are published and in a ledger, or samples of a shard that is not published.
+    """
+    found = _in_ledgers(home, journal)
+    if (home / SHARDS).is_dir():
+        for row in journal.unsettled():
+            if numbers := journal.shards.of(row.seq):
+                kept = kept_samples(home, numbers[-1])
+                known = core_marks.summed(row.marks)
+                more = kept[0] - known[0], kept[1] - known[1]
+                found[row.seq] = max(more, found.get(row.seq, (0, 0)))
+    return Tally(stored=sum(n for n, _ in found.values()), bytes=sum(size for _, size in found.values()))
+
+
+def _in_ledgers(home: Path, journal: Journal) -> dict[int, tuple[int, int]]:
+    """Return how many files, and bytes, of open batches are published in the ledgers only, by batch."""
+    found = {}
     known: dict[int, bytes] = {}
     for path in sorted(home.glob("ledger-*")):
         for seq, marks in read_ledger(path):
@@ -98,8 +119,8 @@ def _in_ledgers(home: Path, journal: Journal) -> Tally:
         older = journal.marks(seq)
         count = len(core_marks.unpack(packed)[0])
         now, before = core_marks.summed(core_marks.merge(older, packed, count)), core_marks.summed(older)
-        files, size = files + now[0] - before[0], size + now[1] - before[1]
-    return Tally(stored=files, bytes=size)
+        found[seq] = (now[0] - before[0], now[1] - before[1])
+    return found
 
 
 def verify(output: str, quiet: bool = False, root: str = "") -> Verified:

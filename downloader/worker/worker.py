@@ -24,6 +24,7 @@ from downloader.config.config import Config
 from downloader.config.machine import memory_allowance
 from downloader.core.host import Host
 from downloader.core.leases import DEATHS_TO_POISON
+from downloader.core.naming import shown
 from downloader.core.read_ahead import wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.errors import Blame, DestinationError, FetchError, failure_kind
@@ -325,6 +326,9 @@ class Worker:
             self.hosts.failed(host, error, fresh, began)
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
+            if self.config.verbose > 1:
+                text = f"attempt {task.attempts} failed: {shown(task.item.name)}: {error}"
+                self.link.send(Log("debug", text))
             self._dispatch_soon()
         else:
             self._fail(batch, task.index, task.item, error, task.attempts)

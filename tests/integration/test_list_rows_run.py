@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import crc32c
+import msgspec
 import pytest
 from harness import Job, report_of, stored
 from list_writer import write
 from servers import RESET, Nth, Request, Server, Step, ok, redirect, status
+
+from downloader.storage.journal import Journal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ONE = ("--workers", "1", "--retries", "0", "--progress", "none", "--json")
@@ -174,6 +177,29 @@ def test_names_are_those_of_the_journal_after_a_power_cut(run_downloader: Run, t
         (tmp_path / "d/.downloader/names.sqlite").unlink()
         assert run_downloader(*argv).returncode == 0
     assert set(stored(tmp_path / "d")) == {f"n{n}{k}.x" for n in range(30) for k in ("", "-2", "-3")}
+
+
+def test_numbers_are_before_the_extension_of_the_path(run_downloader: Run, tmp_path: Path) -> None:
+    """And stay where they were in a job of an earlier version, which put them behind the query."""
+    with Server(default=answer) as server:
+        urls = [f"{server.url}/{n}/a.jpg?w=300" for n in range(4)]
+        urls += [f"{server.url}/{n}/b?v=1.2" for n in range(2)]
+        path = tmp_path / "l.txt"
+        path.write_text("\n".join(urls))
+        argv = (path, "-o", tmp_path / "new", *ONE, "--on-duplicate", "number")
+        assert run_downloader(*argv).returncode == 0
+        old = (path, "-o", tmp_path / "old", *ONE, "--on-duplicate", "number")
+        assert run_downloader(*old, "--limit", 1).returncode == 0
+        journal = Journal(tmp_path / "old/.downloader")
+        job = journal.job()
+        assert job is not None
+        journal.begin(msgspec.structs.replace(job, naming=1))
+        journal.close()
+        assert run_downloader(*old).returncode == 0
+    assert set(stored(tmp_path / "new")) == {
+        *("a.jpg?w=300", "a-2.jpg?w=300", "a-3.jpg?w=300", "a-4.jpg?w=300", "b?v=1.2", "b-2?v=1.2")
+    }
+    assert {"a.jpg?w=300-2", "a.jpg?w=300-4", "b?v=1-2.2"} < set(stored(tmp_path / "old"))
 
 
 # rows that cannot be fetched

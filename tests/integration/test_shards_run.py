@@ -124,6 +124,49 @@ def test_contents_that_come_in_pieces(store: str, run_downloader: Run, tmp_path:
     assert {row["name"]: row["size"] for row in rows} == {k: len(v) for k, v in contents.items()}
 
 
+@pytest.mark.parametrize("key", ["index", "name"])
+def test_members_have_the_extension_of_the_path_or_of_the_media_type(
+    run_downloader: Run, tmp_path: Path, key: str
+) -> None:
+    types = {
+        "/c?v=1.2": "image/jpg",
+        "/d": "Audio/MP3; x=y",
+        "/e?x.y": "text/xml",
+        "/f?q=a.gif": "x",
+    }
+    targets = ["/a.jpg?w=300", "/b.PNG?v=1.2", "/x.tar.gz?z", *types]
+
+    def typed(request: Request) -> Sequence[Step]:
+        return ok(b"x", f"Content-Type: {types.get(request.target, 'text/plain')}")
+
+    path = tmp_path / "urls.txt"
+    with Server(default=typed) as server:
+        path.write_text("".join(f"{server.url}{target}\n" for target in targets))
+        done = run_downloader(path, "-o", tmp_path / "d", "--store", "tar", "--key", key)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "d" / "00000.tar") as shard:
+        names = [name.partition(".") for name in shard.getnames() if not name.endswith(".json")]
+    found = sorted(extension for _, _, extension in names)
+    assert found == ["bin", "gz", "jpg", "jpg", "mp3", "png", "xml"]
+    assert run_downloader("verify", tmp_path / "d").returncode == 0
+
+
+def test_member_keeps_its_column(server: Server, run_downloader: Run, tmp_path: Path) -> None:
+    """--keep-columns need not say it again; other kinds of sources have no columns."""
+    source = write_list(server, tmp_path / "list.csv", 2)
+    argv = (source, "-o", tmp_path / "d", "--store", "tar", "--member", "txt=caption")
+    done = run_downloader(*argv)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "d" / "00000.tar") as shard:
+        assert shard.extractfile("000000001.txt").read() == b"picture 1"  # type: ignore[union-attr]
+    # The same job, with the column named twice.
+    assert run_downloader(*argv, "--keep-columns", "caption").returncode == 0
+    refused = run_downloader(*argv[:-1], "txt=nothing", "-o", tmp_path / "e")
+    assert (refused.returncode, "no column 'nothing'" in refused.stderr) == (2, True), refused.stderr
+    other = run_downloader(server.url, "-o", tmp_path / "f", "--store", "tar", "--member", "txt=caption")
+    assert (other.returncode, "--member is for lists" in other.stderr) == (2, True)
+
+
 def test_columns_are_members_and_fields(server: Server, run_downloader: Run, tmp_path: Path) -> None:
     source = write_list(server, tmp_path / "list.csv", 3)
     dest = tmp_path / "dest"
@@ -243,6 +286,25 @@ def test_killed_and_resumed(
     ]
 
 
+def test_status_of_a_killed_job_counts_what_its_parts_have(
+    server: Server, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    source, dest = write_list(server, tmp_path / "list.csv", COUNT), tmp_path / "dest"
+    argv = (source, "-o", dest, "--store", "tar", "--shard-files", COUNT, "--workers", 1, "--json")
+    job = start(*argv)
+    job.until(lambda: parts(dest) > 500_000)
+    job.kill(signal.SIGKILL)
+    job.wait()
+    job.alone()
+    told = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert told["stored"] + told["pending"] == told["listed"]
+    assert told["bytes"] == told["stored"] * len(body_of(""))
+    report = report_of(run_downloader(*argv))
+    assert report["skipped"] == told["stored"] > 100
+    told = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert (told["stored"], told["pending"]) == (COUNT, 0)
+
+
 def test_failures_and_kills_move_nothing_to_another_shard(
     server: Server, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
 ) -> None:
@@ -341,7 +403,6 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
     [
         (("--store", "tar", "--layout", "hashed"), "--layout hashed is for --store files"),
         (("--store", "tar", "--existing", "keep"), "--existing keep is for --store files"),
-        (("--store", "tar", "--member", "txt=caption"), "needs --keep-columns caption"),
         (("--store", "tar", "--member", "caption"), "is not EXT=COLUMN"),
         (("--store", "tar", "--shard-files", "0"), "is not a number from 1 to"),
         (("--store", "tar", "--member", "JSON=caption"), "is not EXT=COLUMN"),

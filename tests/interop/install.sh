@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install the servers of these tests, on Debian or Ubuntu, as root. None of them is started.
+# Install the servers of these tests, and ntfs-3g for tests/faults, on Debian or Ubuntu, as root. None of the
+# servers is started.
 # `install.sh versitygw` builds the S3 server, with Go, instead: that takes some minutes.
 set -eu
 if [ "${1-}" = versitygw ]; then
@@ -17,4 +18,4 @@ fi
 
 apt-get update -qq
 apt-get install -qq -y --no-install-recommends \
-    nginx-light apache2-bin lighttpd haproxy squid-openssl > /dev/null
+    nginx-light apache2-bin lighttpd haproxy squid-openssl ntfs-3g > /dev/null

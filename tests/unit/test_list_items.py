@@ -114,7 +114,20 @@ def test_a_name_stays_below_the_destination_and_is_reversible(name: str) -> None
 )
 def test_numbered_names(path: str, number: int, name: str) -> None:
     assert numbered(path, number) == name
+    assert numbered(path, number, "http://h/a") == name
     assert len(name.rpartition("/")[2].encode()) <= 255
+
+
+def test_numbers_precede_the_extension_of_the_path() -> None:
+    """Not that of the query; jobs that were begun with the old rule go on with it (no URL)."""
+    assert numbered("d/a.jpg?w=300", 2, "http://h/a.jpg?w=300") == "d/a-2.jpg?w=300"
+    assert numbered("a?v=1.2", 2, "http://h/a?v=1.2") == "a-2?v=1.2"
+    assert numbered("a?v=1.2", 2) == "a?v=1-2.2"
+    assert numbered("what?.jpg", 2, "http://h/x?id=1") == "what?-2.jpg"
+    long = f"{'x' * 100}.jpg?q={'y' * 148}"
+    assert numbered(long, 12, f"http://h/{long}") == f"{'x' * 97}-12.jpg?q={'y' * 148}"
+    query = f"x?{'y' * 253}"
+    assert len(numbered(query, 12, f"http://h/{query}").encode()) <= 255
 
 
 def test_kept_columns_travel_as_a_map() -> None:

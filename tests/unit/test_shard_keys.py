@@ -72,5 +72,57 @@ def test_extension_is_of_the_name_else_of_the_type(name: str, content_type: str,
     assert extension_of(name, content_type) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "url", "content_type", "expected"),
+    [
+        ("a.jpg?w=300", "http://h/a.jpg?w=300", "image/png", "jpg"),
+        ("a?v=1.2", "http://h/a?v=1.2", "image/png", "png"),
+        ("a?v=1.2", "http://h/a?v=1.2", "", "bin"),
+        ("get?photo.jpg", "http://h/get?photo.jpg", "", "bin"),
+        ("x.tar.gz?a=b.c&d", "http://h/x.tar.gz?a=b.c&d", "", "gz"),
+        ("a%~abc.jpg?w=1", "http://h/a.jpg?w=1&token=secret.x", "", "jpg"),
+        ("a.jpg?q=%2520", "http://h/a.jpg?q=%20#f.gif", "", "jpg"),
+        ("a.jpg;v=1.2", "http://h/a.jpg;v=1.2", "", "jpg"),
+        ("index.html?x=1", "http://h/?x=1", "image/png", "html"),
+        # Names that are the list's own, or a file server's.
+        ("what?.jpg", "http://h/x?id=1.2", "", "jpg"),
+        ("what?.jpg", "", "", "jpg"),
+        ("a;b.jpg", "http://h/c;d", "", "jpg"),
+    ],
+)
+def test_extension_is_of_the_path_never_of_the_query(
+    name: str, url: str, content_type: str, expected: str
+) -> None:
+    assert extension_of(name, content_type, url) == expected
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("image/jpg", "jpg"),
+        ("image/pjpeg", "jpg"),
+        ("IMAGE/JPEG;Charset=x", "jpg"),
+        ("image/jpeg, image/jpeg", "jpg"),
+        (" audio/mp3 ", "mp3"),
+        ("audio/x-wav", "wav"),
+        ("audio/wave", "wav"),
+        ("audio/x-m4a", "m4a"),
+        ("text/xml; charset=utf-8", "xml"),
+        ("application/x-gzip", "gz"),
+        ("application/x-zip-compressed", "zip"),
+        ("application/x-pdf", "pdf"),
+        ("text/json", "json"),
+        ("image/x-png", "png"),
+        ("application/octet-stream", "bin"),
+        ("binary/octet-stream", "bin"),
+        ("image/*", "bin"),
+        ("image", "bin"),
+        ("", "bin"),
+    ],
+)
+def test_extension_of_a_media_type_as_people_send_it(content_type: str, expected: str) -> None:
+    assert extension_of("a", content_type) == expected
+
+
 def test_index_has_at_least_four_digits() -> None:
     assert [index_width(files) for files in (1, 10_000, 10_001, 100_000)] == [4, 4, 5, 5]

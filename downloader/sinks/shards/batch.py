@@ -14,7 +14,7 @@ from downloader.core.redact import redact_url
 from downloader.core.shard_keys import extension_of
 from downloader.errors import failure_kind
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
-from downloader.sinks.failing import destination_error
+from downloader.sinks.failing import content_error, destination_error
 from downloader.sinks.shards.files import SHARDS, SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
@@ -69,7 +69,7 @@ class SampleWriter:
             while at < len(self._memory):
                 at += os.write(self._file, memoryview(self._memory)[at:])
         except OSError as error:
-            raise destination_error(error, self._item.name) from error
+            raise content_error(error, self._item.name) from error
         self._memory.clear()
 
     def publish(self) -> int:
@@ -82,7 +82,10 @@ class SampleWriter:
             batch.part.flush()
         else:
             self._spill()
-            batch.part.append_file(before, self._file, self.size, after)
+            try:
+                batch.part.append_file(before, self._file, self.size, after)
+            except OSError as error:
+                raise content_error(error, self._item.name) from error
         return WRITTEN
 
     def abort(self) -> None:
@@ -151,7 +154,7 @@ class ShardBatch:
             0.0 if self._reproducible else info.fetched_at,
         )
         modified = 0 if self._reproducible else int(info.fetched_at)
-        extension = extension_of(item.name, info.content_type)
+        extension = extension_of(item.name, info.content_type, item.url)
         return encode_sample(sample, extension, item.columns, self._texts, modified)
 
     def commit(self, content: BatchContent) -> None:

@@ -73,6 +73,7 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
         name="shard_size",
         metavar="SIZE",
         default=1 << 30,
+        shown="1G",
         type=_size,
         help="tar, parquet: a shard that is larger is cut into several files.",
     ),

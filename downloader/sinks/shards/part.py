@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posix
 from pathlib import Path
@@ -126,17 +127,25 @@ class Part:
             self.flush()
 
     def append_file(self, before: bytes, fd: int, size: int, after: bytes) -> None:
-        """Append a sample whose content are the first ``size`` bytes of the file ``fd``."""
+        """Append a sample whose content are the first ``size`` bytes of the file ``fd``.
+
+        Raises OSError, too: then nothing of the sample is in the part.
+        """
         self.flush()
         try:
             self._open()
-            at = self._end
+        except OSError as error:
+            raise destination_error(error, str(self._path)) from error
+        at = self._end
+        try:
             _write(self._fd, before, at)
             _copy(fd, 0, self._fd, at + len(before), size)
             _write(self._fd, after, at + len(before) + size)
-            self._end = at + len(before) + size + len(after)
-        except OSError as error:
-            raise destination_error(error, str(self._path)) from error
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, at)
+            raise
+        self._end = at + len(before) + size + len(after)
 
     def flush(self) -> None:
         """Write what was appended. After DestinationError a sample is written whole, or torn, or not."""

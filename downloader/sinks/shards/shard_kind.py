@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from downloader.config.extras import Extra, require
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
-from downloader.sinks.shards.options import LARGEST_VALUE, SHARD_OPTIONS, ShardOptions, shard_options
+from downloader.sinks.shards.options import (
+    LARGEST_VALUE,
+    SHARD_OPTIONS,
+    ShardOptions,
+    parse_members,
+    shard_options,
+)
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from collections.abc import Callable
@@ -45,6 +51,13 @@ class ShardKind:
         self._check_options(config)
         self._check_packages(config)
 
+    def columns(self, config: Config) -> tuple[str, ...]:
+        """See ``StoresColumns``: those of --member."""
+        try:
+            return tuple(parse_members(str(config.store_option("member"))).values())
+        except ValueError:
+            return ()  # `check` says why
+
     def _check_options(self, config: Config) -> None:
         if config.layout != "flat":
             raise ConfigError(f"--layout {config.layout} is for --store files; a shard has no layout")
@@ -62,12 +75,8 @@ class ShardKind:
             raise ConfigError("--shard-compression is for --store tar; parquet is compressed by itself")
         if self.name != "tar" and not options.hashed:
             raise ConfigError("--digests is for --store tar; parquet shards have SHA-256 and MD5")
-        kept = set()
-        if any(option.name == "keep_columns" for option in config.source_kind.options):
-            kept = set(config.source_option("keep_columns").split(","))
-        for column in options.members.values():
-            if column not in kept and "all" not in kept:
-                raise ConfigError(f"--member …={column} needs --keep-columns {column}")
+        if options.members and all(option.name != "keep_columns" for option in config.source_kind.options):
+            raise ConfigError("--member is for lists with columns; this kind of source has none")
 
     def _check_packages(self, config: Config) -> None:
         if self.name == "parquet":

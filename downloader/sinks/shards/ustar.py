@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 from zlib import adler32
 
-__all__ = ["AFTER_CHECKSUM", "BLOCK", "END", "Member", "Members", "header", "padding"]
+__all__ = ["AFTER_CHECKSUM", "BLOCK", "END", "Member", "Members", "header", "header_of", "padding"]
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -86,7 +86,7 @@ class Members:
         """
         block = self._read(BLOCK)
         self._at += BLOCK
-        return _parsed(block, self._at) if len(block) == BLOCK else None
+        return header_of(block, self._at)
 
     def content(self, member: Member, use: Callable[[bytes], object]) -> bool:
         """Call ``use`` with the content of ``member``, at most 1 MiB at a time.
@@ -107,8 +107,13 @@ class Members:
         return len(piece) == filled
 
 
-def _parsed(block: bytes, offset: int) -> Member | None:
-    """Return the member whose header is ``block``, None if that is not a header of a regular file."""
+def header_of(block: bytes, offset: int) -> Member | None:
+    """Return the member whose header is ``block``, None if that is not the header of a regular file.
+
+    ``offset``: where its content begins.
+    """
+    if len(block) < BLOCK:
+        return None
     try:
         stated = int(block[148:154], 8)
         base_256 = block[124] == 0x80

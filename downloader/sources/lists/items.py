@@ -5,6 +5,7 @@ A row that cannot be fetched becomes an item with a fault, so it is counted and 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -17,6 +18,7 @@ import msgspec
 from downloader.core.content_check import ALGORITHMS, is_checksum
 from downloader.core.headers import row_headers
 from downloader.core.naming import (
+    COLON,
     BadName,
     cut_path,
     cut_url_name,
@@ -66,13 +68,21 @@ class _Fault(Exception):
 class ItemMaker:
     """Makes the items of a list that has ``columns``.
 
-    ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``.
+    ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``; ``colon``:
+    see ``url_path``.
     ``checksums``: use those of the list; else its rows have none, not even a bad one. ``cut``: no file has
     the names, so one that is too long is cut.
     """
 
     def __init__(
-        self, columns: Columns, name_key: bytes, *, mirror: bool, checksums: bool = True, cut: bool = False
+        self,
+        columns: Columns,
+        name_key: bytes,
+        *,
+        mirror: bool,
+        colon: str = COLON,
+        checksums: bool = True,
+        cut: bool = False,
     ) -> None:
         self._columns = columns
         self._key = name_key
@@ -80,7 +90,7 @@ class ItemMaker:
         self._verifies = checksums
         self._cut = cut
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
-        self._of_url = url_path if mirror else url_name
+        self._of_url = functools.partial(url_path, colon=colon) if mirror else url_name
         self._hidden = columns.hidden
         self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 

@@ -16,6 +16,14 @@ BESIDE = "tests/integration/test_shard_destinations.py::"
 
 KNOWN = (
     Mutant(
+        "the query of a URL gives the extension",
+        "`a.jpg?w=300` becomes .bin and `a?v=1.2` .2: loaders find no image",
+        "extension_of",
+        "name = split_query(name, url)[0]",
+        "pass",
+        (f"{RUN}test_members_have_the_extension_of_the_path_or_of_the_media_type",),
+    ),
+    Mutant(
         "torn sample counts as whole",
         "after a power cut a shard has a sample with the bytes of nothing",
         "_Content.is_stated",

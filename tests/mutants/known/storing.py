@@ -13,6 +13,7 @@ PROCESSES = "tests/faults/test_processes.py::"
 SIGNALS = "tests/faults/test_signals.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
+SYSTEMS = "tests/faults/test_file_systems.py::"
 TAKEN = "tests/faults/test_names_taken.py::"
 RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
@@ -29,6 +30,33 @@ KNOWN = (
             f"{SINKS}test_file_appears_complete_or_not_at_all",
             "tests/faults/test_kill.py::test_kill_during_large_files[supervisor]",
         ),
+    ),
+    Mutant(
+        "the errno of one file is the destination's",
+        "a name or a size that the file system refuses ends the run, and every run after it",
+        "code_of",
+        "return _CODES[step].get(number, '')",
+        "return ''",
+        (
+            f"{SYSTEMS}test_a_name_that_the_file_system_refuses_fails_alone[EPROTO-bad-name]",
+            f"{SYSTEMS}test_a_file_larger_than_the_file_system_takes_fails_alone[files]",
+        ),
+    ),
+    Mutant(
+        "the errno of the destination is one file's",
+        "a share whose permission is taken away: every file fails, and the run is complete",
+        "FilesSink._refuses_all",
+        "return error",
+        "return None",
+        (f"{SYSTEMS}test_a_destination_that_takes_nothing_any_more_ends_the_run[13]",),
+    ),
+    Mutant(
+        "ports are written anew in each run",
+        "a job that was begun where colons are refused has other names once they are taken",
+        "Destination.config_of_job",
+        "self.job.colon",
+        "':'",
+        (f"{SYSTEMS}test_ports_where_colons_are_refused[EINVAL]",),
     ),
     Mutant(
         "names in the encoding of the locale",

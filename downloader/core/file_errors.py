@@ -1,0 +1,77 @@
+"""Decide what an error of the file system concerns: one file, or the whole destination.
+
+A file that cannot be stored fails, with a code, and the others are stored. A destination that fails ends
+the run. Which of the two it is depends on the errno and on what was being done:
+
+=========  =================================================================================
+PLACE      a directory of the path is opened or made, the file gets its name, or what has
+           the name is looked at: everything that is done with names of the item
+CONTENT    the file is made, under no name or a temporary one, and its bytes are written
+=========  =================================================================================
+
+File systems do not agree about the errno of a name that they refuse: EINVAL (FAT, NTFS), ENOENT (exFAT over
+FUSE, SMB), EPROTO, EACCES. The same numbers can mean that the destination is gone or was made read-only. So
+a code is only a supposition: it holds if the destination still takes another file, which the caller tries.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+from typing import Final
+
+__all__ = ["Step", "code_of"]
+
+
+class Step(enum.Enum):
+    """What was being done when an error occurred."""
+
+    PLACE = "place"
+    CONTENT = "content"
+
+
+_NAMES: Final = dict.fromkeys(
+    (
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+        errno.EILSEQ,
+        errno.EPROTO,
+        errno.ENOENT,
+        errno.ENXIO,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+    ),
+    "bad-name",
+)
+# Permission of one directory, an immutable file, a program that runs, a mount point, a directory that takes
+# no more directories.
+_OBSTACLES: Final = dict.fromkeys(
+    (
+        errno.EACCES,
+        errno.EPERM,
+        errno.ETXTBSY,
+        errno.EBUSY,
+        errno.EEXIST,
+        errno.ENOTEMPTY,
+        errno.EXDEV,
+        errno.EMLINK,
+    ),
+    "not-writable",
+)
+_TOO_LARGE: Final = dict.fromkeys((errno.EFBIG, errno.EOVERFLOW), "too-large")
+
+_CODES: Final[dict[Step, dict[int, str]]] = {
+    Step.PLACE: {**_NAMES, **_OBSTACLES, **_TOO_LARGE},
+    Step.CONTENT: {**_OBSTACLES, **_TOO_LARGE},
+}
+
+
+def code_of(number: int, step: Step) -> str:
+    """Return the code with which one file fails, "" if the errno ``number`` is the destination's.
+
+    Those of the destination are, among others, ENOSPC, EDQUOT, EROFS, EIO, ESTALE, ENODEV, ENOTCONN, EMFILE
+    and ENFILE, and every one that is not known. The others are the file's only if the destination still
+    takes a file.
+    """
+    return _CODES[step].get(number, "")

@@ -1,0 +1,305 @@
+"""Errors of the file system that concern one file, not the destination: the file fails, the rest is stored.
+
+A preloaded library refuses what FAT, NTFS, network shares and protected directories refuse, with the errno
+that each of them has for it; where NTFS can be mounted, it is tried on that.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from servers import Answer, Request, Server, ok
+
+from downloader.core.file_errors import Step, code_of
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+# Refuses the names that have a character of REFUSED, or all of them if that is "", with the errno ERRNO.
+# IN: only what is done in a directory that has this part in its path.
+PRELOAD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+static int refused(int at, const char *path) {
+    char link[64], where[4096];
+    const char *last = strrchr(path, '/');
+    last = last ? last + 1 : path;
+    if (!getenv("ERRNO") || strstr(path, ".downloader/") || path[0] == '/') return 0;
+    if (getenv("IN")) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+        ssize_t n = readlink(link, where, sizeof where - 1);
+        where[n < 0 ? 0 : n] = 0;
+        if (!strstr(where, getenv("IN"))) return 0;
+    }
+    if (getenv("REFUSED") && !strpbrk(last, getenv("REFUSED"))) return 0;
+    errno = atoi(getenv("ERRNO"));
+    return 1;
+}
+#define OPENAT(name) \
+int name(int at, const char *path, int flags, ...) { \
+    va_list rest; va_start(rest, flags); mode_t mode = va_arg(rest, mode_t); va_end(rest); \
+    static int (*real)(int, const char *, int, ...); \
+    if (!real) real = dlsym(RTLD_NEXT, #name); \
+    if ((flags & (O_CREAT | O_TMPFILE)) && at != AT_FDCWD && refused(at, path)) return -1; \
+    return real(at, path, flags, mode); \
+}
+OPENAT(openat)
+OPENAT(openat64)
+int linkat(int a, const char *from, int b, const char *to, int flags) {
+    static int (*real)(int, const char *, int, const char *, int);
+    if (!real) real = dlsym(RTLD_NEXT, "linkat");
+    return refused(b, to) ? -1 : real(a, from, b, to, flags);
+}
+int mkdirat(int at, const char *path, mode_t mode) {
+    static int (*real)(int, const char *, mode_t);
+    if (!real) real = dlsym(RTLD_NEXT, "mkdirat");
+    return refused(at, path) ? -1 : real(at, path, mode);
+}
+int mkdir(const char *path, mode_t mode) {
+    static int (*real)(const char *, mode_t);
+    if (!real) real = dlsym(RTLD_NEXT, "mkdir");
+    const char *last = strrchr(path, '/');
+    return getenv("REFUSED") && refused(AT_FDCWD, last ? last + 1 : path) ? -1 : real(path, mode);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def preload(tmp_path_factory: pytest.TempPathFactory) -> str:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    directory = tmp_path_factory.mktemp("preload")
+    (directory / "p.c").write_text(PRELOAD)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", "p.so", "p.c", "-ldl"], cwd=directory, check=True)
+    return str(directory / "p.so")
+
+
+def refusing(preload: str, number: int, characters: str | None = None, inside: str = "") -> dict[str, str]:
+    """Return the environment in which names with any of ``characters`` are refused with ``number``."""
+    found = {"LD_PRELOAD": preload, "ERRNO": str(number)}
+    if characters is not None:
+        found["REFUSED"] = characters
+    if inside:
+        found["IN"] = inside
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.EINVAL, "bad-name"),
+        (errno.ENOENT, "bad-name"),
+        (errno.EPROTO, "bad-name"),
+        (errno.EILSEQ, "bad-name"),
+        (errno.ENAMETOOLONG, "bad-name"),
+        (errno.EACCES, "not-writable"),
+        (errno.EBUSY, "not-writable"),
+        (errno.ETXTBSY, "not-writable"),
+    ],
+    ids=lambda each: errno.errorcode[each] if isinstance(each, int) else each,
+)
+def test_a_name_that_the_file_system_refuses_fails_alone(
+    run_downloader: Run, tmp_path: Path, preload: str, number: int, code: str
+) -> None:
+    root = tmp_path / "d"
+    with Server(files={name: ok(name.encode()) for name in ("a", "b?c", "d*", "e:f", "g")}) as server:
+        argv = (server.url, "-o", root, "--workers", 1, "--json")
+        done = run_downloader(*argv, env=refusing(preload, number, "?:*"))
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["stored"], report["failed_by_error"]) == (1, 2, {code: 3}), done
+        assert report["complete"] is True
+        # Where the names are taken, as on another day with another mount option, the rest comes.
+        again = json.loads(run_downloader(*argv).stdout)
+    assert (again["stored"], again["failed"]) == (3, 0)
+    assert (root / "b?c").read_bytes() == b"b?c"
+
+
+def test_a_directory_that_may_not_be_written_fails_its_files_only(
+    run_downloader: Run, tmp_path: Path, preload: str
+) -> None:
+    root = tmp_path / "d"
+    with Server(files={name: ok(b"x") for name in ("a/1", "shut/2", "shut/3", "c/4")}) as server:
+        done = run_downloader(
+            *(server.url, "-o", root, "--layout", "mirror", "--workers", 1, "--json"),
+            env=refusing(preload, errno.EACCES, inside="/shut"),
+        )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["stored"]) == (1, 2), done
+    assert report["failed_by_error"] == {"not-writable": 2}
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL, errno.EROFS, errno.ESTALE, errno.EIO])
+def test_a_destination_that_takes_nothing_any_more_ends_the_run(
+    run_downloader: Run, tmp_path: Path, preload: str, number: int
+) -> None:
+    """The same errno as for one file, for all: no million of files fails one after the other."""
+    with Server(files={name: ok(b"x") for name in "abc"}) as server:
+        argv = (server.url, "-o", tmp_path / "d", "--workers", 1, "--json")
+        done = run_downloader(*argv, env=refusing(preload, number))
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["failed"], report["complete"]) == (4, 0, False), done
+        assert json.loads(run_downloader(*argv).stdout)["stored"] == 3
+
+
+def test_every_errno_is_decided() -> None:
+    """Also one that a later kernel adds: it is the destination's, which ends the run and can be resumed."""
+    destinations = "ENOSPC EDQUOT EROFS EIO ESTALE ENODEV ENOTCONN EMFILE ENFILE ENOMEM ESHUTDOWN EUCLEAN"
+    for step in Step:
+        for name in destinations.split():
+            assert code_of(getattr(errno, name), step) == "", name
+        assert code_of(0, step) == code_of(9999, step) == ""
+        for number in errno.errorcode:
+            assert code_of(number, step) in ("", "bad-name", "not-writable", "too-large")
+        assert code_of(errno.EFBIG, step) == "too-large"
+    assert code_of(errno.EINVAL, Step.CONTENT) == ""  # no name of the item was given
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_a_file_larger_than_the_file_system_takes_fails_alone(
+    run_downloader: Run, tmp_path: Path, store: str
+) -> None:
+    """More than 4 GiB on FAT, or than `ulimit -f`: EFBIG."""
+    most = 8 << 20
+    large = bytes(most + 100_000)
+    with Server(files={"a": ok(b"A"), "large": ok(large), "z": ok(b"Z")}) as server:
+        done = run_downloader(
+            *(server.url, "-o", tmp_path / "d", "--store", store, "--workers", 1, "--json"),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["stored"]) == (1, 2), done
+    assert report["failed_by_error"] == {"too-large": 1}
+    assert run_downloader("verify", tmp_path / "d").returncode == 0
+
+
+def test_a_directory_removed_while_running_is_made_again(run_downloader: Run, tmp_path: Path) -> None:
+    """A worker holds directories open; a file of one that was removed is stored, not refused."""
+    root = tmp_path / "d"
+
+    def remove(request: Request) -> Answer:
+        host = root / f"127.0.0.1:{server.port}"
+        until((host / "get" / "h" / "1").exists)
+        shutil.rmtree(host)
+        return ok(b"2")
+
+    with Server(files={"h/1": ok(b"1"), "h/2": remove}) as server:
+        argv = (server.url, "-o", root, "--layout", "mirror", "--workers", 1)
+        done = run_downloader(*argv, "--json")
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["stored"]) == (0, 2), done.stdout
+        assert (root / f"127.0.0.1:{server.port}" / "get" / "h" / "2").read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOENT, errno.EACCES], ids=errno.errorcode.get)
+def test_ports_where_colons_are_refused(
+    run_downloader: Run, tmp_path: Path, preload: str, number: int
+) -> None:
+    root, urls = tmp_path / "d", tmp_path / "urls.txt"
+    with Server(files={"a": ok(b"A"), "b": ok(b"B")}) as server:
+        port = server.port
+        other = f"127.0.0.1%3A{port}"
+        urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+        argv = (urls, "-o", root, "--layout", "mirror", "--json")
+        env = refusing(preload, number, ":")
+        first = run_downloader(*argv, "--limit", 1, env=env)
+        assert (first.returncode, json.loads(first.stdout)["stored"]) == (0, 1), first
+        # What was decided at the start stays, also where colons are taken.
+        manifest = tmp_path / "m.jsonl"
+        second = run_downloader(*argv, "--manifest", manifest)
+        assert (second.returncode, json.loads(second.stdout)["stored"]) == (0, 1), second
+    assert sorted(os.listdir(root / other / "get")) == ["a", "b"]
+    assert [json.loads(line)["name"] for line in manifest.read_text().splitlines()] == [
+        f"{other}/get/a",
+        f"{other}/get/b",
+    ]
+    assert run_downloader("verify", root).returncode == 0
+
+
+def until(holds: Callable[[], bool], within: float = 20.0) -> None:
+    """Wait until ``holds`` returns True."""
+    end = time.monotonic() + within
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+# NTFS
+
+
+@pytest.fixture(params=["case", "no case"])
+def ntfs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Yield a mounted NTFS that refuses what Windows refuses; with "no case", names that differ in that
+    only are one."""
+    tool = {"case": "mount.ntfs-3g", "no case": "mount.lowntfs-3g"}[request.param]
+    if os.geteuid() or not all(map(shutil.which, (tool, "mkfs.ntfs", "losetup"))):
+        pytest.skip("needs root and ntfs-3g (apt-get install ntfs-3g)")
+    image, place = tmp_path / "image", tmp_path / "ntfs"
+    place.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ntfs", "-F", "-Q", "-q", image], check=True, capture_output=True)
+    loop = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, check=False)
+    if loop.returncode:
+        pytest.skip(f"no loop device: {loop.stderr.strip()}")
+    device = loop.stdout.strip()
+    try:
+        options = "windows_names" + (",ignore_case" if request.param == "no case" else "")
+        mounted = subprocess.run(
+            [tool, "-o", options, device, place], capture_output=True, text=True, check=False
+        )
+        if mounted.returncode:
+            pytest.skip(f"NTFS cannot be mounted here: {mounted.stderr.strip()[:200]}")
+        try:
+            yield place
+        finally:
+            subprocess.run(["umount", place], check=True)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+
+
+REFUSED = ("b?c", "d*", "e:f", "trailing.", "trailing ", "CON", "aux", 'q"', "<", "p|q")
+
+
+def test_names_on_ntfs(run_downloader: Run, tmp_path: Path, ntfs: Path) -> None:
+    files = {name: ok(name.encode()) for name in ("a", *REFUSED, "Photo.JPG", "photo.jpg", "z")}
+    folds = "no case" in os.environ.get("PYTEST_CURRENT_TEST", "")
+    root = ntfs / "d"
+    with Server(files=files) as server:
+        argv = (server.url, "-o", root, "--json")
+        for _ in range(2):
+            done = run_downloader(*argv)
+            report = json.loads(done.stdout)
+            wanted = {"bad-name": len(REFUSED), **({"name-taken": 1} if folds else {})}
+            assert (done.returncode, report["failed_by_error"]) == (1, wanted), done
+    kept = {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
+    assert kept["a"], kept["z"] == (b"a", b"z")
+    # Two items of one name are never one over the other.
+    assert all(body == name.encode() for name, body in kept.items())
+    assert run_downloader("verify", root).returncode == 0
+
+
+def test_mirror_on_ntfs(run_downloader: Run, ntfs: Path) -> None:
+    root = ntfs / "d"
+    with Server(files={"a": ok(b"A"), "b": ok(b"B")}) as server:
+        argv = (server.url, "-o", root, "--layout", "mirror", "--json")
+        done = run_downloader(*argv)
+        assert (done.returncode, json.loads(done.stdout)["stored"]) == (0, 2), done
+        assert (root / f"127.0.0.1%3A{server.port}" / "get" / "a").read_bytes() == b"A"
+        assert json.loads(run_downloader(*argv).stdout)["skipped"] == 2
+    assert run_downloader("verify", root).returncode == 0
