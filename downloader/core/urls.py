@@ -25,7 +25,7 @@ _HOST_AND_PORT: Final = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]*))?").fullmatc
 _ILLEGAL: Final = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]+")
 # A URL that is sent as it is: nothing to escape, no dot segment, a host in lower case without userinfo.
 _AS_IT_IS: Final = re.compile(
-    r"https?://[a-z0-9]+(?:(?:\.|-+)[a-z0-9]+)*(?::[1-9][0-9]{0,3})?"
+    r"https?://[a-z0-9]+(?:(?:\.|-+)[a-z0-9]+)*(?::(?:[1-5][0-9]{4}|6[0-4][0-9]{3}|[1-9][0-9]{0,3}))?"
     r"(?:/(?!\.)[!$%&'()*+,\-.0-9:;=@A-Z\[\]_a-z~]*)+(?:\?[!$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]*)?"
 ).fullmatch
 _MAX_PORT: Final = 65535
