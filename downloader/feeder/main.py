@@ -5,6 +5,7 @@ That of a slice, which is a file, is a plain child (see ``process.spawn``) and m
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -62,14 +63,22 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
         lister = SliceLister(config.slice)
     else:
         lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
-    duplicates = open_duplicates(config)
-    link.send(ready(config.preflight != "off"))
-    inbox = _Inbox(link)
-    if not config.slice:
-        import gevent
+    with contextlib.ExitStack() as opened:
+        duplicates = open_duplicates(config)
+        if duplicates:
+            opened.callback(duplicates.close)
+        link.send(ready(config.preflight != "off"))
+        if not config.slice:
+            import gevent
 
-        # Also while the source answers slowly. It ends with the process.
-        gevent.spawn(_beat, link)
+            # Also while the source answers slowly. It ends with the process.
+            gevent.spawn(_beat, link)
+        _obey(config, link, lister, duplicates)
+
+
+def _obey(config: Config, link: PlainChildLink, lister: Lister, duplicates: Duplicates | None) -> None:
+    """Carry out commands until the last one."""
+    inbox = _Inbox(link)
     for command in iter(inbox.command, None):
         if isinstance(command, Recall):
             page = lister.recall(command)
@@ -80,10 +89,13 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
             link.send(batch)
         elif isinstance(command, Continue):
             home = home_of(config.journal_root)
-            known = Known(home, command.seq) if is_read_again(home) else None
-            if duplicates:
-                duplicates.go_on(command.seq)
-            _read_on(config, link, inbox, lister.pages, command, known, duplicates)
+            with contextlib.ExitStack() as opened:
+                known = Known(home, command.seq) if is_read_again(home) else None
+                if known:
+                    opened.callback(known.close)
+                if duplicates:
+                    duplicates.go_on(command.seq)
+                _read_on(config, link, inbox, lister.pages, command, known, duplicates)
         elif isinstance(command, Finish):
             return
 
