@@ -1,18 +1,20 @@
 # Everything runs in a virtual environment inside the project; the only requirement is Python >= 3.10.
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+EXTRA  ?= test
 IMAGES := .venv-img2dataset
 
 # The tests start thousands of processes: without bytecode each of them would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean
+.PHONY: help demo test test-short install lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean
 
 help:
 	@echo "make demo    set up, then download 20,000 files from a TLS server on loopback"
 	@echo "make test    set up, then run the tests (SLOW=1: the long ones too)"
+	@echo "make test-short   a minute of them, for another Python (PYTHON=python3.13 VENV=.venv-other EXTRA=test-short)"
 	@echo "make lint    set up, then check formatting, lint and types"
 	@echo "make bench   set up, then measure this and others side by side (QUICK=1: three minutes; FRESH=1: anew)"
 	@echo "make matrix-native   HTTPS on every Python of this machine, old and new packages (CELLS='stage-*')"
@@ -31,8 +33,10 @@ $(STAMP): setup.cfg pyproject.toml
 	  { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
 	@touch $(STAMP)
+
+install: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python -m downloader demo
@@ -43,6 +47,14 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n $(or $(JOBS),$(shell expr 2 '*' $$(nproc))) --dist worksteal --durations=12 \
 		-m 'not alone$(if $(SLOW),, and not slow)'
 	$(BIN)/python -m pytest -n 0 -m 'alone$(if $(SLOW),, and not slow)'
+
+# What depends on the version of Python most, in a minute, with few packages: for another one than that of `test`.
+#     make test-short PYTHON=python3.13 VENV=.venv-other EXTRA=test-short
+test-short: $(STAMP)
+	$(BIN)/python -m pytest -n $(or $(JOBS),$(shell expr 2 '*' $$(nproc))) --dist worksteal -m 'not alone and not slow' \
+		$(addprefix --ignore tests/unit/test_,known_mutants.py core_goodput.py supply_chain.py) tests/unit \
+		tests/isolation tests/faults/test_tls_settings.py tests/integration/test_begun_before.py \
+		tests/integration/test_inspection.py
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -93,5 +105,5 @@ audit: $(STAMP)
 		{ echo "not audited, or with vulnerabilities: see above; where the database cannot be reached, nothing was audited"; exit 1; }
 
 clean:
-	rm -rf $(VENV) $(IMAGES) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak
+	rm -rf $(VENV) .venv-other $(IMAGES) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

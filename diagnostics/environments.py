@@ -72,14 +72,18 @@ def satisfies(python: str, packages: Sequence[str]) -> bool:
 
 
 def find(version: str) -> str | None:
-    """Return an interpreter of ``version`` (``3.11``, or ``3`` for any) from PATH, else from pyenv, else
-    from uv; None without."""
+    """Return an interpreter of ``version`` (``3.11``, or ``3`` for any); None without.
+
+    It is from PATH, else from pyenv, else from uv, else the one that runs this.
+    """
     home = Path.home()
     pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
     beside = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
     beside += sorted(uv.glob(f"cpython-{version}.*/bin/python{version}*[0-9]"))
-    for candidate in filter(None, [shutil.which(f"python{version}"), *map(str, reversed(beside))]):
+    for candidate in filter(
+        None, [shutil.which(f"python{version}"), *map(str, reversed(beside)), sys.executable]
+    ):
         # pyenv has a shim for every version; it runs only for the versions that are enabled.
         with contextlib.suppress(Unavailable):
             if f"{version_of(candidate)}.".startswith(f"{version}."):

@@ -85,6 +85,10 @@ class Duplicates:
         finally:
             journal.close()
 
+    def close(self) -> None:
+        """Close the table; it stays on the disk, if it has a place there."""
+        self._database.close()
+
     def go_on(self, seq: int) -> None:
         """Forget the names of batches from ``seq`` on, which are about to be read.
 

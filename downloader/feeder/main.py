@@ -5,6 +5,7 @@ That of a slice, which is a file, is a plain child (see ``process.spawn``) and m
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -63,35 +64,24 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
         lister = SliceLister(config.slice)
     else:
         lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
-    duplicates = open_duplicates(config)
-    link.send(ready(config.preflight != "off"))
-    inbox = _Inbox(link)
-    if not config.slice:
-        import gevent
+    with contextlib.ExitStack() as opened:
+        duplicates = open_duplicates(config)
+        if duplicates:
+            opened.callback(duplicates.close)
+        link.send(ready(config.preflight != "off"))
+        if not config.slice:
+            import gevent
 
-        # Also while the source answers slowly. It ends with the process.
-        gevent.spawn(_beat, link)
-    outbox = _Outbox(link, config)
-    try:
-        for command in iter(inbox.command, None):
-            if isinstance(command, Recall):
-                page = lister.recall(command)
-                if duplicates:
-                    page = duplicates.recall(command.seq, page)
-                outbox.send(_batch(command.seq, page, recalled=True))
-            elif isinstance(command, Continue):
-                home = home_of(config.journal_root)
-                known = Known(home, command.seq) if is_read_again(home) else None
-                if duplicates:
-                    duplicates.go_on(command.seq)
-                _read_on(config, outbox, inbox, lister.pages, command, known, duplicates)
-            elif isinstance(command, Finish):
-                return
-    except ConfigError as error:
-        if not outbox.sent:
-            raise
-        # Files are being fetched: the source has broken off, and what it has listed is stored.
-        raise SourceError(str(error)) from error
+            # Also while the source answers slowly. It ends with the process.
+            gevent.spawn(_beat, link)
+        outbox = _Outbox(link, config)
+        try:
+            _obey(config, link, outbox, lister, duplicates)
+        except ConfigError as error:
+            if not outbox.sent:
+                raise
+            # Files are being fetched: the source has broken off, and what it has listed is stored.
+            raise SourceError(str(error)) from error
 
 
 class _Outbox:
@@ -107,6 +97,30 @@ class _Outbox:
         _check_size(batch, self._config)
         self.link.send(batch)
         self.sent += 1
+
+
+def _obey(
+    config: Config, link: PlainChildLink, outbox: _Outbox, lister: Lister, duplicates: Duplicates | None
+) -> None:
+    """Carry out commands until the last one."""
+    inbox = _Inbox(link)
+    for command in iter(inbox.command, None):
+        if isinstance(command, Recall):
+            page = lister.recall(command)
+            if duplicates:
+                page = duplicates.recall(command.seq, page)
+            outbox.send(_batch(command.seq, page, recalled=True))
+        elif isinstance(command, Continue):
+            home = home_of(config.journal_root)
+            with contextlib.ExitStack() as opened:
+                known = Known(home, command.seq) if is_read_again(home) else None
+                if known:
+                    opened.callback(known.close)
+                if duplicates:
+                    duplicates.go_on(command.seq)
+                _read_on(config, outbox, inbox, lister.pages, command, known, duplicates)
+        elif isinstance(command, Finish):
+            return
 
 
 class _Inbox:

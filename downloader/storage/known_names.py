@@ -89,6 +89,10 @@ class Known:
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.execute("UPDATE known SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
 
+    def close(self) -> None:
+        """Close the table; it stays on the disk."""
+        self._database.close()
+
     def marks(self, seq: int, names: Sequence[str]) -> bytes:
         """Return the packed item states known for the items of batch ``seq``; b"" if none is known."""
         found = ItemStates(len(names))

@@ -71,7 +71,9 @@ class Meeting:
     async def _end(self) -> None:
         self._server.close()
         for writer in self._writers:
-            writer.transport.abort()
+            # Python up to 3.11.2 raises it where the transport was closed twice.
+            with contextlib.suppress(AttributeError):
+                writer.transport.abort()
         serving = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*serving, return_exceptions=True)
 

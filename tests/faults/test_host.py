@@ -157,8 +157,14 @@ def test_destination_removed_while_running(dev_server: Serve, start: Start, tmp_
     argv = (server.url, "-o", dest, "--workers", 2)
     job = start(*argv)
     server.until(lambda counters: counters["gets"] > 500)
+    # Stopped, so that the removal is not a race with the files that come.
+    processes = [job.pid, *job.children()]
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
     while dest.exists():
         shutil.rmtree(dest, ignore_errors=True)
+    for pid in processes:
+        os.kill(pid, signal.SIGCONT)
     assert job.wait(30) == 4, job.out + job.err
     # For a file without a name in a directory that is gone, ext4 reports EPERM.
     assert re.search("was removed|cannot store .*: Operation not permitted", job.err)

@@ -108,7 +108,7 @@ def _leave_log(dest: Path) -> None:
         "db.execute('CREATE TABLE later (x)'); os._exit(0)"
     )
     journal = dest / ".downloader" / "journal.sqlite"
-    subprocess.run([shutil.which("python3") or "python3", "-c", script, journal], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, journal], check=True, timeout=60)
     assert journal.with_name("journal.sqlite-wal").stat().st_size
 
 

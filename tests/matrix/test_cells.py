@@ -139,7 +139,7 @@ def test_missing_interpreter_is_not_invented(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert find("3.99") is None
     lying = tmp_path / "python3.98"
-    lying.write_text('#!/bin/sh\nexec python3 "$@"\n')
+    lying.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     lying.chmod(0o755)
     assert find("3.98") is None, "it is another version"
 

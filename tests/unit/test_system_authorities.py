@@ -93,7 +93,7 @@ def test_slices_have_the_certificates_of_the_machine_that_planned_them(
     file.write_bytes(pem("one"))
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     monkeypatch.setenv("SSL_CERT_DIR", "")
-    config = Config(source="https://host.test", output=str(tmp_path / "d"), cacert="system", engine="ray")
+    config = Config(source="https://host.test", output=str(tmp_path / "d"), cacert="system")
     text = configs.encode(configs.for_slices(config, 1, 1, 0))
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
     again = configs.decode(text)

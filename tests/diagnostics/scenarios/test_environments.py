@@ -59,6 +59,17 @@ def test_an_interpreter_is_found_on_path_and_a_shim_that_does_not_run_is_passed_
     assert environments.find("1.5") is None
 
 
+def test_the_running_interpreter_is_found_where_path_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PYENV_ROOT", "UV_PYTHON_INSTALL_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert environments.find(HERE) == sys.executable
+    assert environments.find("1.5") is None
+
+
 def test_environment_failure_is_one_line_and_not_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
