@@ -22,6 +22,7 @@ from benchmarks.ballast import REPORTED, Ballast
 from benchmarks.openweb.memory import memory as web_memory
 from benchmarks.origin import nginx, nginx_installed
 from benchmarks.origin import wrong_files as compared
+from benchmarks.refusing import refusing
 from benchmarks.rounds import scratch
 from benchmarks.running import ROOT, cores, environment, pinned, run
 
@@ -229,5 +230,6 @@ SCENARIOS = {
     "volume": volume,
     "delays": delays,
     "https": https,
+    "refusing": refusing,
     "web-memory": web_memory,
 }

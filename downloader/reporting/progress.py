@@ -94,7 +94,8 @@ class Progress:
         tally, (files, hosts) = count()
         waiting = self.note
         if hosts:
-            waiting = f"{show_count(files)} wait for {show_count(hosts)} host{'s' * (hosts > 1)}"
+            what = "" if self._kind == "bar" else " files"  # the bar has little room
+            waiting = f"{show_count(files)}{what} wait for {show_count(hosts)} host{'s' * (hosts > 1)}"
         if self._kind == "bar":
             self._draw(tally, waiting, total_known)
         else:

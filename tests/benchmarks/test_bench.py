@@ -21,6 +21,7 @@ from benchmarks.cells import CELLS, Cell
 from benchmarks.clients import CLIENTS, Client, Job, missing
 from benchmarks.markdown import figure
 from benchmarks.origin import nginx_installed
+from benchmarks.refusing import refusing
 from benchmarks.results import Results
 from benchmarks.rounds import pending, run_cell
 
@@ -195,3 +196,9 @@ def test_memory_is_held_and_released_as_others_need_it() -> None:
             os.sched_yield()
         ballast.settle()
     assert ballast.size == 0
+
+
+def test_files_that_always_fail_beside_others() -> None:
+    once, twice = refusing(quick=True)
+    assert once["figure"].endswith("135 stored in 200 requests")
+    assert twice["figure"].endswith("135 stored in 265 requests")

@@ -40,9 +40,39 @@ KNOWN = (
         "dead host tried again",
         "the end of a run waits a minute for each host that does not answer",
         "HostFailures.failed",
-        "not host.answered and (error.unreachable or rounds > self._policy.retries)",
+        "not host.answered and error.unreachable",
         "False",
         (f"{NAMES}test_each_dead_host_fails_with_its_code_and_every_living_one_is_stored",),
+    ),
+    Mutant(
+        "a file's 503 is the host's",
+        "one URL that always answers 503 fails files that were never requested",
+        "Trouble.blames_host",
+        "self.streak < _IN_A_ROW or self.streak < self._unlikely()",
+        "False",
+        (
+            "tests/unit/test_core_host_trouble.py::"
+            "test_files_that_fail_among_others_never_mean_that_the_host_is_down",
+        ),
+    ),
+    Mutant(
+        "files fail with the status of others",
+        "where a host answers 503 for a while, its files end with a status that they did not get",
+        "HostFailures.failed",
+        "schedule.give_up(host)",
+        "schedule.condemn(host, error.code, error.detail, now)",
+        (
+            "tests/faults/test_failing_urls.py::"
+            "test_files_of_a_host_that_always_asks_to_wait_are_all_requested[503]",
+        ),
+    ),
+    Mutant(
+        "refused files slow down the others",
+        "a host that always fails for some files is taken for one that wants fewer requests",
+        "Throttle._judge",
+        "self.steps < _STEPS",
+        "True",
+        ("tests/unit/test_core_throttle.py::test_files_that_fail_at_any_rate_do_not_slow_down_the_others",),
     ),
     Mutant(
         "missing name tried again",

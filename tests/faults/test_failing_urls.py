@@ -1,0 +1,197 @@
+"""Hosts of which some files always fail: these have their own retries, and cost the others nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from harness import Job, serving
+from servers import RESET, Nth, Pause, Request, Server, Step, download, ok, redirect, status
+
+PATIENT = ("--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
+BODY = b"hello"
+
+
+def number(target: str) -> int:
+    return int(target.rpartition("f")[2])
+
+
+def by_hash(n: int) -> bool:
+    """Return whether file ``n`` is one of three in ten."""
+    return hashlib.md5(str(n).encode()).digest()[0] * 10 < 3 * 256
+
+
+def by_url(n: int) -> bool:
+    return n % 10 < 3
+
+
+def at_the_head(n: int) -> bool:
+    return n < 300
+
+
+WHICH = {"by hash": by_hash, "by URL": by_url, "at the head of the list": at_the_head}
+
+
+@pytest.mark.parametrize(
+    ("which", "code", "count"),
+    [
+        ("by hash", 503, 2000),
+        ("by hash", 429, 500),
+        ("by URL", 502, 500),
+        ("at the head of the list", 503, 1000),
+    ],
+)
+def test_three_in_ten_fail_and_no_other_is_lost(which: str, code: int, count: int, tmp_path: Path) -> None:
+    """Without retries each file is requested once."""
+    bad = WHICH[which]
+    with Server(
+        default=lambda request: status(code) if bad(number(request.target)) else ok(BODY)
+    ) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(count))
+        result = download("-", tmp_path / "d", *PATIENT, "--retries", "0", stdin=listed)
+        asked = Counter(request.target for request in server.requests)
+    expected = {f"f{n}" for n in range(count) if bad(n)}
+    assert result.exit == 1
+    assert len(result.files) == count - len(expected)
+    assert {number(failure["url"]) for failure in result.failures.values()} == {
+        int(f[1:]) for f in expected
+    }
+    assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {(f"http-{code}", 1)}
+    assert set(asked.values()) == {1}
+    assert result.report["requests"] == len(asked) == count
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_bad_files_have_all_their_retries_beside_each_other(lane: str, tmp_path: Path) -> None:
+    with Server(
+        default=lambda request: status(503) if by_hash(number(request.target)) else ok(BODY)
+    ) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(1000))
+        options = (*PATIENT, "--backoff", "100ms", "--lane", lane)
+        result = download("-", tmp_path / "d", *options, stdin=listed)
+        asked = Counter(request.target for request in server.requests)
+    bad = sum(by_hash(n) for n in range(1000))
+    assert (len(result.files), len(result.failures)) == (1000 - bad, bad)
+    assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {("http-503", 6)}
+    assert all(count == (6 if by_hash(number(target)) else 1) for target, count in asked.items())
+    # The backoffs of one file are 3.1 s at most; of all, one after the other, they would be minutes.
+    assert result.report["seconds"] < 25
+
+
+def test_connections_that_break_for_some_files(tmp_path: Path) -> None:
+    with Server(default=lambda request: [RESET] if by_hash(number(request.target)) else ok(BODY)) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(500))
+        result = download("-", tmp_path / "d", *PATIENT, "--retries", "0", stdin=listed)
+    bad = sum(by_hash(n) for n in range(500))
+    assert (len(result.files), len(result.failures)) == (500 - bad, bad)
+    assert set(result.codes.values()) == {"reset"}
+
+
+def test_server_that_refuses_now_and_then(tmp_path: Path) -> None:
+    routes = {f"/f{n}": Nth(status(503), ok(BODY)) for n in range(1000) if n % 7 == 3}
+    with Server(routes, default=ok(BODY)) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(1000))
+        result = download("-", tmp_path / "d", *PATIENT, "--backoff", "50ms", stdin=listed)
+    assert (result.exit, len(result.files)) == (0, 1000)
+    assert result.report["retries"] == len(routes)
+
+
+def test_files_that_are_redirected_to_a_host_that_refuses_some(tmp_path: Path) -> None:
+    def answer(request: Request) -> list[Step]:
+        return status(503) if by_url(number(request.target)) else ok(BODY)
+
+    with Server(default=answer) as other:
+        with Server(default=lambda request: redirect(other.url + request.target)) as server:
+            listed = "\n".join(f"{server.url}/f{n}" for n in range(100))
+            result = download("-", tmp_path / "d", *PATIENT, "--retries", "0", stdin=listed)
+        asked = Counter(request.target for request in other.requests)
+    assert (len(result.files), len(result.failures)) == (70, 30)
+    assert set(result.codes.values()) == {"http-503"}
+    assert len(asked) == 100
+
+
+@pytest.mark.parametrize("code", [403, 429, 503])
+def test_files_of_a_host_that_always_asks_to_wait_are_all_requested(code: int, tmp_path: Path) -> None:
+    with Server(default=status(code, "Retry-After: 0")) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(100))
+        options = (*PATIENT, "--retries", "1", "--backoff", "20ms", "--workers", "2")
+        result = download("-", tmp_path / "d", *options, stdin=listed)
+        asked = Counter(request.target for request in server.requests)
+    assert set(asked.values()) == {2}
+    assert len(asked) == len(result.failures) == 100
+    assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {(f"http-{code}", 2)}
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_rate_limit_is_kept_and_nothing_is_lost(asks: bool, tmp_path: Path) -> None:
+    """A server that takes 100 requests a second, with a Retry-After and without."""
+    lock, tokens, at = threading.Lock(), [50.0], [monotonic()]
+
+    def answer(request: Request) -> list[Step]:
+        with lock:
+            now = monotonic()
+            tokens[0], at[0] = min(50.0, tokens[0] + (now - at[0]) * 100), now
+            taken = tokens[0] >= 1
+            tokens[0] -= taken
+        if taken:
+            return ok(BODY)
+        return status(429, *(["Retry-After: 1"] if asks else []))
+
+    with Server(default=answer, record=False) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(250))
+        result = download("-", tmp_path / "d", *PATIENT, "--workers", "1", stdin=listed)
+    assert (result.exit, len(result.files)) == (0, 250)
+    assert result.report["requests"] < 4 * 250
+
+
+def test_403_with_retry_after_pauses_the_host(tmp_path: Path) -> None:
+    refused: list[float] = []
+
+    def answer(request: Request) -> list[Step]:
+        if not refused and len(server.requests) > 20:
+            refused.append(request.at)
+            return status(403, "Retry-After: 1")
+        return [Pause(0.01), *ok(BODY)]
+
+    with Server(default=answer) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(300))
+        options = (*PATIENT, "--workers", "1", "--connections", "4", "--pipeline", "off")
+        result = download("-", tmp_path / "d", *options, stdin=listed)
+        times = [request.at - refused[0] for request in server.requests]
+    assert (result.exit, len(result.files)) == (0, 300)
+    assert result.report["attempts_by_error"] == {"http-403": 1}
+    assert not [at for at in times if 0.5 < at < 0.99]
+
+
+def test_a_403_is_final_without_it(tmp_path: Path) -> None:
+    with Server({"/f1": status(403)}, default=ok(BODY)) as server:
+        result = download("-", tmp_path / "d", *PATIENT, stdin=f"{server.url}/f1\n{server.url}/f2")
+    assert result.failures["f1"]["attempts"] == 1
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_server_that_refuses_connections_in_the_middle_of_a_job(
+    comes_back: bool, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Nothing is lost if it comes back; if not, its files fail as those of a host that is not there."""
+    how = {"files": 3000, "delay": "10ms", "page": 3000}
+    options = ("--json", "--workers", "1", "--connections", "8", "--pipeline", "off", "--backoff", "100ms")
+    with serving(**how) as server:
+        port = int(server.url.rpartition(":")[2])
+        job = start(server.url, "-o", tmp_path / "d", *options)
+        server.until(lambda counters: counters["gets"] > 500)
+    if comes_back:  # after as long as it takes to start
+        with serving(**how, port=port):
+            assert job.wait(60) == 0, job.err
+    else:
+        assert job.wait(60) == 1, job.err
+    report = json.loads(job.out)
+    assert report["attempts_by_error"]["connect"] > 3
+    assert report["stored"] + report["failed"] == 3000
+    assert set(report["failed_by_error"]) <= (set() if comes_back else {"connect"})
