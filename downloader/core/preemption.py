@@ -53,7 +53,7 @@ class Held(NamedTuple):
     """A request that holds a slot.
 
     ``key``: what carries it; ``since``: when the wait for its response began; ``received``: bytes of it so
-    far; ``parked``: it holds a slot of its host only.
+    far; ``parked``: it holds a slot of its host only; ``blocks``: others wait behind it on its connection.
     """
 
     key: Hashable
@@ -61,6 +61,7 @@ class Held(NamedTuple):
     since: float
     received: int
     parked: bool = False
+    blocks: bool = False
 
 
 @dataclass(slots=True)
@@ -105,9 +106,10 @@ class Preemption:
         self._clock += elapsed
         self._measure(self._mark(held, seen), finished)
         slow = [each for each in held if self._is_slow(each)]
-        chosen: list[Held] = []
+        chosen = self._excess([each for each in slow if each.blocks], 0)
         if waiting:
-            chosen = self._excess([each for each in slow if not each.parked], slots // _SHARE)
+            others = [each for each in slow if not (each.parked or each.blocks)]
+            chosen += self._excess(others, slots // _SHARE)
         relieved = {each.job.host.key for each in chosen}
         for host, of_host in _by_host(slow):
             if host.queue and host.active >= host.allowed and host.key not in relieved:
