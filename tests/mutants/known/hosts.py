@@ -42,8 +42,8 @@ KNOWN = (
     Mutant(
         "slower with more and kept",
         "a server that slows down with each connection is asked by hundreds, at a fifth of its speed",
-        "_judge_fewer",
-        "gained or as_fast",
+        "_held",
+        "held >= _BEFORE_FEWER",
         "False",
         (
             "tests/unit/test_core_connection_limit.py::test_server_that_slows_down_gets_fewer",
