@@ -233,7 +233,8 @@ def refused(limit: ConnectionLimit) -> ConnectionLimit:
     """Return the limit after a server that had answered refused many requests."""
     if limit.by_user or limit.now <= _FEWEST:
         return limit
-    return _stop_growing(limit, max(limit.now // 2, _FEWEST), _REFUSING)
+    fewer = _stop_growing(limit, max(limit.now // 2, _FEWEST), _REFUSING)
+    return replace(fewer, try_fewer=False)
 
 
 def _grow(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:

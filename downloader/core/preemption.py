@@ -27,7 +27,7 @@ __all__ = ["GROWTH", "WORTH", "Held", "Preemption"]
 
 GROWTH = 4
 """By what factor the allotment of a request grows each time that it is demoted."""
-WORTH = 16 << 10
+WORTH = 4 << 10
 """Bytes that are worth a slot for as long as the allotment lasts."""
 _SHARE = 2  # one in so many slots may be held by slow requests while others wait
 _SHORTEST, _SILENT, _LONGEST = 0.5, 2.0, 60.0  # seconds of an allotment; the second while nothing ends
@@ -53,7 +53,7 @@ class Held(NamedTuple):
     """A request that holds a slot.
 
     ``key``: what carries it; ``since``: when the wait for its response began; ``received``: bytes of it so
-    far; ``parked``: it holds a slot of its host only.
+    far; ``parked``: it holds a slot of its host only; ``blocks``: others wait behind it on its connection.
     """
 
     key: Hashable
@@ -61,6 +61,7 @@ class Held(NamedTuple):
     since: float
     received: int
     parked: bool = False
+    blocks: bool = False
 
 
 @dataclass(slots=True)
@@ -100,14 +101,18 @@ class Preemption:
         ``finished``: how many have ended so far; ``slots``: how many there are; ``waiting``: all of them
         are held, and others wait for one.
         """
+        held_up = now - self._now > _MAX_STEP
         elapsed = min(now - self._now, _MAX_STEP) if self._now else 0.0
         seen, self._now = self._now, now
         self._clock += elapsed
         self._measure(self._mark(held, seen), finished)
+        if held_up:
+            return []  # what has arrived meanwhile is not read yet
         slow = [each for each in held if self._is_slow(each)]
-        chosen: list[Held] = []
+        chosen = self._excess([each for each in slow if each.blocks], 0)
         if waiting:
-            chosen = self._excess([each for each in slow if not each.parked], slots // _SHARE)
+            others = [each for each in slow if not (each.parked or each.blocks)]
+            chosen += self._excess(others, slots // _SHARE)
         relieved = {each.job.host.key for each in chosen}
         for host, of_host in _by_host(slow):
             if host.queue and host.active >= host.allowed and host.key not in relieved:

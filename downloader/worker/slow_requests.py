@@ -64,7 +64,8 @@ class SlowRequests:
             parser = connection.parser
             first = parser.outstanding[0]
             if first is not None and not first.solo:
-                held.append(Held(connection, first, connection.since, parser.progress))
+                blocks = len(parser.outstanding) > 1 or bool(parser.completed)
+                held.append(Held(connection, first, connection.since, parser.progress, blocks=blocks))
         for greenlet, task in self.fetching.items():
             if greenlet not in openings and not task.solo:
                 held.append(Held(greenlet, task, task.sent, self._client.received(greenlet)))

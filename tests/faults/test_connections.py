@@ -97,3 +97,26 @@ def test_one_of_many_hosts_gets_a_few_connections(tmp_path: Path) -> None:
     # Those that came before the ninth host was known may have had more, once.
     assert sorted(crowd.peak.values())[11] <= 8
     assert result.report["connection_limit"]["max"] >= 128
+
+
+def test_connections_shrink_where_fewer_are_faster(tmp_path: Path) -> None:
+    """Whatever waits for the server's lock makes it slower for the one that has it."""
+    crowd, lock = Crowd(), threading.Lock()
+
+    def answer(request: Request) -> list[Step]:
+        with crowd.lock:
+            crowd.now[""] += 1
+        with lock:
+            sleep(0.001 * (1 + crowd.now[""] / 10))
+        with crowd.lock:
+            crowd.now[""] -= 1
+        return ok(BODY)
+
+    with Server(default=answer, record=False) as server:
+        listed = [f"{server.url}/f{n}" for n in range(4000)]
+        result = download("-", tmp_path / "d", *PATIENT, "--pipeline", "off", stdin="\n".join(listed))
+    assert (result.exit, len(result.files)) == (0, 4000)
+    limit = result.report["connection_limit"]
+    assert limit["max"] >= 64
+    assert limit["last"] <= 16
+    assert limit["stopped"] == {"fewer were faster": 1}

@@ -138,7 +138,9 @@ def test_missing_response_is_requested_again(depth: str, tmp_path: Path) -> None
     with serve(answer) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    assert result.report["attempts_by_error"] == {"read-timeout": 1}
+    # It is preempted, since others wait behind it, unless its connection has come to nothing before.
+    assert result.report["attempts_by_error"] in ({}, {"read-timeout": 1})
+    assert result.report["requests"] > COUNT
 
 
 @pytest.mark.parametrize(("depth", "end"), slow_but([("4", CLOSE), ("64", RESET)], DEPTHS, (CLOSE, RESET)))

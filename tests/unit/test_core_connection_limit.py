@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -223,3 +224,62 @@ def test_servers_that_do_more_at_once_get_more(faster: bool, cost: float, expect
 )
 def test_share_of_one_host(chosen: int, connections: int, hosts: int, expected: int) -> None:
     assert per_host(chosen, connections, hosts) == expected
+
+
+class Overloaded(Servers):
+    """Servers whose rate depends on the requests in flight and on time: ``rate_of(n, seconds)``."""
+
+    def __init__(self, rate_of: Callable[[int, float], float]) -> None:
+        super().__init__(latency=0.02)
+        self._rate_of = rate_of
+
+    def answer(self, in_flight: int, refusals: int = 0) -> Counters:
+        self.rate = self._rate_of(in_flight, self.counted.now)
+        return super().answer(in_flight, refusals)
+
+
+class Hot:
+    """A server that breaks down seconds after it got more than 40 requests, and recovers as slowly."""
+
+    heat = 0.0
+
+    def rate(self, in_flight: int, now: float) -> float:
+        self.heat = min(40.0, self.heat + TICK) if in_flight > 40 else max(0.0, self.heat - TICK)
+        return 30.0 if self.heat > 20 else 300.0
+
+
+@pytest.mark.parametrize("many_hosts", [False, True])
+@pytest.mark.parametrize(
+    ("rate_of", "most"),
+    [
+        (lambda n, now: 193 / (1 + 0.0182 * n), 16),
+        (lambda n, now: 3000 / (1 + 0.1 * n), 32),
+        (lambda n, now: 500.0 if n <= 64 else 30.0, 64),
+        (lambda n, now: 1000.0 if now < 60 else 1000 / (1 + 0.2 * n), 16),
+        (Hot().rate, 40),
+    ],
+    ids=["contention", "strong contention", "cliff", "from a minute on", "breaks down later"],
+)
+def test_server_that_slows_down_gets_fewer(
+    rate_of: Callable[[int, float], float], most: int, many_hosts: bool
+) -> None:
+    servers = Overloaded(rate_of)
+    limits = climb(servers, 300, many_hosts=many_hosts)
+    assert sorted(limits[-400:])[200] <= most
+    rates = [min(n / servers.latency, rate_of(n, 300.0)) for n in (limits[-1], 4, 8, 16, 32)]
+    assert rates[0] >= max(rates) * 0.65
+
+
+def test_fewer_are_tried_below_the_first_number() -> None:
+    servers = Overloaded(lambda n, now: 500.0 if n <= 16 else 30.0)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    for _ in range(240):
+        climbing.observe(servers.answer(climbing.limit.now), full=True, many_hosts=False)
+    assert (climbing.limit.now, climbing.limit.why) == (16, "fewer were faster")
+
+
+@pytest.mark.parametrize("latency", [0.001, 0.1, 1.0])
+def test_healthy_server_keeps_what_it_has(latency: float) -> None:
+    limits = climb(Servers(latency, rate=1000), 300)
+    needed = 1000 * latency
+    assert sum(each < min(needed, FIRST) for each in limits) <= 0.02 * len(limits)

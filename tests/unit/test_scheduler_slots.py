@@ -171,3 +171,44 @@ def test_queue_of_a_host_with_few_jobs_is_small_and_keeps_the_order() -> None:
             assert take_all(schedule) == [job]
             schedule.release(job.host)
         first = []
+
+
+def test_demoted_job_starts_when_no_other_can() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(2, 2)
+    fill(schedule, "a", 4)
+    first, second = take_all(schedule)
+    first.demotions = 1
+    schedule.demote(first)
+    schedule.release(first.host)
+    assert (schedule.unstarted, schedule.resting) == (3, 1)
+    (third,) = take_all(schedule)
+    assert third is not first
+    schedule.release(second.host)
+    (fourth,) = take_all(schedule)
+    assert fourth is not first
+    schedule.release(third.host)
+    assert take_all(schedule) == [first]
+    assert (schedule.unstarted, schedule.resting) == (0, 0)
+
+
+def test_demoted_jobs_leave_slots_to_what_comes_later() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(16, 16)
+    for job in fill(schedule, "a", 16):
+        assert schedule.take(0.0) is job
+        job.demotions = 1
+        schedule.release(job.host)
+        schedule.demote(job)
+    assert len(take_all(schedule)) == 14
+    fill(schedule, "b", 2)
+    assert keys(take_all(schedule)) == "bb"
+
+
+def test_fewer_slots_take_effect_on_connections_in_use() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    fill(schedule, "a", 9)
+    jobs = take_all(schedule)
+    schedule.resize(2)
+    assert schedule.next_jobs(jobs[0].host, 1, None) == []
+    schedule.release(jobs[0].host)
+    schedule.release(jobs[1].host)
+    assert len(schedule.next_jobs(jobs[2].host, 1, None)) == 1
