@@ -360,6 +360,10 @@ def test_depth_of_json_is_limited(tmp_path: Path) -> None:
         assert faults_of(read_on(source, b"", 10)) == {3: "values are nested more than 100 deep"}
 
 
+def _close(lister: UrlLister) -> None:
+    lister._rows.close()  # otherwise the process of the feeder ends
+
+
 def test_rows_read_together_that_no_batch_can_hold_are_several(tmp_path: Path) -> None:
     """Names of columns are kept with each row: here they are a megabyte, in rows of a few bytes."""
     names = [f"{at}{'n' * 50_000}" for at in range(20)]
@@ -372,7 +376,7 @@ def test_rows_read_together_that_no_batch_can_hold_are_several(tmp_path: Path) -
         def lister() -> UrlLister:
             reading = Reading(Wanted(keep="all"))
             found = UrlLister(find_files(str(path), ""), "l.csv", reading, b"", options=1, mirror=False)
-            made.callback(lambda: found._rows.close())  # the feeder's process ends instead
+            made.callback(_close, found)
             return found
 
         pages = list(lister().pages(b"", lambda: 100))
