@@ -29,7 +29,7 @@ from downloader.engine.coordination import Coordinator, RateShares
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
 from downloader.engine.run_phase import ENDING, TRANSITIONS, Phase, RunEvent
 from downloader.engine.signals import Signals
-from downloader.errors import BootError, DownloaderError, SourceError
+from downloader.errors import BootError, ConfigError, DownloaderError, SourceError
 from downloader.messages import (
     Batch,
     BatchDone,
@@ -87,6 +87,7 @@ class Supervisor:
         self._phase = Phase.FETCHING
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
         self._rates = RateShares(config.rate)
+        self._has_leased = False
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
@@ -176,6 +177,7 @@ class Supervisor:
         if self._phase not in (Phase.DRAINING, Phase.KILLING):
             for worker, lease in self._book.assign():
                 self._pool.send(worker, lease)
+                self._has_leased = True
             self._request_batches()
             self._rates.divide(self._book.busy(), self._pool.send)
             drained = self._queue.drained and not self._book.open and self._phase is not Phase.FINISHING
@@ -269,7 +271,9 @@ class Supervisor:
 
     def _child_stopped(self, message: Stop) -> None:
         error = DownloaderError(message.text)
-        error.exit_code = message.exit_code
+        # The code of a wrong configuration says that nothing was started.
+        if message.exit_code != ConfigError.exit_code or not self._has_leased:
+            error.exit_code = message.exit_code
         if message.detail:
             self.result.details.append(message.detail)
         if message.source_broke:

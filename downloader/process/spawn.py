@@ -154,8 +154,15 @@ def _ready(check: bool) -> Ready:
 def _stop(error: BaseException, exit_code: int) -> Stop:
     detail = "".join(traceback.format_exception(error))
     if isinstance(error, DownloaderError):
-        return Stop(error.exit_code, str(error), detail, isinstance(error, SourceError))
-    return Stop(exit_code, f"a child process failed: {type(error).__name__}: {error}", detail)
+        source_broke = isinstance(error, SourceError)
+        return Stop(error.exit_code, _encodable(str(error)), _encodable(detail), source_broke)
+    text = f"a child process failed: {type(error).__name__}: {error}"
+    return Stop(exit_code, _encodable(text), _encodable(detail))
+
+
+def _encodable(text: str) -> str:
+    """Return ``text`` without surrogates, which a name from a list or of a file can have."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _report(fd: int, error: BaseException) -> None:

@@ -250,6 +250,43 @@ def test_row_that_fails_keeps_its_columns(
     }
 
 
+@pytest.mark.parametrize("name", ["l.parquet", "l.arrow"])
+def test_values_that_python_cannot_have_are_text(
+    name: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    day = pa.array([10**7, None, 1], pa.int32()).view(pa.date32())
+    zone = pa.array([1, None, 2], pa.int64()).view(pa.timestamp("s", tz="Mars/Base"))
+    far = pa.array([10**12, None, 2], pa.int64()).view(pa.timestamp("s", tz="Mars/Base"))
+    length = pa.array([2**62, None, 1], pa.int64()).view(pa.duration("s"))
+    columns: dict[str, pa.Array] = {"day": day, "zone": zone, "far": far, "length": length}
+    for each in list(columns):
+        columns[f"{each} in a struct"] = pa.StructArray.from_arrays([columns[each]], ["x"])
+        columns[f"{each} in a list"] = pa.ListArray.from_arrays([0, 1, 2, 3], columns[each])
+        columns[f"{each} in a map"] = pa.MapArray.from_arrays([0, 1, 2, 3], ["a", "b", "c"], columns[each])
+    columns["dictionary"] = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1]), day.drop_null())
+    table = pa.table({"url": [f"{server.url}/{n}" for n in range(3)], **columns})
+    if name == "l.parquet":
+        parquet.write_table(table, tmp_path / name)
+    else:
+        with pa.ipc.new_file(tmp_path / name, table.schema) as file:
+            file.write_table(table)
+    argv = (tmp_path / name, "-o", tmp_path / "d", "--keep-columns", "all", *QUICK)
+    done = run_downloader(*argv, "--manifest", tmp_path / "m.jsonl")
+    assert report_of(done)["stored"] == 3, done.stderr
+    kept = [json.loads(line)["columns"] for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert [row["day"] for row in kept] == ["29349-01-26", None, "1970-01-02"]
+    assert [row["zone"] for row in kept] == ["1970-01-01T00:00:01Z", None, "1970-01-01T00:00:02Z"]
+    for each in ("day", "zone", "far", "length"):
+        assert [row[f"{each} in a struct"] for row in kept] == [{"x": row[each]} for row in kept]
+        assert kept[0][f"{each} in a list"] == [kept[0][each]]
+        assert kept[0][f"{each} in a map"] == [["a", kept[0][each]]]
+    for column in ("name", "size"):
+        again = run_downloader(
+            *argv[:2], tmp_path / column, *argv[3:], f"--{column}-column", "length in a struct.x"
+        )
+        assert report_of(again)["complete"], again.stderr
+
+
 @pytest.mark.parametrize("store", ["files", "tar"])
 def test_columns_that_are_too_large_together(
     store: str, server: Server, run_downloader: Run, tmp_path: Path

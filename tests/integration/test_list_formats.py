@@ -213,6 +213,15 @@ def test_changed_list_is_refused_with_its_row(
         ("empty", None, [], "there is no list in this directory"),
         ("l.csv", "url,a\nhttp://h/1,2\n", ["--header-column", "h"], "no column 'h' (--header-column)"),
         ("l.csv", "url,a,a\nhttp://h/1,2,3\n", ["--keep-columns", "all"], "has 2 columns 'a'"),
+        ("l.csv", "gr\u00f6\u00dfe,a\n1,2\n".encode("latin-1"), [], "(--url-column), it has gr\\udcf6"),
+        ("l.csv", 'url,"a\nhttp://h/1,2\n', [], "the header, line 1, has a quote that is not closed"),
+        ("l.csv", "url,a\rb\nhttp://h/1,2\n", [], "the header, line 1, has a carriage return"),
+        ("l.csv", "url,a\rhttp://h/1,2\r", [], "has CR alone as the end of its lines"),
+        ("l.txt", "http://h/1\rhttp://h/2\r", [], "convert it with: tr '\\r' '\\n' < "),
+        ("l.jsonl", '{"url": "u"}\r{"url": "v"}', [], "has CR alone as the end of its"),
+        ("l.jsonl", '{"k": "url"}\n' * 30_000, [], "no column 'url' (--url-column), it has k"),
+        ("l.jsonl", '{"a": {"b": 1}}\n', ["--url-column", "a.c"], "no column 'a.c' (--url-column)"),
+        ("l.txt", "http://h/1\n", ["--quote", "none"], "--quote is for lists in csv and tsv"),
     ],
 )  # fmt: skip
 def test_usage_errors(
@@ -225,6 +234,47 @@ def test_usage_errors(
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        b"URL,note\nhttp://h/1,x\n",
+        b"u,note\n",
+        "url,note\nhttp://h/1,x\n".encode("utf-16"),
+        b"url,note\rx,y\r",
+    ],
+)
+def test_every_file_is_checked_before_the_first_is_fetched(
+    run_downloader: Run, tmp_path: Path, server: Files, second: bytes
+) -> None:
+    (tmp_path / "lists").mkdir()
+    write(tmp_path / "lists/a.csv", rows_of(server, 50))
+    (tmp_path / "lists/b.csv").write_bytes(second)
+    for source in (tmp_path / "lists", f"{tmp_path}/lists/*.csv"):
+        done = run_downloader(source, "-o", tmp_path / "d", *ONE)
+        assert done.returncode == 2, done.stderr
+        assert "lists/b.csv " in done.stderr
+    assert not server.requests
+
+
+def test_file_that_is_wrong_only_later_breaks_the_source_off(
+    start: Callable[..., Job], tmp_path: Path, server: Files
+) -> None:
+    """By then files are stored, so the code is not that of a run that was never started."""
+    rows = rows_of(server, 4_000)
+    (tmp_path / "lists").mkdir()
+    write(tmp_path / "lists/a.csv", rows)
+    write(tmp_path / "lists/b.csv", rows[:1])
+    server.most = 50
+    job = start(tmp_path / "lists", "-o", tmp_path / "d", *ONE, "--connections", 2)
+    job.until(lambda: len(server.requests) > server.most)
+    (tmp_path / "lists/b.csv").write_text("href\nhttp://h/1\n")
+    server.most = 10**9
+    server.go.set()
+    assert job.wait() == 4, job.err
+    assert "b.csv has no column 'url'" in job.err
+    assert len(stored(tmp_path / "d")) == 4_000
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,81 @@ def test_sizes_and_checksums_are_verified_and_retried(
     assert stored(tmp_path / "d") == {"good": body_of("/good"), "late": body_of("/late")}
 
 
+def test_url_in_a_field_of_a_struct(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        lines = [
+            f'{{"image": {{"url": "{server.url}/1", "w": NaN, "x": {{"y": -Infinity, "NaN": "NaN"}}}}}}',
+            f'{{"image.url": "{server.url}/2", "image": {{"url": "{server.url}/no"}}, "s": NaN}}',
+            '{"image": null}',
+            '{"image": {"url": {}}}',
+        ]
+        (tmp_path / "l.jsonl").write_text("\n".join(lines))
+        images = [{"url": f"{server.url}/{n}", "w": n} for n in (1, 2)]
+        write(tmp_path / "l.parquet", [{"image": image} for image in [*images, None, {"url": "", "w": 0}]])
+        for name in ("l.jsonl", "l.parquet"):
+            argv = (tmp_path / name, "-o", tmp_path / name[2:], *ONE, "--url-column", "image.url")
+            argv = (*argv, "--keep-columns", "all", "--manifest", tmp_path / "m.jsonl")
+            done = run_downloader(*argv)
+            assert complete_report(done)["failed_by_error"] == {"bad-url": 2}
+            assert set(stored(tmp_path / name[2:])) == {"1", "2"}
+            rows = map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines())
+            kept = {row["name"]: row["columns"]["image"] for row in rows}
+            assert server.url not in json.dumps(kept), "the URL is kept redacted, and nowhere else"
+            assert kept["1"]["w"] == (None if name == "l.jsonl" else 1)
+        assert kept["2"] == {"w": 2}
+
+
+def test_key_that_comes_late(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        lines = [json.dumps({"kind": "note", "text": "x" * 1000})] * 300
+        (tmp_path / "l.jsonl").write_text("\n".join([*lines, json.dumps({"url": f"{server.url}/1"})]))
+        done = run_downloader(tmp_path / "l.jsonl", "-o", tmp_path / "d", *ONE)
+    assert complete_report(done)["failed_by_error"] == {"bad-url": 300}
+    assert set(stored(tmp_path / "d")) == {"1"}
+
+
+def test_lines_with_more_than_a_url_are_one_failure_each(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        u = server.url
+        lines = [
+            f"{u}/1 # a comment",
+            f"{u}/2 caption",
+            f"{u}/3\tcaption",
+            f"  {u}/4  ",
+            f"{u}/5#x",
+            f"{u}/6\rx",
+        ]
+        (tmp_path / "l.txt").write_text("\n".join(lines))
+        argv = (tmp_path / "l.txt", "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+        done = run_downloader(*argv)
+    assert complete_report(done)["failed_by_error"] == {"bad-url": 4}
+    found = failures_of(tmp_path / "f")
+    assert list(found) == ["line 1", "line 2", "line 3", "line 6"]
+    assert "line 1 has a comment behind the URL" in found["line 1"][1]
+    assert all("has white space behind the URL" in found[f"line {n}"][1] for n in (2, 3, 6))
+    assert len(stored(tmp_path / "d")) == 2
+
+
+def test_captions_with_quotes_lose_no_row(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        captions = ["a", "b", "c", '"Untitled', "e", "f", '27" TV', "h", "i", "j"]
+        lines = "".join(f"{server.url}/{n}\t{caption}\n" for n, caption in enumerate(captions, 1))
+        (tmp_path / "l.tsv").write_text(lines)
+        done = run_downloader(tmp_path / "l.tsv", "-o", tmp_path / "d", *ONE, "--no-header")
+        assert (complete_report(done)["listed"], done.returncode) == (10, 1)
+        assert "line 4: a quote that goes on into line 5, which looks like a row" in done.stderr
+        assert len(stored(tmp_path / "d")) == 9
+        other = run_downloader(
+            tmp_path / "l.tsv", "-o", tmp_path / "d", *ONE, "--no-header", "--quote", "none"
+        )
+        assert other.returncode == 4, "rows mean something else"
+        argv = (tmp_path / "l.tsv", "-o", tmp_path / "e", *ONE, "--no-header", "--quote", "none")
+        text = run_downloader(*argv, "--keep-columns", "2", "--manifest", tmp_path / "m.jsonl")
+        assert complete_report(text)["stored"] == 10
+    rows = map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines())
+    assert [row["columns"]["2"] for row in rows] == captions
+
+
 # header fields
 
 

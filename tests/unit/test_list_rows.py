@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import tempfile
@@ -14,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from list_writer import SUFFIXED, write
 
+from downloader.core.name_list import encode_names
 from downloader.errors import ConfigError, SourceError
+from downloader.messages import Recall
 from downloader.sources.lists.columns import Columns, Wanted, choose, parse_checksum_column
 from downloader.sources.lists.files import find_files
 from downloader.sources.lists.open_rows import Reading, open_rows
 from downloader.sources.lists.rows import Chunk, Rows
+from downloader.sources.url_lister import UrlLister
 
 FIELD = st.text(
     st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=6
@@ -354,3 +358,41 @@ def test_depth_of_json_is_limited(tmp_path: Path) -> None:
     (tmp_path / "l.jsonl").write_text("\n".join([*lines, '{"url": "u", "x": [' + "[]," * 200 + "1]}"]))
     with closing(opened(tmp_path / "l.jsonl", Wanted(keep="x"))) as source:
         assert faults_of(read_on(source, b"", 10)) == {3: "values are nested more than 100 deep"}
+
+
+def _close(lister: UrlLister) -> None:
+    lister._rows.close()  # otherwise the process of the feeder ends
+
+
+def test_rows_read_together_that_no_batch_can_hold_are_several(tmp_path: Path) -> None:
+    """Names of columns are kept with each row: here they are a megabyte, in rows of a few bytes."""
+    names = [f"{at}{'n' * 50_000}" for at in range(20)]
+    rows = "".join(f"http://h/{n}{',' * len(names)}\n" for n in range(150))
+    path = tmp_path / "l.csv"
+    path.write_text(f"url,{','.join(names)}\n{rows}")
+
+    with contextlib.ExitStack() as made:
+
+        def lister() -> UrlLister:
+            reading = Reading(Wanted(keep="all"))
+            found = UrlLister(find_files(str(path), ""), "l.csv", reading, b"", options=1, mirror=False)
+            made.callback(_close, found)
+            return found
+
+        pages = list(lister().pages(b"", lambda: 100))
+        assert [len(page.items) for page in pages] == [62, 38, 50]
+        whole = [item for page in pages for item in page.items]
+        assert [item.url for item in whole] == [f"http://h/{n}" for n in range(150)]
+        names_of = [encode_names([item.name for item in page.items]) for page in pages]
+        recalls = [
+            Recall(seq, len(page.items), names_of[seq], page.origin) for seq, page in enumerate(pages)
+        ]
+        all_recalled, done = lister(), 0
+        for page, recall in zip(pages, recalls, strict=True):
+            done += len(page.items)
+            assert lister().recall(recall).items == all_recalled.recall(recall).items == page.items
+            going_on = lister()
+            assert going_on.recall(recall).items == page.items
+            for each in (lister(), going_on):
+                following = [item for more in each.pages(page.cursor, lambda: 100) for item in more.items]
+                assert following == whole[done:]

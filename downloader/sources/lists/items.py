@@ -178,9 +178,9 @@ class ItemMaker:
                     name = match[1]
                 else:
                     if match is None:
-                        _check_url(url)
                         if self._columns.whole_lines:
                             _check_white_space(url)
+                        _check_url(url)
                     name = self._name_of(url)
             except _Fault as fault:
                 faults.setdefault(index, fault)

@@ -18,6 +18,7 @@ from downloader.sources.lists.rows import Chunk, Numbered, Parser
 __all__ = ["TextRows"]
 
 _encode = msgspec.msgpack.encode
+_CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
@@ -142,8 +143,11 @@ def _other_form(line: bytes) -> str:
 def _ends_in_cr(line: bytes) -> bool:
     """Return whether ``line``, the first one, is several lines that end in CR alone.
 
-    One CR in a line that ends in LF is a fault of that line. Quoted fields may have any number.
+    One CR in a line that ends in LF is a fault of that line. Quoted fields may have any number, and so may
+    what is no text.
     """
+    if _CONTROL.search(line):
+        return False
     count = _QUOTED.sub(b"", line).rstrip(b"\r\n").count(b"\r")
     return count > line.endswith(b"\n")
 

@@ -9,6 +9,7 @@ __all__ = ["KNOWN"]
 ROWS = "tests/unit/test_list_rows.py::"
 FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
+BAGS = "tests/integration/test_bags.py::"
 
 KNOWN = (
     Mutant(
@@ -31,8 +32,8 @@ KNOWN = (
         "row of several lines ends at its first",
         "a line break in quotes makes two broken rows of one",
         "_RowLines.__next__",
-        "if not (got := self._more()):",
-        "if not (got := []):",
+        "self._more()",
+        "[]",
         (f"{ROWS}test_quoted_fields_survive_any_pages",),
     ),
     Mutant(
@@ -90,5 +91,45 @@ KNOWN = (
         "stream.readline(self._longest)",
         "stream.read(_SAMPLE)",
         (f"{FORMATS}test_end_that_is_cut_off_close_to_the_beginning",),
+    ),
+    Mutant(
+        "manifest of a bag has one blank in each line",
+        "a checksum behind a tab counts as none: wrong bytes are stored in silence",
+        "_entries",
+        "_LINE.fullmatch(text)",
+        "re.fullmatch(r'(\\S+) (.+)', text)",
+        (f"{BAGS}test_wrong_bytes_are_found_however_the_manifest_is_written",),
+    ),
+    Mutant(
+        "file that a manifest of a bag lacks has no checksum",
+        "nobody verifies a file whose path is written otherwise in the manifest",
+        "BagManifests.checksum",
+        "not self._all",
+        "True",
+        (f"{BAGS}test_checksum_that_cannot_be_found_is_an_error_before_the_start",),
+    ),
+    Mutant(
+        "files of a list are checked when they are read",
+        "a run ends with 2, nothing was started, after thousands were stored",
+        "UrlLister._check_files",
+        "len(self._files) > 1 or file.form == 'bagit'",
+        "False",
+        (f"{FORMATS}test_every_file_is_checked_before_the_first_is_fetched",),
+    ),
+    Mutant(
+        "list that is found wrong later was never started",
+        "a run ends with 2 after thousands were stored, and does not fetch what was listed",
+        "run",
+        "not outbox.sent",
+        "True",
+        (f"{FORMATS}test_file_that_is_wrong_only_later_breaks_the_source_off",),
+    ),
+    Mutant(
+        "quoted field takes rows that follow",
+        "captions with single quotes join rows, and the run is complete without them",
+        "_RowLines.__next__",
+        "self._is_row(text)",
+        "False",
+        (f"{ROWS}test_a_row_that_cannot_be_read_is_a_fault", f"{ROWS}test_captions_with_single_quotes"),
     ),
 )

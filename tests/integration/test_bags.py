@@ -1,0 +1,139 @@
+"""Bags (RFC 8493): the checksums of their manifests, in every form in which these are written."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from unicodedata import normalize
+
+import pytest
+from harness import report_of, stored
+from servers import Request, Server, Step, ok
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+QUICK = ("--workers", 1, "--retries", 0, "--progress", "none", "--json")
+E_ACUTE = "data/caf\u00e9.txt"
+
+
+def body_of(path: str) -> bytes:
+    return path.encode()
+
+
+def answer(request: Request) -> Sequence[Step]:
+    return ok(body_of(request.target))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(default=answer) as made:
+        yield made
+
+
+def digest(target: str, algorithm: str = "sha256") -> str:
+    return hashlib.new(algorithm, body_of(target)).hexdigest()
+
+
+def make_bag(root: Path, fetch: str, manifests: dict[str, str | bytes], encoding: str = "UTF-8") -> Path:
+    """Write a bag; return its fetch.txt."""
+    root.mkdir()
+    (root / "bagit.txt").write_text(f"BagIt-Version: 1.0\nTag-File-Character-Encoding: {encoding}\n")
+    (root / "fetch.txt").write_bytes(fetch.encode(encoding))
+    for name, text in manifests.items():
+        (root / name).write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+    return root / "fetch.txt"
+
+
+FORMS = [
+    "{} data/{}",
+    "{}   data/{}",
+    "{}\tdata/{}",
+    "{} \t data/{}",
+    "{} *data/{}",
+    "{}  ./data/{}",
+    "{}  data/.//{}",
+    "{}  data/{} \t",
+]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_wrong_bytes_are_found_however_the_manifest_is_written(
+    server: Server, run_downloader: Run, tmp_path: Path, end: str
+) -> None:
+    fetch, manifest = "", "\ufeff"
+    for number, form in enumerate(FORMS):
+        right, wrong = f"good{number}", f"bad{number}"
+        fetch += f"{server.url}/{right} - data/{right}{end}{server.url}/{wrong}\t- ./data/{wrong}{end}"
+        manifest += form.format(digest(f"/{right}").upper(), right) + end
+        manifest += form.format(digest("/other"), wrong) + end
+    source = make_bag(tmp_path / "bag", fetch, {"manifest-sha256.txt": manifest})
+    done = run_downloader(source, "-o", tmp_path / "d", *QUICK)
+    assert report_of(done)["failed_by_error"] == {"checksum-mismatch": len(FORMS)}, done.stderr
+    assert set(stored(tmp_path / "d")) == {f"data/good{number}" for number in range(len(FORMS))}
+    unchecked = run_downloader(source, "-o", tmp_path / "d2", *QUICK, "--checksums", "off")
+    assert report_of(unchecked)["stored"] == 2 * len(FORMS)
+
+
+@pytest.mark.parametrize(
+    ("in_fetch", "encoding"), [("NFC", "UTF-8"), ("NFD", "UTF-8"), ("NFC", "ISO-8859-1")]
+)
+def test_names_in_other_forms_and_encodings(
+    server: Server, run_downloader: Run, tmp_path: Path, in_fetch: str, encoding: str
+) -> None:
+    other = "NFD" if in_fetch == "NFC" and encoding == "UTF-8" else "NFC"
+    name = normalize(in_fetch, E_ACUTE)
+    fetch = make_bag(
+        tmp_path / "bag",
+        f"{server.url}/1 - {name}\n{server.url}/2 - data/100%25%0A\n",
+        {
+            "manifest-sha512.txt": (
+                f"{digest('/x', 'sha512')}  {normalize(other, E_ACUTE)}\n"
+                f"{digest('/2', 'sha512')}  data/100%25%0a\n"
+            ),
+            "manifest-md5.txt": f"{digest('/1', 'md5')} {name}\n{digest('/2', 'md5')} data/100%25%0A\n",
+        },
+        encoding,
+    )
+    done = run_downloader(fetch, "-o", tmp_path / "d", *QUICK)
+    assert report_of(done)["failed_by_error"] == {"checksum-mismatch": 1}, done.stderr
+    assert list(stored(tmp_path / "d").values()) == [b"/2"]
+
+
+GOOD = f"{digest('/a')} data/a\n"
+
+
+@pytest.mark.parametrize(
+    ("fetch", "manifests", "says"),
+    [
+        ("- data/a\n{}/b - data/b\n", {"sha256": GOOD}, "fetch.txt: line 2: data/b is not in manif"),
+        ("- data/a\n", {"sha256": GOOD, "md5": f"{0:032} data/b\n"}, "data/a is not in manifest-md5.txt"),
+        ("- data/a\n", {"sha256": GOOD, "sha3512": "00 data/b\n"}, "data/a is not in manifest-sha3512.txt"),
+        ("- data/a\n", {"sha3256": "00 data/a\n"}, "the checksums in manifest-sha3256.txt cannot be"),
+        ("- data/a\n", {"sha256": "data/a\n"}, "manifest-sha256.txt: line 1 does not begin with 64 hexa"),
+        ("- data/a\n", {"sha256": GOOD + "12 data/a\n"}, "line 2 does not begin with 64 hexa"),
+        ("- data/a\n", {"sha256": GOOD + f"{0:064} data/a\n"}, "data/a has another checksum before"),
+        ("- data/a\n", {"sha256": GOOD + f"{0:064} data/../../b\n"}, "line 2 has no path below the bag"),
+        ("- ../a\n", {"sha256": GOOD}, "fetch.txt: line 1: the path ../a leads out of the bag"),
+        ("- data/A\n", {"sha256": GOOD}, "line 1: data/A is not in manifest-sha256.txt"),
+        ("- data/a\n", {"sha256": ""}, "line 1: data/a is not in manifest-sha256.txt"),
+    ],
+)  # fmt: skip
+def test_checksum_that_cannot_be_found_is_an_error_before_the_start(
+    server: Server, run_downloader: Run, tmp_path: Path, fetch: str, manifests: dict[str, str], says: str
+) -> None:
+    files: dict[str, str | bytes] = {f"manifest-{name}.txt": text for name, text in manifests.items()}
+    make_bag(tmp_path / "bag", f"{server.url}/a " + fetch.format(server.url), files)
+    done = run_downloader(tmp_path / "bag", "-o", tmp_path / "d", *QUICK)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not server.requests
+
+
+def test_encoding_that_is_unknown(run_downloader: Run, tmp_path: Path) -> None:
+    fetch = make_bag(tmp_path / "bag", "http://h/a - data/a\n", {})
+    (tmp_path / "bag" / "bagit.txt").write_text("Tag-File-Character-Encoding: UTF-16\n")
+    done = run_downloader(fetch, "-o", tmp_path / "d", *QUICK)
+    assert done.returncode == 2, done.stderr
+    assert "tag files in UTF-16 cannot be read" in done.stderr
