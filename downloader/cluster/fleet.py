@@ -17,6 +17,7 @@ from downloader.cluster.task import Outcome, SliceTask, run_slice
 from downloader.config.config import Config, usable_cpus
 from downloader.errors import BootError, ConfigError, DestinationError
 from downloader.messages import Tally
+from downloader.sinks.bucket_store import NODE
 
 __all__ = ["Fleet", "quiet_stdout"]
 
@@ -210,6 +211,7 @@ def _run_here(task: SliceTask, config: bytes, board: Any) -> Outcome:
     import ray
 
     node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:8]}"
+    os.environ[NODE] = node
     return run_slice(task, config, board, node)
 
 
