@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -56,6 +57,15 @@ class BucketFiles:
                 if "NoSuchBucket" in str(error):
                     raise
                 return None
+
+    def age(self, name: str) -> float:
+        """Return for how many seconds a file is as it is, by this machine's clock; 0 if it is not there."""
+        with self._translated():
+            try:
+                changed = self._obstore.head(self._store, name)["last_modified"]
+            except FileNotFoundError:
+                return 0.0
+            return (datetime.now(timezone.utc) - changed).total_seconds()
 
     def read_all(self, directory: str, suffix: str) -> Iterator[tuple[str, bytes]]:
         names = iter([name for name in self.names(f"{directory}/") if name.endswith(suffix)])

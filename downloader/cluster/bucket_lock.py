@@ -25,7 +25,7 @@ from downloader.cluster.bucket_files import BucketFiles
 from downloader.errors import DownloaderError, InUse
 from downloader.storage.lock import is_alive
 
-__all__ = ["BEAT", "LOST", "STALE", "BucketLock", "Owner"]
+__all__ = ["BEAT", "LOST", "STALE", "BucketLock", "Owner", "has_owner"]
 
 BEAT: Final = 10.0
 LOST: Final = 45.0
@@ -125,6 +125,18 @@ class BucketLock:
                 if not self._write(msgspec.structs.replace(self._me, beat=self._me.beat + 1)):
                     self._lost = "another has taken it over"
                     return
+
+
+def has_owner(files: BucketFiles) -> bool:
+    """Return whether a driver owns the plan: one that has ended says so, or has not written for long.
+
+    A clock of this machine that is wrong by more than half a minute may mislead it.
+    """
+    found = files.read_version(_LOCK)
+    owner = _decoded(found[0]) if found is not None else None
+    if owner is None or owner.free or _has_ended(owner):
+        return False
+    return files.age(_LOCK) < STALE
 
 
 def _decoded(content: bytes) -> Owner | None:

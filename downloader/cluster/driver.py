@@ -17,7 +17,7 @@ from downloader.cluster.local_disks import gone, is_local, lost_text, write_down
 from downloader.cluster.plan import Done, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, plan_home
 from downloader.cluster.results import write_results
-from downloader.cluster.shards import in_whole_shards
+from downloader.cluster.shards import check_bucket, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
@@ -57,6 +57,7 @@ def run_cluster(config: Config) -> Finished:
             raise ConfigError(
                 f"{home.directory.root} has no plan, so nothing to retry; leave out --retry-failed"
             )
+        check_bucket(config)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)
         mine = Plan(

@@ -18,6 +18,7 @@ from downloader.config.config import Config
 from downloader.config.machine import usable_cpus
 from downloader.errors import BootError, ConfigError, DestinationError
 from downloader.messages import Tally
+from downloader.sinks.bucket_store import NODE
 
 __all__ = ["Fleet", "quiet_stdout"]
 
@@ -211,6 +212,7 @@ def _run_here(task: SliceTask, config: bytes, board: Any) -> Outcome:
     import ray
 
     node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:8]}"
+    os.environ[NODE] = node
     return run_slice(task, config, board, node)
 
 

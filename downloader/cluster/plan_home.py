@@ -13,10 +13,10 @@ from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import JournalError
 from downloader.storage.destination import HOME, make_directory
-from downloader.storage.lock import lock
+from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import KEY_BYTES, name_key
 
-__all__ = ["PlanHome", "may_have_plan", "plan_home", "plan_home_at"]
+__all__ = ["PlanHome", "has_driver", "may_have_plan", "plan_home", "plan_home_at"]
 
 _KEY = "name-key"
 
@@ -32,6 +32,16 @@ class PlanHome(NamedTuple):
 def may_have_plan(journal_root: str) -> bool:
     """Return False if there is no plan, or none for this user; the journal there is read instead."""
     return is_bucket(journal_root) or os.access(PlanDirectory(journal_root).root, os.R_OK | os.X_OK)
+
+
+def has_driver(root: str, endpoint_url: str, region: str) -> bool:
+    """Return whether a driver owns the plan under ``root``; True where that cannot be told."""
+    if not is_bucket(root):
+        return is_locked(Path(root) / HOME)
+    from downloader.cluster.bucket_files import BucketFiles
+    from downloader.cluster.bucket_lock import has_owner
+
+    return has_owner(BucketFiles(f"{root.rstrip('/')}/{HOME}", endpoint_url, region))
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ __all__ = [
     "DriverShards",
     "FreeNumbers",
     "NodeShards",
+    "check_bucket",
     "has_shards",
     "in_whole_shards",
     "keys_of",
@@ -72,6 +73,13 @@ def local_home(config: Config) -> str:
     home = home_of(journal_beside_bucket(config))
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.fspath(home)
+
+
+def check_bucket(config: Config) -> None:
+    """Raise ConfigError or DestinationError where DEST is a bucket that cannot be used from here."""
+    staging = staging_of(config) if config.is_bucket else None
+    if isinstance(staging, StagingBucket):
+        staging.check()
 
 
 def staging_of(config: Config) -> Staging:

@@ -9,7 +9,7 @@ import msgspec
 
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import PlanDirectory
-from downloader.cluster.plan_home import may_have_plan
+from downloader.cluster.plan_home import has_driver, may_have_plan
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError, DestinationError
 from downloader.messages import Tally
@@ -60,6 +60,8 @@ def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Statu
             left += 1
     tally = merged.total()
     live = _running(directory)
+    if live.running and not has_driver(root, endpoint_url, region):
+        live = msgspec.structs.replace(live, running=0)  # the driver has died
     slices: Counter[str] = Counter(
         planned=sum(1 for head in heads if head.count), done=len(found), running=live.running
     )

@@ -71,6 +71,7 @@ def run_job(
     began = monotonic()
     destination = Destination(config)
     try:
+        _check_bucket(config, destination)
         config = destination.config_of_job()
         progress = Progress(config)
         progress.begin(destination.listed_before, destination.before)
@@ -99,6 +100,18 @@ def run_job(
         return Finished(report, failures, faulty, run.latency.counts)
     finally:
         destination.close()
+
+
+def _check_bucket(config: Config, destination: Destination) -> None:
+    """Raise ConfigError if DEST is a bucket that is not there, or that refuses our credentials.
+
+    Else this would be found when the first shard is full.
+    """
+    if config.is_bucket and not config.slice:
+        from downloader.sinks.shards.staging_bucket import StagingBucket
+
+        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+        StagingBucket(config.output, os.fspath(destination.home), endpoint_url, region).check()
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:

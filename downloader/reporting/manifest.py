@@ -36,7 +36,7 @@ from downloader.reporting.manifest_formats import Row, writer_of
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.published_file import publish
 from downloader.sinks.registry import sink_kind
-from downloader.sinks.sink import Locates, Opens, Written
+from downloader.sinks.sink import Describes, Locates, Opens, Written
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
 from downloader.sources.source import Fetch, Lister
@@ -97,6 +97,7 @@ class JournalRows:
         kind = sink_kind(config.store)
         root, identity = Path(config.local_output), config.sink_kind.identity(config)
         self._locate = kind.locator(root, identity) if isinstance(kind, Locates) else None
+        self._describe = kind.describer(root, identity) if isinstance(kind, Describes) else None
         self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
         self._builder = source_kind(config).request_builder(config)
@@ -121,15 +122,16 @@ class JournalRows:
             names = decode_names(batch.names)
             if len(names) != batch.count:
                 raise JournalError(f"the journal is damaged (batch {batch.seq}); --restart begins anew")
-            found = self._known.find(batch, names)
-            if missing := [index for index in stored if index not in found]:
-                self._without_record += len(missing)
-                found |= self._without(missing, batch, names, recalled)
             shards = self._journal.shards.of(batch.seq)
             marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at], shards) for at in stored]
             places = [("", "")] * len(marks)
             if self._locate is not None:
                 places = self._locate(marks, () if self._config.again else names)
+            found = self._known.find(batch, names)
+            if missing := {
+                index: place for index, place in zip(stored, places, strict=True) if index not in found
+            }:
+                found |= self._without(missing, batch, recalled)
             yield [before + at for at in stored], self._rows(marks, [found[at] for at in stored], places)
             count += len(stored)
             if monotonic() - logged_at > _LOG_INTERVAL:
@@ -138,18 +140,26 @@ class JournalRows:
         self.made = RowsMade(count, self._without_record, self._without_hash)
 
     def _without(
-        self, missing: list[int], batch: BatchRow, names: list[str], recalled: _Recalled
+        self, missing: dict[int, tuple[str, str]], batch: BatchRow, recalled: _Recalled
     ) -> dict[int, Record]:
-        """Return what is known of the ``missing`` items, which have no record."""
+        """Return what is known of the ``missing`` items, which have no record, each with its place.
+
+        That is what the rows of shards say, and what the source says again.
+        """
         items = [] if self._builder.base_url else recalled.items(batch)
-        return {
-            index: msgspec.structs.replace(
-                _NOTHING, url=self._url_of(items[index]), columns=items[index].columns
-            )
-            if items
-            else _NOTHING
-            for index in missing
-        }
+        found = {}
+        for index, place in missing.items():
+            record = self._describe(*place) if self._describe is not None and place[0] else None
+            if record is None:
+                self._without_record += 1
+                record = _NOTHING
+            elif self._algorithm and not record.hash.startswith(f"{self._algorithm}:"):
+                record = msgspec.structs.replace(record, hash="")
+            if items:
+                url = record.url or self._url_of(items[index])
+                record = msgspec.structs.replace(record, url=url, columns=items[index].columns)
+            found[index] = record
+        return found
 
     def _hashes(self, marks: list[Written], records: list[Record]) -> list[str]:
         """Return the digests in ``records``; where they are of another algorithm, those of the files."""

@@ -13,8 +13,10 @@ from typing import Any, Final, NoReturn
 
 from downloader.core.bucket_place import bucket_and_prefix
 
-__all__ = ["BucketError", "open_bucket", "refused"]
+__all__ = ["NODE", "BucketError", "open_bucket", "refused"]
 
+NODE: Final = "DOWNLOADER_NODE"
+"""In the environment of the processes of a slice: the name of the node, for messages."""
 _REQUEST_WITHIN: Final = datetime.timedelta(minutes=5)
 # Asked for the credentials of a machine at AWS when there are no others.
 _METADATA_SERVICE: Final = ("/latest/api/token", "/latest/meta-data/iam")
@@ -22,7 +24,12 @@ _code = re.compile(r"<Code>(\w{1,60})</Code>").search
 
 
 class BucketError(Exception):
-    """The bucket refused or could not be reached; the message says why, and what to do next."""
+    """The bucket refused or could not be reached; the message says why, and what to do next.
+
+    ``lasting``: it will refuse again until somebody has changed something.
+    """
+
+    lasting = False
 
 
 def open_bucket(root: str, endpoint_url: str, region: str) -> Any:
@@ -67,19 +74,32 @@ def refused(error: Exception) -> NoReturn:
         raise error
     text = str(error)
     code = _code(text)
+    lasting = True
     if code and code[1] == "NoSuchBucket":
         why = "the bucket does not exist; create it, and run the same command again"
     elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         shown = f" ({code[1]})" if code else ""
         why = f"access is denied{shown}; check the credentials and the rights of their owner"
     elif any(path in text for path in _METADATA_SERVICE):
-        why = (
-            "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
-            "and run the same command again"
-        )
+        why = _no_credentials()
     elif "error sending request" in text:
         why = "the server cannot be reached; check --endpoint-url, and run the same command again"
+        lasting = False
     else:
+        lasting = False
         first = " ".join(text.partition("Debug source")[0].split())
         why = f"{code[1] + ': ' if code else ''}{first[:300]}; run the same command again"
-    raise BucketError(why) from error
+    found = BucketError(why)
+    found.lasting = lasting
+    raise found from error
+
+
+def _no_credentials() -> str:
+    """Return the message about missing credentials, which names the place where they are missing."""
+    names = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE,"
+    if NODE in os.environ:
+        return (
+            f"no credentials were found on node {os.environ[NODE]}; set {names} in the environment of its "
+            "`ray start` (that of the driver is not passed on), and run the same command again"
+        )
+    return f"no credentials were found; set {names} and run the same command again"

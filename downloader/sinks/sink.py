@@ -17,6 +17,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.config.sink_kinds import SinkForm
+from downloader.core.file_records import Record
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.messages import Failure, FileRecord, Item, Lease, ResponseInfo
@@ -28,6 +29,8 @@ __all__ = [
     "WRITTEN",
     "BatchContent",
     "BatchWriter",
+    "Describe",
+    "Describes",
     "FileWriter",
     "Inspect",
     "Locate",
@@ -220,6 +223,18 @@ class Locates(Protocol):
 
         It is called in the supervisor, after all workers have exited.
         """
+
+
+Describe = Callable[[str, str], Record | None]
+"""Return what is stored of the sample of a shard, by the names of both; None if nothing is known."""
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """What a ``SinkKind`` may have as well, if it stores metadata: that of each published item."""
+
+    def describer(self, root: Path, identity: str) -> Describe:
+        """Return a function that reads the metadata of a published item, for a manifest."""
 
 
 @runtime_checkable

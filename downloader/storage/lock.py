@@ -10,7 +10,7 @@ from pathlib import Path
 
 from downloader.errors import DestinationError, InUse
 
-__all__ = ["is_alive", "lock"]
+__all__ = ["is_alive", "is_locked", "lock"]
 
 _ORPHANS_END_WITHIN = 10.0  # seconds
 
@@ -47,6 +47,23 @@ def lock(home: Path) -> int:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return fd
+
+
+def is_locked(home: Path) -> bool:
+    """Return whether a run owns the destination; True where that cannot be told."""
+    try:
+        fd = os.open(home / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def is_alive(owner: str) -> bool:

@@ -141,11 +141,32 @@ def test_missing_credentials_are_named(
         monkeypatch.setenv("AWS_METADATA_ENDPOINT", machine.url)
         argv = (machine.url, "-o", "s3://shards/x", "--journal", tmp_path / "j", "--store", "tar")
         done = run_downloader(*argv, "--endpoint-url", "http://127.0.0.1:9", "--workers", 1, "-q")
-    assert done.returncode == 4
+        assert not machine.count("/list")
+        on_node = run_downloader(
+            *(*argv, "--endpoint-url", "http://127.0.0.1:9", "-q"), env={"DOWNLOADER_NODE": "box/1"}
+        )
+    assert "found on node box/1; set AWS_ACCESS_KEY_ID" in on_node.stderr
+    assert "in the environment of its `ray start`" in on_node.stderr
+    assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert (
-        "cannot publish shard 00000 in s3://shards/x: no credentials were found; set AWS_ACCESS_KEY" in line
-    )
+    assert "-o s3://shards/x: no credentials were found; set AWS_ACCESS_KEY" in line
+
+
+def test_a_bucket_that_cannot_be_used_is_found_at_the_start(
+    server: BucketServer,
+    run_downloader: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    """Before anything is requested; one that is down is found there, too, and the same command resumes."""
+    with HttpServer(files={"a": ok(b"a")}) as source:
+        argv = (source.url, "--journal", tmp_path / "j", "--store", "tar", "--region", "us-east-1", "-q")
+        wrong = run_downloader(*argv, "-o", "s3://missing/x", "--endpoint-url", server.url)
+        assert (wrong.returncode, "the bucket does not exist" in wrong.stderr) == (2, True), wrong.stderr
+        assert len(wrong.stderr.splitlines()) == 1
+        assert not source.requests
+        right = run_downloader(*argv, "-o", "s3://shards/start", "--endpoint-url", server.url)
+        assert right.returncode == 0, right.stderr
+    assert set(server.objects("start")) >= {"00000.tar", "00000_stats.json"}
 
 
 def test_keys_are_taken_from_a_profile(

@@ -17,6 +17,29 @@ def answer(request: Request) -> Sequence[Step]:
     return ok(request.target.encode(), "Content-Type: image/jpeg")
 
 
+@pytest.mark.parametrize("store", ["tar", "parquet"])
+def test_a_manifest_made_later_knows_what_the_rows_have(
+    store: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    source, manifests = tmp_path / "list.csv", []
+    with Server(default=answer) as server:
+        source.write_text("url,caption\n" + "".join(f"{server.url}/{n}.jpg,c{n}\n" for n in range(5)))
+        for dest in ("at once", "later"):
+            argv = (source, "-o", tmp_path / dest, "--store", store, "--shard-files", 3)
+            argv = (*argv, "--keep-columns", "caption", "--hash", "sha256")
+            manifest = tmp_path / f"{dest}.jsonl"
+            if dest == "later":
+                assert run_downloader(*argv[:-2]).returncode == 0
+            done = run_downloader(*argv, "--manifest", manifest)
+            assert (done.returncode, "only name" in done.stderr) == (0, False), done.stderr
+            manifests.append([json.loads(line) for line in manifest.read_text().splitlines()])
+    for row in (*manifests[0], *manifests[1]):
+        assert row.pop("fetched_at").startswith("20")
+    assert manifests[0] == manifests[1]
+    assert manifests[1][4]["columns"] == {"caption": "c4"}
+    assert len(server.requests) == 10
+
+
 CASES = {
     "index": (
         ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
     from downloader.sinks.shards.inspecting import ShardInspector
-    from downloader.sinks.sink import Inspect, Locate, Sink
+    from downloader.sinks.sink import Describe, Inspect, Locate, Sink
 
 __all__ = ["ShardKind"]
 
@@ -174,6 +174,12 @@ class ShardKind:
     def locator(self, root: Path, identity: str) -> Locate:
         """See ``sinks.sink.Locates``."""
         return self._inspector(root, identity).locate
+
+    def describer(self, root: Path, identity: str) -> Describe:
+        """See ``sinks.sink.Describes``."""
+        from downloader.sinks.shards.rows import ShardRows
+
+        return ShardRows(root, self.name)
 
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""

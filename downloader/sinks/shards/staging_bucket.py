@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from downloader.core.frames import pack
-from downloader.errors import DestinationError
+from downloader.errors import ConfigError, DestinationError
 from downloader.process import isolation
 from downloader.sinks.shards.jobs import bucket_settings
 from downloader.sinks.shards.staging import StagedShard
@@ -20,7 +20,7 @@ __all__ = ["BucketAnswer", "BucketTask", "StagingBucket"]
 
 
 class BucketTask(msgspec.Struct, frozen=True):
-    """What the process is to do: list, move or remove. ``files``: the names to move, each with its MD5."""
+    """What the process is to do: list, move, remove, check. ``files``: names to move, with their MD5."""
 
     do: str
     names: list[str] = []
@@ -28,10 +28,11 @@ class BucketTask(msgspec.Struct, frozen=True):
 
 
 class BucketAnswer(msgspec.Struct, frozen=True):
-    """What became of it: the names that were found, or why it failed."""
+    """What became of it: the names found, or why it failed; ``lasting``: see ``BucketError``."""
 
     names: list[str] = []
     failure: str = ""
+    lasting: bool = False
 
 
 class StagingBucket:
@@ -63,9 +64,16 @@ class StagingBucket:
         if done.returncode:
             raise self._failed(f"the process for it ended with status {done.returncode}")
         answer = msgspec.msgpack.decode(done.stdout, type=BucketAnswer)
+        if answer.failure and task.do == "check":
+            kind = ConfigError if answer.lasting else DestinationError
+            raise kind(f"-o {self._root}: {answer.failure}")
         if answer.failure:
             raise self._failed(answer.failure)
         return answer.names
+
+    def check(self) -> None:
+        """Raise ConfigError if the bucket is not there or refuses us, DestinationError if it is down."""
+        self._ask(BucketTask("check"))
 
     def _failed(self, why: str) -> DestinationError:
         return DestinationError(f"cannot give shards in {self._root} their names: {why}")

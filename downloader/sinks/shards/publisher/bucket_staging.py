@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from downloader.sinks.bucket_store import BucketError, refused
@@ -11,6 +12,7 @@ from downloader.sinks.shards.staging_bucket import BucketTask
 
 __all__ = ["carry_out"]
 
+_CHECKED = ".downloader/check"
 _LARGEST_COPY = 5 << 30  # of one request, in S3
 
 
@@ -19,6 +21,8 @@ def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
     try:
         if task.do == "list":
             return _names(bucket.store)
+        if task.do == "check":
+            _check(bucket.store)
         if task.do == "move":
             for name, md5 in task.files:
                 _move(bucket.store, f"{ATTEMPTS}/{task.names[0]}/{name}", name, md5, root)
@@ -29,6 +33,22 @@ def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
     except Exception as error:
         refused(error)
     return []
+
+
+def _check(store: Any) -> None:
+    """Raise what the store raises for a bucket that is not there, or credentials that it refuses.
+
+    Who may not list a bucket may be allowed to put objects into it.
+    """
+    import obstore
+    from obstore.exceptions import PermissionDeniedError
+
+    try:
+        next(iter(obstore.list(store, f"{ATTEMPTS}/", chunk_size=1)), None)
+    except PermissionDeniedError:
+        obstore.put(store, _CHECKED, b"")
+        with contextlib.suppress(Exception):
+            obstore.delete(store, _CHECKED)
 
 
 def _names(store: Any) -> list[str]:

@@ -114,7 +114,8 @@ def serve_staging() -> int:
         task = msgspec.msgpack.decode(second, type=BucketTask)
         answer = BucketAnswer(carry_out(task, Bucket(settings), settings.root))
     except (OSError, BucketError) as error:
-        answer = BucketAnswer(failure=advice(error) if isinstance(error, OSError) else str(error))
+        failure = advice(error) if isinstance(error, OSError) else str(error)
+        answer = BucketAnswer(failure=failure, lasting=getattr(error, "lasting", False))
     _send(answers, msgspec.msgpack.encode(answer))
     return 0
 
