@@ -321,11 +321,12 @@ def test_lines_with_more_than_a_url_are_one_failure_each(run_downloader: Run, tm
         u = server.url
         lines = [
             f"{u}/1 # a comment",
-            f"{u}/2 caption",
+            f"{u}/2 {u}/2b",
             f"{u}/3\tcaption",
             f"  {u}/4  ",
             f"{u}/5#x",
             f"{u}/6\rx",
+            f"{u}/seven of seven#1",
         ]
         (tmp_path / "l.txt").write_text("\n".join(lines))
         argv = (tmp_path / "l.txt", "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
@@ -334,8 +335,9 @@ def test_lines_with_more_than_a_url_are_one_failure_each(run_downloader: Run, tm
     found = failures_of(tmp_path / "f")
     assert list(found) == ["line 1", "line 2", "line 3", "line 6"]
     assert "line 1 has a comment behind the URL" in found["line 1"][1]
-    assert all("has white space behind the URL" in found[f"line {n}"][1] for n in (2, 3, 6))
-    assert len(stored(tmp_path / "d")) == 2
+    for number, what in ((2, "another URL"), (3, "a tab"), (6, "a line end (CR)")):
+        assert f"line {number} has {what} behind the URL" in found[f"line {number}"][1]
+    assert sorted(stored(tmp_path / "d")) == ["4", "5", "seven of seven"]
 
 
 def test_captions_with_quotes_lose_no_row(run_downloader: Run, tmp_path: Path) -> None:

@@ -375,7 +375,9 @@ def test_rows_read_together_that_no_batch_can_hold_are_several(tmp_path: Path) -
 
         def lister() -> UrlLister:
             reading = Reading(Wanted(keep="all"))
-            found = UrlLister(find_files(str(path), ""), "l.csv", reading, b"", options=1, mirror=False)
+            found = UrlLister(
+                find_files(str(path), ""), "l.csv", reading, b"", options=1, mirror=False, colon=":"
+            )
             made.callback(_close, found)
             return found
 

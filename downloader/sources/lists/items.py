@@ -53,6 +53,8 @@ _HEADS: Final = 16
 # Controls, and halves of surrogate pairs (also bytes that are not UTF-8). What else is not printable may be
 # part of an emoji, or one that this Python does not know yet.
 _UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]").search
+_MORE_THAN_A_URL: Final = re.compile(r"[ \t]+(?:#|https?://)|[\t\r]", re.IGNORECASE).search
+_MORE: Final = {"a comment": "#", "a tab": "\t", "a line end (CR)": "\r", "another URL": ""}
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
 
 
@@ -179,7 +181,7 @@ class ItemMaker:
                 else:
                     if match is None:
                         if self._columns.whole_lines:
-                            _check_white_space(url)
+                            _check_one_url(url)
                         _check_url(url)
                     name = self._name_of(url)
             except _Fault as fault:
@@ -374,14 +376,17 @@ def _is_url(url: str) -> bool:
         return False
 
 
-def _check_white_space(line: str) -> None:
-    """Raise _Fault if ``line``, which should be a URL alone, has more in it."""
-    if len(parts := line.split(None, 1)) > 1:
-        what = "a comment" if parts[1].startswith("#") else "white space"
+def _check_one_url(line: str) -> None:
+    """Raise _Fault if ``line``, which should be a URL alone, has more in it.
+
+    A space may be part of the URL, as for wget: names of files have some. A tab separates columns.
+    """
+    if match := _MORE_THAN_A_URL(line):
+        what = next(what for what, text in _MORE.items() if match[0].strip(" ").startswith(text))
         raise _Fault(
             "bad-url",
-            f" has {what} behind the URL or in it, and a line is one URL (a comment has a line of its own, "
-            f"a space is written %20): {_shown(line)}",
+            f" has {what} behind the URL, and a line is one URL (a comment has a line of its own; "
+            f"--list-format tsv reads a table): {_shown(line)}",
         )
 
 
