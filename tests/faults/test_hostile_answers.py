@@ -36,7 +36,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     hosts = {name: f"127.0.1.{n}" for n, name in enumerate(CASES, 1)}
     context = certificates.context(hosts=hosts.values()) if tls else None
     with Server(HOPS, files=answers, host="0.0.0.0", tls=context) as server:
-        options = ("--workers", "2", "--connections", "16", "--lane", lane, *(QUICK_TLS if tls else QUICK))
+        # A slot for each: where some wait, slow requests are begun again (``core.preemption``).
+        options = ("--workers", "2", "--connections", "128", "--lane", lane)
+        options += QUICK_TLS if tls else QUICK
         options += ("--cacert", str(certificates.ca)) if tls else ()
         scheme, _, port = server.url.replace("//", "").split(":")
         urls = [f"{scheme}://{host}:{port}/get/{name}" for name, host in hosts.items()]

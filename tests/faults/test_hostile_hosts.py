@@ -104,8 +104,9 @@ def test_outage_causes_no_retry_storm_and_loses_nothing(tmp_path: Path) -> None:
         options += ("--retries", "5", "--backoff", "150ms")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 1000)))
     assert (result.exit, len(result.files)) == (0, 1000)
-    # First attempts until so many in a row are no chance, those in flight, then one at a time.
-    assert len(refused) <= 2 * 2 * (16 + 8)
+    # First attempts until so many in a row are no chance, and those in flight; then one at a time. Where a
+    # response of before arrives late, the host counts as up once more. A storm would be thousands.
+    assert len(refused) <= 2 * 3 * (16 + 8)
 
 
 @pytest.mark.parametrize(
