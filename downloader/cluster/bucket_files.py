@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final
 
 from downloader.cluster.plan_files import Writer
 from downloader.errors import ConfigError, DestinationError
+from downloader.files.directory import UnsafeFile, open_home
 from downloader.sinks.bucket_store import BucketError, open_bucket, refused
 
 __all__ = ["BucketFiles"]
@@ -125,17 +126,20 @@ class BucketFiles:
         return file
 
     def local(self, name: str, directory: Path) -> str:
-        path = directory / name.rpartition("/")[2]
-        # With its name, it is whole: an attempt that was lost may have left it.
-        if not path.exists():
-            temporary = path.with_name(f".{path.name}")
-            try:
-                with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                    self._copy(name, file)
-                os.replace(temporary, path)
-            except OSError as error:
-                raise DestinationError(f"{temporary}: {error.strerror}") from error
-        return os.fspath(path)
+        with open_home(directory, option="--scratch") as home:
+            path = home / name.rpartition("/")[2]
+            # With its name, it is whole: an attempt that was lost may have left it.
+            if not path.check(write=False):
+                temporary = home / f".{path.leaf}"
+                try:
+                    with temporary.writer() as file:
+                        self._copy(name, file)
+                    temporary.rename(path.leaf)
+                except UnsafeFile:
+                    raise
+                except OSError as error:
+                    raise DestinationError(f"{temporary}: {error.strerror}") from error
+            return os.fspath(path)
 
     def _copy(self, name: str, file: BinaryIO) -> None:
         with self._translated():

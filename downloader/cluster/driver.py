@@ -81,7 +81,7 @@ def _prepare_output(config: Config) -> None:
         if os.path.realpath(path).startswith(os.path.realpath(output) + os.sep):
             raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
     if config.journal:
-        make_directory("-o", Path(output), Path(output))
+        make_directory("-o", Path(output))
 
 
 class _Driver:

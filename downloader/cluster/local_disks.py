@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
 
 import msgspec
 
@@ -19,8 +18,9 @@ from downloader.cluster.retry import failed_items
 from downloader.cluster.verify import write_down
 from downloader.config.config import Config
 from downloader.errors import DestinationError
+from downloader.files.directory import UnsafeFile, open_home
 from downloader.sinks.failing import advice
-from downloader.storage.destination import foreign_before, home_of, make_directory
+from downloader.storage.destination import foreign_before, home_of, make_home
 
 __all__ = [
     "Disk",
@@ -32,6 +32,9 @@ __all__ = [
     "on_this_node",
     "write_down_lost",
 ]
+
+
+_LARGEST = 10_000  # bytes of a mark
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -57,35 +60,35 @@ def on_this_node(output: str) -> str:
 def disk_here(output: str, plan: str) -> Disk | None:
     """Return the mark of the plan ``plan`` on the disk of ``output``, None if it has none."""
     try:
-        return msgspec.json.decode(_mark(output, plan).read_bytes(), type=Disk)
+        with open_home(home_of(output), write=False) as home:
+            return msgspec.json.decode((home / f"disk-{plan}").read(_LARGEST), type=Disk)
     except (OSError, msgspec.DecodeError):
         return None
 
 
 def mark_disk(output: str, plan: str) -> Disk:
     """Return the mark, which is made if there is none. Raises ConfigError, DestinationError."""
-    make_directory("-o", Path(output), home_of(output))
-    found = disk_here(output, plan)
-    if found is not None:
-        return found
-    mark = _mark(output, plan)
-    made = Disk(os.urandom(8).hex(), foreign_before(output))
-    temporary = mark.with_name(f".{mark.name}.{made.id}")
-    try:
-        temporary.write_bytes(msgspec.json.encode(made))
+    with make_home("-o", output) as home:
+        found = disk_here(output, plan)
+        if found is not None:
+            return found
+        mark = home / f"disk-{plan}"
+        made = Disk(os.urandom(8).hex(), foreign_before(output))
+        temporary = home / f".{mark.leaf}.{made.id}"
         try:
-            os.link(temporary, mark)
-        except FileExistsError:
-            return disk_here(output, plan) or made
-        finally:
-            temporary.unlink()
-    except OSError as error:
-        raise DestinationError(f"{mark}: {advice(error)}") from error
-    return made
-
-
-def _mark(output: str, plan: str) -> Path:
-    return home_of(output) / f"disk-{plan}"
+            with temporary.writer() as file:
+                file.write(msgspec.json.encode(made))
+            try:
+                temporary.link(mark.leaf)
+            except FileExistsError:
+                return disk_here(output, plan) or made
+            finally:
+                temporary.unlink()
+        except UnsafeFile:
+            raise
+        except OSError as error:
+            raise DestinationError(f"{mark}: {advice(error)}") from error
+        return made
 
 
 def gone(dones: Iterable[Done], there: set[str]) -> list[Done]:

@@ -17,21 +17,24 @@ Names: ``00000000``, … in the order of the source; ``r00000000``, … for slic
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
+from downloader.core.frames import MAX_FRAME
 from downloader.core.naming import COLON
 from downloader.core.slices import plan_digest
 from downloader.errors import ConfigError, JournalError
+from downloader.files.directory import Entry
 from downloader.messages import Item
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
 from downloader.sinks.shards.staging import StagedShard
+from downloader.sinks.shards.stats import IS_OURS
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import read_items
 from downloader.storage.destination import HOME
@@ -39,6 +42,8 @@ from downloader.storage.destination import HOME
 __all__ = ["Done", "Head", "Plan", "PlanDirectory", "digest_of"]
 
 T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}").fullmatch
+_LONGEST_LINE = MAX_FRAME  # bytes
 _KEPT = ("failures", "manifest", "stored")
 
 
@@ -213,15 +218,15 @@ class PlanDirectory:
         """Remove the record of a slice: it is not done any more."""
         self.files.remove(f"done/{name}.json")
 
-    def keep(self, kind: str, name: str, attempt: str, path: Path) -> str:
+    def keep(self, kind: str, name: str, attempt: str, path: Entry) -> str:
         """Copy a local file of ``attempt`` at a slice to the plan; return its name there.
 
         ``kind``: failures (jsonl), manifest (rows) or stored.
         """
-        kept = f"{name}.{attempt}{path.suffix}"
+        kept = f"{name}.{attempt}{os.path.splitext(path.leaf)[1]}"
         writer = self.files.writer(f"{kind}/{kept}")
         try:
-            with open(path, "rb") as file:
+            with path.reader() as file:
                 while piece := file.read(1 << 20):
                     writer.file.write(piece)
             writer.publish()
@@ -255,8 +260,12 @@ class PlanDirectory:
     def failed_lines(self, done: Done) -> Iterator[bytes]:
         """Yield the lines of what failed of a slice: JSON, with ``item``, its number in the slice."""
         if done.failures:
-            with self.files.open(f"failures/{done.failures}") as lines:
-                yield from lines
+            name = f"failures/{done.failures}"
+            with self.files.open(name) as file:
+                while line := file.readline(_LONGEST_LINE):
+                    if len(line) == _LONGEST_LINE:
+                        raise self._damaged(name, "it has a line that is too long")
+                    yield line
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         content = self.files.read(name)
@@ -264,6 +273,30 @@ class PlanDirectory:
 
     def _decoded(self, name: str, content: bytes, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(content, type=kind)
-        except msgspec.DecodeError as error:
-            raise JournalError(f"{self.root}/{name} is damaged ({error}); --restart begins anew") from error
+            found = msgspec.json.decode(content, type=kind)
+            _check_names(found)
+        except ValueError as error:  # DecodeError is one
+            raise self._damaged(name, error) from error
+        return found
+
+    def _damaged(self, name: str, what: object) -> JournalError:
+        return JournalError(f"{self.root}/{name} is damaged ({what}); --restart begins anew")
+
+
+def _check_names(found: object) -> None:
+    """Raise ValueError if a name in a record of the plan is not one that this program has given."""
+    names: list[str] = []
+    shards: list[str] = []
+    if isinstance(found, Plan):
+        names = [found.id]
+    elif isinstance(found, Head):
+        names = [found.name, *found.covers, *found.items.split("/")]
+    elif isinstance(found, Done):
+        names = [found.name, found.failures, found.staging, found.manifest, found.stored, found.disk]
+        shards = [file.name for shard in found.shards for file in shard.in_order()]
+    for name in names:
+        if name and not _NAME(name):
+            raise ValueError(f"{name[:100]!r} is not a name in a plan")
+    for name in shards:
+        if not IS_OURS(name):
+            raise ValueError(f"{name[:100]!r} is not the name of a shard")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
+from downloader.files.directory import Entry, UnsafeFile, open_home
 from downloader.sinks.rename import rename_new
 
-__all__ = ["DirectoryFiles", "PlanFiles", "Writer", "open_files"]
+__all__ = ["LARGEST_FILE", "DirectoryFiles", "PlanFiles", "Writer", "open_files"]
 
+LARGEST_FILE: Final = 256 << 20
+"""Bytes of the largest file that is read at once."""
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -82,21 +84,28 @@ def open_files(root: str, endpoint_url: str = "", region: str = "") -> PlanFiles
 
 
 class DirectoryFiles:
-    """See ``PlanFiles``. Only the owner may read them."""
+    """See ``PlanFiles``. Only the owner may read them; ``root`` is a directory in a home."""
 
     contended = False
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self._root = Path(root)
+        self._home = Path(root).parent
+        self._name = Path(root).name
+
+    @contextlib.contextmanager
+    def _opened(self, *, create: bool = False) -> Iterator[Entry]:
+        """Open the home; yield the directory of the plan in it."""
+        with open_home(self._home, create=create, write=create) as home:
+            yield home / self._name
 
     def read(self, name: str) -> bytes | None:
-        try:
-            return (self._root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._failed(error) from error
+        with self._translated():
+            try:
+                with self._opened() as plan:
+                    return (plan / name).read(LARGEST_FILE)
+            except FileNotFoundError:
+                return None
 
     def read_all(self, directory: str, suffix: str) -> Iterator[tuple[str, bytes]]:
         for name in self.names(f"{directory}/"):
@@ -104,19 +113,23 @@ class DirectoryFiles:
                 yield name, content
 
     def write(self, name: str, content: bytes) -> None:
-        with self._translated():
-            writer = _DirectoryWriter(self._target(name))
-            writer.file.write(content)
+        writer = self.writer(name)
+        try:
+            with self._translated():
+                writer.file.write(content)
             writer.publish()
+        except BaseException:
+            writer.abort()
+            raise
 
     def create(self, name: str, content: bytes) -> bool:
-        with self._translated():
-            target = self._target(name)
-            temporary = target.with_name(f".{target.name}.{os.getpid():x}-{os.urandom(4).hex()}")
+        with self._translated(), self._target(name) as target:
+            temporary = target.beside(f".{target.leaf}.{os.getpid():x}-{os.urandom(4).hex()}")
             try:
-                writer = _DirectoryWriter(temporary)
-                writer.file.write(content)
-                writer.publish()
+                with temporary.writer() as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
                 _link_new(temporary, target)
             except FileExistsError:
                 return self.read(name) == content
@@ -125,85 +138,98 @@ class DirectoryFiles:
         return True
 
     def writer(self, name: str) -> Writer:
-        with self._translated():
-            return _DirectoryWriter(self._target(name), self._translated)
+        with self._translated(), contextlib.ExitStack() as opened:
+            target = opened.enter_context(self._target(name))
+            file = opened.enter_context(target.beside(f".{target.leaf}.{os.getpid()}").writer())
+            return _DirectoryWriter(target, file, opened.pop_all(), self._translated)
 
-    def _target(self, name: str) -> Path:
-        target = self._root / name
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return target
+    @contextlib.contextmanager
+    def _target(self, name: str) -> Iterator[Entry]:
+        """Make the directory of the file ``name``; yield the file."""
+        with self._opened(create=True) as plan:
+            at = plan
+            at.make_directory()
+            for segment in name.split("/")[:-1]:
+                at = at / segment
+                at.make_directory()
+            yield plan / name
 
     def open(self, name: str) -> BinaryIO:
-        with self._translated():
-            return open(self._root / name, "rb")
+        with self._translated(), self._opened() as plan:
+            return (plan / name).reader()
 
     def local(self, name: str, directory: Path) -> str:
-        return os.fspath(self._root / name)
+        with self._translated(), self._opened() as plan:
+            (plan / name).check(write=False)
+            return os.fspath(plan / name)
 
     def names(self, prefix: str) -> list[str]:
         directory, _, leaf = prefix.rpartition("/")
         with self._translated():
             try:
-                found = os.listdir(self._root / directory)
+                with self._opened() as plan:
+                    found = (plan / directory).names()
             except FileNotFoundError:
                 return []
         return sorted(f"{directory}/{each}" for each in found if each.startswith(leaf) and each[0] != ".")
 
     def remove(self, name: str) -> None:
-        with self._translated():
-            (self._root / name).unlink(missing_ok=True)
+        with self._translated(), contextlib.suppress(FileNotFoundError), self._opened() as plan:
+            (plan / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        with self._translated():
-            if self._root.exists():
-                shutil.rmtree(self._root)
+        with self._translated(), contextlib.suppress(FileNotFoundError), self._opened() as plan:
+            plan.remove_tree()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except UnsafeFile:
+            raise
         except OSError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: OSError) -> DestinationError:
-        return DestinationError(
-            f"{error.filename or self.root}: {error.strerror}; look after that storage, then run the same "
-            "command again"
-        )
+            raise DestinationError(
+                f"{error.filename or self.root}: {error.strerror}; look after that storage, then run the "
+                "same command again"
+            ) from error
 
 
 class _DirectoryWriter:
+    """See ``Writer``. ``opened``: what is to be closed at the end."""
+
     def __init__(
         self,
-        target: Path,
-        translated: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        target: Entry,
+        file: BinaryIO,
+        opened: contextlib.ExitStack,
+        translated: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
+        self.file = file
         self._target = target
+        self._opened = opened
         self._translated = translated
-        self._temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self.file: BinaryIO = open(os.open(self._temporary, flags, 0o600), "wb")  # noqa: SIM115
+        self._temporary = target.beside(f".{target.leaf}.{os.getpid()}")
 
     def publish(self) -> None:
-        with self._translated(), self.file:
+        with self._translated(), self._opened:
             self.file.flush()
             os.fsync(self.file.fileno())
-            os.replace(self._temporary, self._target)
+            self.file.close()
+            self._temporary.rename(self._target.leaf)
 
     def abort(self) -> None:
-        self.file.close()
-        self._temporary.unlink(missing_ok=True)
+        with self._opened:
+            self.file.close()
+            with contextlib.suppress(OSError):
+                self._temporary.unlink()
 
 
-def _link_new(temporary: Path, target: Path) -> None:
+def _link_new(temporary: Entry, target: Entry) -> None:
     """Give the file its name, which it must not have yet. Raises FileExistsError."""
     try:
-        os.link(temporary, target)
+        temporary.link(target.leaf)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            rename_new(temporary.name, target.name, directory)
-        finally:
-            os.close(directory)
+        with target.above() as directory:
+            rename_new(temporary.leaf, target.leaf, directory)

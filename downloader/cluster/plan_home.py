@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from downloader.cluster.plan import PlanDirectory
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import JournalError
-from downloader.storage.destination import HOME, make_directory
+from downloader.files.directory import open_home
+from downloader.storage.destination import HOME, home_of, make_home
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import KEY_BYTES, name_key
 
@@ -37,7 +37,13 @@ def may_have_plan(journal_root: str) -> bool:
 def has_driver(root: str, endpoint_url: str, region: str) -> bool:
     """Return whether a driver owns the plan under ``root``; True where that cannot be told."""
     if not is_bucket(root):
-        return is_locked(Path(root) / HOME)
+        try:
+            with open_home(home_of(root), write=False) as home:
+                return is_locked(home)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
     from downloader.cluster.bucket_files import BucketFiles
     from downloader.cluster.bucket_lock import has_owner
 
@@ -52,8 +58,7 @@ def plan_home(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
     """
     root = config.journal_root
     if not is_bucket(root):
-        directory = Path(root) / HOME
-        make_directory("--journal" if config.journal else "-o", directory.parent, directory)
+        make_home("--journal" if config.journal else "-o", root).close()
     with plan_home_at(root, config.journal_endpoint_url, config.journal_region, log) as home:
         yield home
 
@@ -67,12 +72,12 @@ def plan_home_at(
         with _in_bucket(root, endpoint_url, region, log) as home:
             yield home
         return
-    directory = Path(root) / HOME
-    fd = lock(directory)
-    try:
-        yield PlanHome(PlanDirectory(root), name_key(directory), lambda: None)
-    finally:
-        os.close(fd)
+    with open_home(home_of(root)) as home:
+        fd = lock(home)
+        try:
+            yield PlanHome(PlanDirectory(root), name_key(home), lambda: None)
+        finally:
+            os.close(fd)
 
 
 @contextlib.contextmanager

@@ -11,20 +11,23 @@ of the source (``cluster.retry``), with the keys of their rows.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from downloader.cluster.configs import changed
 from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.scratch import Scratch, journal_beside_bucket
+from downloader.cluster.scratch import Scratch, journal_beside_bucket, own_temporary
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import published
 from downloader.core.shard_keys import index_width, name_keys
 from downloader.errors import DestinationError
+from downloader.files.directory import UnsafeFile, open_directory, open_home
 from downloader.messages import Item
 from downloader.sinks.failing import advice
+from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.indexes import write_indexes_of
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.staging import (
@@ -35,7 +38,7 @@ from downloader.sinks.shards.staging import (
     staging_path,
 )
 from downloader.sinks.shards.staging_bucket import StagingBucket
-from downloader.sinks.shards.stats import FileStats, stats_directory
+from downloader.sinks.shards.stats import FileStats, stats_name
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal
 
@@ -51,6 +54,7 @@ __all__ = [
 ]
 
 _STAGING = "staging"
+_LONGEST_NOTE = 1000  # bytes
 
 
 def has_shards(config: Config) -> bool:
@@ -70,9 +74,10 @@ def local_home(config: Config) -> str:
     """Return the directory of the tool's own files for the job ``config``, on this machine if need be."""
     if not is_bucket(config.journal_root):
         return os.fspath(home_of(config.journal_root))
-    home = home_of(journal_beside_bucket(config))
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.fspath(home)
+    # Anybody can make a directory of the name of the first before us.
+    open_home(Path(own_temporary()), create=True, option="TMPDIR").close()
+    with open_home(home_of(journal_beside_bucket(config)), create=True, option="TMPDIR") as home:
+        return os.fspath(home)
 
 
 def check_bucket(config: Config) -> None:
@@ -125,18 +130,21 @@ class NodeShards:
         config = changed(self._config, again=bool(head.covers))
         if not self._has:
             return config
-        note = scratch.path / _STAGING
-        name = note.read_text() if note.exists() else ""
-        if name and not self._config.is_bucket and not os.path.isdir(staging_path(root, name)):
+        note = scratch.file(_STAGING)
+        try:
+            name = note.read(_LONGEST_NOTE).decode("ascii", "replace")
+        except FileNotFoundError:
+            name = ""
+        staging = None if self._config.is_bucket else StagingDirectory(root)
+        is_ours = name.startswith(f"{self._name}.") and name[len(self._name) + 1 :].isalnum()
+        if name and not (is_ours and (staging is None or staging.has(name))):
             scratch.clear()  # its journal has shards that are gone
             name = ""
         if not name:
             name = f"{self._name}.{os.urandom(6).hex()}"
-            if not self._config.is_bucket:
-                os.makedirs(staging_path(root, name), mode=0o700)
-            other = note.with_name(f".{_STAGING}")
-            other.write_text(name)
-            other.replace(note)
+            if staging is not None:
+                staging.make(name)
+            note.write(name.encode())
         self.staging = name
         output = staging_path(root, name)
         return changed(config, output=output, first_shard=head.first)
@@ -157,21 +165,23 @@ def shards_of_slice(config: Config) -> list[StagedShard]:
 
     Raises DestinationError if one is missing, JournalError.
     """
-    home = home_of(config.journal_root)
-    place = None if config.is_bucket else Path(config.output)
-    stats = place or Path(stats_directory(os.fspath(home)))
     found = []
-    journal = Journal(home, read_only=True)
     try:
-        for row in journal.batches():
-            # Of items that have failed again nothing is published: they have their rows.
-            if not config.again or any(published(row.marks)):
-                numbers = journal.shards.of(row.seq)
-                found += [staged_shard(number, config.store, stats, place) for number in numbers]
+        with contextlib.ExitStack() as opened:
+            home = opened.enter_context(open_home(home_of(config.journal_root)))
+            place = None if config.is_bucket else opened.enter_context(open_directory(config.output))
+            journal = opened.enter_context(contextlib.closing(Journal(home, read_only=True)))
+            for row in journal.batches():
+                # Of items that have failed again nothing is published: they have their rows.
+                if not config.again or any(published(row.marks)):
+                    for number in journal.shards.of(row.seq):
+                        name = stats_name(number)
+                        stats = home / STATS / name if place is None else place / name
+                        found.append(staged_shard(number, config.store, stats, place))
+    except UnsafeFile:
+        raise
     except OSError as error:
         raise DestinationError(f"{error.filename}: {advice(error)}") from error
-    finally:
-        journal.close()
     return found
 
 
@@ -230,9 +240,9 @@ class DriverShards:
             files.update((shard.number, shard.files) for shard in done.shards)
         config = self._config
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        home = local_home(config)
         in_order = [file for number in sorted(files) for file in files[number]]
-        write_indexes_of(in_order, config.output, home, endpoint_url, region)
+        with open_home(Path(local_home(config))) as home:
+            write_indexes_of(in_order, config.output, home, endpoint_url, region)
 
 
 # items that failed

@@ -7,6 +7,7 @@ else: an exit code can be lost, and a process that is killed leaves no file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
 from downloader.engine.job import Finished, run_job
 from downloader.errors import DownloaderError
+from downloader.files.directory import open_home
 from downloader.messages import HostPause, Tally
 from downloader.process.spawn import die_with
 from downloader.reporting.manifest_rows import RowsMade
@@ -105,8 +107,8 @@ def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
         result = msgspec.structs.replace(result, failures=os.fspath(failures))
     if report.complete and config.sink_kind.keeps:
         stored = path.with_suffix(".stored")
-        with _created(stored) as file:
-            write_stored(home_of(config.journal_root), file)
+        with _created(stored) as file, open_home(home_of(config.journal_root)) as home:
+            write_stored(home, file)
         result = msgspec.structs.replace(result, stored=os.fspath(stored))
     if report.complete and config.sink_kind.shard_items(config):
         # Imported where they are needed: a slice's fixed cost is that of its imports.
@@ -192,8 +194,10 @@ class _Link:
 
 def _failed(config: Config) -> Iterator[bytes]:
     """Yield a line for each failed file, with its number in the slice."""
-    journal = Journal(home_of(config.journal_root), read_only=True)
-    try:
+    with (
+        open_home(home_of(config.journal_root)) as home,
+        contextlib.closing(Journal(home, read_only=True)) as journal,
+    ):
         before = 0
         for row in journal.batches():
             for failure in journal.failures(row.seq):
@@ -203,12 +207,11 @@ def _failed(config: Config) -> Iterator[bytes]:
                 }
                 yield msgspec.json.encode(record) + b"\n"
             before += row.count
-    finally:
-        journal.close()
 
 
 def _created(path: Path) -> BinaryIO:
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+    with open_home(path.parent) as scratch:
+        return (scratch / path.name).writer()
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -217,4 +220,5 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with open_home(path.parent) as scratch:
+        (scratch / temporary.name).rename(path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -9,6 +10,7 @@ import msgspec
 
 from downloader.cluster.shards import has_shards
 from downloader.config.config import Config
+from downloader.files.directory import open_home
 from downloader.reporting.manifest import JournalRows
 from downloader.reporting.manifest_formats import Row
 from downloader.reporting.manifest_rows import RowsMade, write_rows
@@ -27,20 +29,16 @@ def write_slice_rows(config: Config, file: BinaryIO) -> RowsMade:
 
     Raises JournalError, OSError.
     """
-    home = home_of(config.journal_root)
-    journal = Journal(home, read_only=True)
-    try:
-        known = KnownRecords(home)
-        try:
-            rows = JournalRows(config, journal, known, b"", lambda text: None)
-            numbered = rows.numbered()
-            again = config.again and has_shards(config)
-            write_rows(file, _in_further_shards(config, numbered) if again else numbered)
-            return rows.made
-        finally:
-            known.close()
-    finally:
-        journal.close()
+    with (
+        open_home(home_of(config.journal_root)) as home,
+        contextlib.closing(Journal(home, read_only=True)) as journal,
+        contextlib.closing(KnownRecords(home)) as known,
+    ):
+        rows = JournalRows(config, journal, known, b"", lambda text: None)
+        numbered = rows.numbered()
+        again = config.again and has_shards(config)
+        write_rows(file, _in_further_shards(config, numbered) if again else numbered)
+        return rows.made
 
 
 def _in_further_shards(config: Config, numbered: _Numbered) -> Iterator[tuple[list[int], list[Row]]]:

@@ -7,7 +7,6 @@ batch has, and their states, packed (``core.item_states``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from downloader.core.frames import FrameError, Unpacker, pack
 from downloader.core.item_states import ItemState, published
 from downloader.errors import JournalError
+from downloader.files.directory import Directory
 from downloader.storage.journal import Journal
 
 __all__ = ["read_stored", "write_stored"]
@@ -27,7 +27,7 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
     states: bytes
 
 
-def write_stored(home: Path, file: BinaryIO) -> None:
+def write_stored(home: Directory, file: BinaryIO) -> None:
     """Write what the journal in ``home`` has stored. Raises JournalError, OSError."""
     journal = Journal(home, read_only=True)
     try:

@@ -21,7 +21,8 @@ from downloader.cluster.board import Orders, Sign
 from downloader.cluster.configs import changed, decode, encode
 from downloader.cluster.local_disks import mark_disk, on_this_node
 from downloader.cluster.plan import Done, PlanDirectory
-from downloader.cluster.scratch import Scratch, own_temporary, scratch_of
+from downloader.cluster.plan_files import LARGEST_FILE
+from downloader.cluster.scratch import Scratch, scratch_of
 from downloader.cluster.shards import NodeShards
 from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
 from downloader.config.config import Config
@@ -83,22 +84,23 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
     directory = PlanDirectory(*msgspec.structs.astuple(task.at))
     settings, disk = _settings(task, decode(config))
-    root, shards = _scratch(task), NodeShards(settings, directory, task.name)
+    shards = NodeShards(settings, directory, task.name)
+    base = os.path.expandvars(task.scratch) if task.scratch else ""
     if shards.is_done():
         return Outcome(task.name, "done", "", attempt, node)
-    with scratch_of(root, task.name, attempt) as scratch:
+    with scratch_of(base, task.plan, task.name, attempt) as scratch:
         if shards.is_done():
             scratch.remove()  # by the attempt that had it before
             return Outcome(task.name, "done", "", attempt, node)
         staged = shards.stage(scratch)
         items = directory.files.local(task.items, scratch.path)
         result, last_words = _attempt(task, staged, board, scratch, attempt, node, items)
-        outcome = _outcome(task, directory, result, last_words, attempt, node, shards.staging, disk)
+        outcome = _outcome(
+            task, directory, scratch, result, last_words, attempt, node, shards.staging, disk
+        )
         if outcome.how == "done":
             scratch.remove()
     shards.ended(scratch)
-    with contextlib.suppress(OSError):
-        root.rmdir()
     return outcome
 
 
@@ -114,6 +116,7 @@ def _settings(task: SliceTask, config: Config) -> tuple[Config, str]:
 def _outcome(
     task: SliceTask,
     directory: PlanDirectory,
+    scratch: Scratch,
     result: SliceResult | None,
     last_words: str,
     attempt: str,
@@ -132,7 +135,8 @@ def _outcome(
         return Outcome(task.name, "failed", f"on {node}: {report.stopped_by}", attempt, node)
 
     def keep(kind: str, path: str) -> str:
-        return directory.keep(kind, task.name, attempt, Path(path)) if path else ""
+        # Beside the result, whatever that says.
+        return directory.keep(kind, task.name, attempt, scratch.file(Path(path).name)) if path else ""
 
     record = Done(
         *(task.name, attempt, node, report, result.latency),
@@ -154,7 +158,7 @@ def _attempt(
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
     journal = scratch.path
-    result = journal / f"result-{attempt}.json"
+    result = scratch.file(f"result-{attempt}.json")
     job = SliceJob(
         config=encode(changed(config, slice=items, journal=os.fspath(journal), rate=task.rate)),
         result=os.fspath(result),
@@ -181,7 +185,7 @@ def _attempt(
         finally:
             _end(process)
         try:
-            left = msgspec.json.decode(result.read_bytes(), type=SliceResult)
+            left = msgspec.json.decode(result.read(LARGEST_FILE), type=SliceResult)
             result.unlink()
         except (FileNotFoundError, msgspec.DecodeError):
             left = None
@@ -296,11 +300,6 @@ class _Exchange:
 
 def _pause_frames(orders: Orders) -> list[bytes]:
     return [encode_order(HostPause(host, seconds)) for host, seconds in orders.pauses]
-
-
-def _scratch(task: SliceTask) -> Path:
-    root = os.path.expandvars(task.scratch) if task.scratch else ""
-    return Path(root or own_temporary()) / task.plan
 
 
 def _last_words(errors: IO[bytes], status: int) -> str:

@@ -18,7 +18,7 @@ from downloader.cluster.stored import read_stored
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import ItemState
 from downloader.core.units import show_count
-from downloader.errors import ConfigError, DestinationError
+from downloader.errors import ConfigError, DestinationError, JournalError
 from downloader.messages import Item
 from downloader.sinks.registry import sink_kind
 from downloader.sinks.shards.inspecting import ShardInspector
@@ -26,7 +26,6 @@ from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.staging import StagingDirectory
 from downloader.sinks.sink import Written
 from downloader.storage.destination import home_of
-from downloader.storage.table import is_read_only
 from downloader.storage.verify import Verified
 
 __all__ = ["verify_cluster", "write_down"]
@@ -56,7 +55,7 @@ def verify_cluster(
         raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
     if not sink_kind(plan.store).keeps:
         raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")
-    if not is_bucket(root) and is_read_only(home_of(root)):
+    if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
         return _Verifying(directory, plan, output, read_only=True).run(quiet)
     with plan_home_at(root, endpoint_url, region, _say) as home:
         return _Verifying(home.directory, plan, output, read_only=False).run(quiet)
@@ -98,7 +97,9 @@ class _Verifying:
         names: list[str] = []
         shown = monotonic()
         for done in dones:
-            head = self._heads[done.name]
+            head = self._heads.get(done.name)
+            if head is None:
+                raise JournalError(f"{self._directory.root} is damaged: no slice {done.name}; --restart")
             damaged = {}
             for number, item, key, shard, state in self._stored(head, done):
                 if (key or item.name) in waiting:

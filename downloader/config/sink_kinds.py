@@ -8,9 +8,9 @@ from downloader.config.extensions import Extension, Extensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from downloader.config.config import Config
+    from downloader.files.directory import Directory
 
 __all__ = ["SINK_KINDS", "SinkForm", "StoresColumns", "Unsharded"]
 
@@ -43,13 +43,13 @@ class SinkForm(Extension, Protocol):
     def check_begin(self, config: Config) -> None:
         """Raise ConfigError if DEST has files that a job which begins there would replace, and must not."""
 
-    def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
+    def tidy(self, home: Directory, is_finished: Callable[[int], bool]) -> None:
         """Remove the tool's own files of shards whose outcome the journal has.
 
         Called at the start and at the end of a run; ``is_finished`` tells this of a shard.
         """
 
-    def complete(self, config: Config, home: Path, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: int) -> None:
         """Write what describes all stored files, at the end of a run. Raises DestinationError.
 
         ``shards``: how many shards of the job are published.
@@ -84,10 +84,10 @@ class Unsharded:
     def check_begin(self, config: Config) -> None:
         """Do nothing: --existing says what becomes of files."""
 
-    def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
+    def tidy(self, home: Directory, is_finished: Callable[[int], bool]) -> None:
         """Do nothing."""
 
-    def complete(self, config: Config, home: Path, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: int) -> None:
         """Do nothing."""
 
 

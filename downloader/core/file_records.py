@@ -10,17 +10,24 @@ import sys
 import zlib
 from array import array
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.core.frames import MAX_FRAME
+from downloader.core.inflate import inflate
+from downloader.core.limits import MOST_BATCH_ITEMS
 
 __all__ = ["Frame", "Record", "pack", "packed", "records", "same", "sum_of", "unpack"]
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
 _WORTH_IT = 8  # texts: setting up the compression takes longer than packing a few
 T = TypeVar("T")
+_Bounded = msgspec.Meta(max_length=MOST_BATCH_ITEMS)
+_Texts = Annotated[list[str], _Bounded]
+_Numbers = Annotated[list[int], _Bounded]
+_Blobs = Annotated[list[bytes], _Bounded]
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -36,16 +43,16 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     names: int
     sizes: bytes
     crcs: bytes
-    fetched: list[int]
-    statuses: list[int]
-    etags: list[str]
-    modified: list[str]
-    kinds: list[str]
+    fetched: _Numbers
+    statuses: _Numbers
+    etags: _Texts
+    modified: _Texts
+    kinds: _Texts
     algorithm: str = ""
-    hashes: list[bytes] = []
-    urls: list[str] = []
-    columns: list[bytes] = []
-    finals: dict[int, str] = {}
+    hashes: _Blobs = []
+    urls: _Texts = []
+    columns: _Blobs = []
+    finals: Annotated[dict[int, str], _Bounded] = {}
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -104,8 +111,8 @@ def pack(frame: Frame) -> bytes:
 def unpack(data: bytes) -> Frame:
     """Return the frame in ``data``. Raises ValueError if it is damaged, or of another version."""
     try:
-        return _decode(zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:])
-    except zlib.error as error:
+        return _decode(inflate(data[1:], 2 * MAX_FRAME) if data[:1] == _DEFLATED else data[1:])
+    except ValueError as error:
         raise ValueError(f"damaged records: {error}") from None
 
 
@@ -116,6 +123,8 @@ def records(
 
     They agree with the ``names`` of the batch and its item states (``core.item_states``).
     """
+    if len(frame.indices) > 4 * len(names):
+        return {}
     indices = _unpacked("I", frame.indices)
     if not indices or max(indices) >= len(names) or sum_of([names[at] for at in indices]) != frame.names:
         return {}

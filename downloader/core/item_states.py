@@ -23,6 +23,9 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from downloader.core.inflate import inflate
+from downloader.core.limits import MOST_BATCH_ITEMS
+
 __all__ = [
     "IN_FLIGHT",
     "ITEM_BYTES",
@@ -152,8 +155,8 @@ def unpack(packed: bytes) -> tuple[memoryview, memoryview]:
     if not packed:
         return memoryview(b"").cast("q"), memoryview(b"").cast("I")
     try:
-        raw = memoryview(zlib.decompress(packed))
-    except zlib.error as error:
+        raw = memoryview(inflate(packed, ITEM_BYTES * MOST_BATCH_ITEMS))
+    except ValueError as error:
         raise ValueError(f"damaged marks: {error}") from None
     if len(raw) % ITEM_BYTES:
         raise ValueError(f"damaged marks: {len(raw)} bytes")

@@ -8,6 +8,7 @@ __all__ = [
     "DEEPEST_PIPELINE",
     "LONGEST_TIME",
     "MOST_ADAPTIVE_CONNECTIONS",
+    "MOST_BATCH_ITEMS",
     "MOST_CONNECTIONS",
     "MOST_WORKERS",
 ]
@@ -16,4 +17,5 @@ MOST_WORKERS: Final = 1024
 MOST_CONNECTIONS: Final = 16_384  # per worker; each takes a file descriptor
 MOST_ADAPTIVE_CONNECTIONS: Final = 1024  # per worker, of --connections auto
 DEEPEST_PIPELINE: Final = 1024  # requests in flight on one connection
+MOST_BATCH_ITEMS: Final = 1_000_000  # what is read from a journal is damaged if it has more
 LONGEST_TIME: Final = 366 * 86_400.0  # seconds; system timers overflow somewhere beyond it

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
 
+from downloader.core.frames import MAX_FRAME
+from downloader.core.inflate import inflate
+from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.errors import JournalError
 
 __all__ = ["decode_names", "encode_names"]
+
+# A batch is sent in a frame with its names, so there are no more bytes than a frame takes.
+_Names = Annotated[list[str], msgspec.Meta(max_length=MOST_BATCH_ITEMS)]
+_decode: Final = msgspec.msgpack.Decoder(_Names).decode
 
 
 def encode_names(names: Sequence[str]) -> bytes:
@@ -20,6 +28,6 @@ def encode_names(names: Sequence[str]) -> bytes:
 def decode_names(blob: bytes) -> list[str]:
     """Return the names of a batch. Raises JournalError if the blob is damaged."""
     try:
-        return msgspec.msgpack.decode(zlib.decompress(blob), type=list[str])
-    except (zlib.error, ValueError, msgspec.DecodeError) as error:
+        return _decode(inflate(blob, MAX_FRAME))
+    except (ValueError, msgspec.DecodeError) as error:
         raise JournalError(f"the journal is damaged ({error}); --restart begins anew") from error

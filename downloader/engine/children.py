@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from downloader.config.config import Config
+from downloader.feeder.duplicates import follow_journal
 from downloader.process.spawn import ChildMain
 from downloader.storage.destination import Destination
 
@@ -10,7 +11,8 @@ __all__ = ["feeder_main", "worker_main"]
 
 
 def feeder_main(config: Config, destination: Destination) -> ChildMain:
-    """Return the main function of a feeder."""
+    """Return the main function of a feeder. Raises JournalError."""
+    follow_journal(config, destination.journal)
     name_key = destination.name_key
 
     def main(link: object, ready: object) -> None:

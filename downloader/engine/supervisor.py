@@ -124,7 +124,7 @@ class Supervisor:
         self._spawn(number, worker_main(self._config, self._destination, number), tries)
 
     def _spawn(self, number: int, main: ChildMain, tries: int, **how: bool) -> None:
-        self._pool.spawn(number, main, keep=(self._destination.lock_fd,), tries=tries, **how)
+        self._pool.spawn(number, main, keep=self._destination.inherited, tries=tries, **how)
 
     def _enter(self, event: RunEvent) -> None:
         self._phase = transition(TRANSITIONS, self._phase, event)

@@ -1,8 +1,8 @@
 """Skip or number items whose name an earlier item has, for --on-duplicate.
 
 The names are kept in a table, ``DEST/.downloader/names.sqlite``, so memory does not grow with them. It is
-changed before a batch is sent, and set back to the last batch of the journal when a feeder starts. So what
-is a duplicate depends on the list alone, however often a run is killed.
+changed before a batch is sent, and set back to the last batch of the journal before a feeder is forked. So
+what is a duplicate depends on the list alone, however often a run is killed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -19,12 +18,13 @@ from downloader.config.config import Config
 from downloader.core.name_list import decode_names
 from downloader.core.naming import numbered
 from downloader.errors import JournalError
+from downloader.files.database import connect, translated
+from downloader.files.directory import Directory, open_home
 from downloader.messages import DUPLICATE, Item, Page
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal
-from downloader.storage.journal import exists as journal_exists
 
-__all__ = ["Duplicates", "open_duplicates"]
+__all__ = ["Duplicates", "follow_journal", "open_duplicates"]
 
 _NAME = "names.sqlite"
 _OPTION = "on_duplicate"
@@ -44,7 +44,21 @@ def open_duplicates(config: Config) -> Duplicates | None:
     mode = config.source_option(_OPTION)
     if mode == "fail":
         return None
-    return Duplicates(None if config.dry_run else home_of(config.journal_root), mode, config.naming)
+    if config.dry_run:
+        return Duplicates(None, mode, config.naming)
+    with open_home(home_of(config.journal_root)) as home:
+        return Duplicates(home, mode, config.naming)
+
+
+def follow_journal(config: Config, journal: Journal) -> None:
+    """Make the table of names, if there is to be one, that of the batches in ``journal``.
+
+    The supervisor does this: SQLite knows what the process has open, and believes that of a forked child,
+    too, which therefore must not open the journal. Raises JournalError.
+    """
+    if (duplicates := open_duplicates(config)) is not None:
+        with contextlib.closing(duplicates):
+            duplicates.follow(journal)
 
 
 class Duplicates:
@@ -54,23 +68,24 @@ class Duplicates:
     Every method raises JournalError if SQLite fails.
     """
 
-    def __init__(self, home: Path | None, mode: Literal["skip", "number"], naming: int) -> None:
+    def __init__(self, home: Directory | None, mode: Literal["skip", "number"], naming: int) -> None:
         self._mode = mode
         self._naming = naming
-        self._path = home / _NAME if home else Path(_NAME)
-        with self._translated():
+        self._path = str(home / _NAME) if home else _NAME
+        with translated(self._path):
             # Without a name it is a temporary file, which the system removes.
-            self._database = sqlite3.connect(str(self._path) if home else "", isolation_level=None)
+            self._database = (
+                connect(home / _NAME, _SCHEMA, create=True)
+                if home
+                else sqlite3.connect("", isolation_level=None)
+            )
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.execute(_SCHEMA)
-            if home and journal_exists(home):
-                self._follow(home)
 
-    def _follow(self, home: Path) -> None:
-        """Make the table that of the batches in the journal."""
-        journal = Journal(home, read_only=True)
-        try:
+    def follow(self, journal: Journal) -> None:
+        """Make the table that of the batches in ``journal``."""
+        with translated(self._path):
             (known,) = self._database.execute("PRAGMA user_version").fetchone()
             _, seq, _ = journal.position()
             if known > seq:
@@ -82,8 +97,6 @@ class Duplicates:
                     with self._transaction(row.seq + 1):
                         for index, name in enumerate(decode_names(row.names)):
                             self._add(name, row.seq, index)
-        finally:
-            journal.close()
 
     def close(self) -> None:
         """Close the table; it stays on the disk, if it has a place there."""
@@ -95,7 +108,7 @@ class Duplicates:
         A job over many machines has no journal that would tell of them. Raises JournalError if the table
         has not all batches before.
         """
-        with self._translated():
+        with translated(self._path):
             (known,) = self._database.execute("PRAGMA user_version").fetchone()
             if known > seq:
                 with self._transaction(seq):
@@ -107,13 +120,13 @@ class Duplicates:
 
     def settle(self, seq: int, page: Page) -> Page:
         """Return ``page``, which is batch ``seq``, with its duplicates marked or numbered."""
-        with self._translated(), self._transaction(seq + 1):
+        with translated(self._path), self._transaction(seq + 1):
             items = [self._settled(item, seq, index) for index, item in enumerate(page.items)]
         return msgspec.structs.replace(page, items=items)
 
     def recall(self, seq: int, page: Page) -> Page:
         """Return ``page``, made again for batch ``seq``, with the same duplicates as before."""
-        with self._translated():
+        with translated(self._path):
             if page.cursor:  # it was corrected, and has other names
                 with self._transaction(None):
                     self._database.execute("DELETE FROM names WHERE seq = ?", (seq,))
@@ -173,15 +186,6 @@ class Duplicates:
         if upto is not None:
             self._database.execute(f"PRAGMA user_version = {upto}")
         self._database.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise JournalError(
-                f"{self._path}: {error}; free space or mend the disk, or --restart"
-            ) from error
 
 
 def _duplicate(item: Item) -> Item:

@@ -19,6 +19,7 @@ from downloader.core.item_states import OWNED, changed
 from downloader.core.name_list import encode_names
 from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
+from downloader.files.directory import open_home
 from downloader.messages import (
     BATCH_ITEMS,
     Batch,
@@ -111,9 +112,8 @@ def _obey(
                 page = duplicates.recall(command.seq, page)
             outbox.send(_batch(command.seq, page, recalled=True))
         elif isinstance(command, Continue):
-            home = home_of(config.journal_root)
             with contextlib.ExitStack() as opened:
-                known = Known(home, command.seq) if is_read_again(home) else None
+                known = _known(config, command.seq)
                 if known:
                     opened.callback(known.close)
                 if duplicates:
@@ -121,6 +121,16 @@ def _obey(
                 _read_on(config, outbox, inbox, lister.pages, command, known, duplicates)
         elif isinstance(command, Finish):
             return
+
+
+def _known(config: Config, seq: int) -> Known | None:
+    """Return the table of known names, None if the source is not read again."""
+    try:
+        home = open_home(home_of(config.journal_root))
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # there is no destination, as in a dry run
+    with home:
+        return Known(home, seq) if is_read_again(home) else None
 
 
 class _Inbox:

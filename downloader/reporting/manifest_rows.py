@@ -9,16 +9,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from downloader.core.frames import FrameError, pack
+from downloader.core.frames import MAX_FRAME, FrameError, pack
+from downloader.core.inflate import inflate
+from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.errors import JournalError
 
 __all__ = ["Fields", "Numbered", "RowsMade", "read_rows", "write_rows"]
 
 _HEADER = 4
+_MOST_BYTES = 4 * MAX_FRAME  # of the rows of a batch
+_Bounded = msgspec.Meta(max_length=MOST_BATCH_ITEMS)
 _Text = str | None
 Fields = tuple[
     str,
@@ -61,8 +65,8 @@ class Numbered(NamedTuple):
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    numbers: list[int]
-    rows: list[Fields]
+    numbers: Annotated[list[int], _Bounded]
+    rows: Annotated[list[Fields], _Bounded]
 
 
 _decode = msgspec.msgpack.Decoder(_Frame).decode
@@ -81,12 +85,14 @@ def read_rows(file: BinaryIO, shown: str) -> Iterator[list[Numbered]]:
     try:
         while header := file.read(_HEADER):
             size = int.from_bytes(header, "big")
+            if size > MAX_FRAME:
+                raise FrameError(f"a frame of {size:,} bytes")
             body = file.read(size)
             if len(header) < _HEADER or len(body) < size:
                 raise FrameError("it is cut off")
-            frame = _decode(zlib.decompress(body))
+            frame = _decode(inflate(body, _MOST_BYTES))
             yield list(map(Numbered, frame.numbers, frame.rows))
     except OSError as error:
         raise JournalError(f"{shown} cannot be read: {error.strerror}") from error
-    except (zlib.error, ValueError, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError) as error:
         raise JournalError(f"{shown} is damaged ({error}); --restart begins anew") from error

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import sys
+from typing import BinaryIO
 
 from downloader.core.checksum import crc32
 from downloader.core.naming import SafeName, hashed
+from downloader.files.directory import is_inside
 
 __all__ = ["READ", "UTF8", "crc_of", "file_matches", "is_inside", "md5_of_file", "place"]
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK = 1 << 20
-
-# Rejects empty segments, `.` and `..`. Sources never give such names; this is the last check.
-is_inside = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
 
 
 # Names on the disk are UTF-8, whatever the locale is. If Python uses another encoding for file names, it is
@@ -39,12 +37,11 @@ def crc_of(fd: int) -> int:
     return crc
 
 
-def md5_of_file(path: str | os.PathLike[str]) -> str:
-    """Return the MD5 of the file ``path``, in hexadecimal. Raises OSError."""
+def md5_of_file(file: BinaryIO) -> str:
+    """Return the MD5 of an open file from where it is, in hexadecimal. Raises OSError."""
     digest = hashlib.md5(usedforsecurity=False)
-    with open(path, "rb", buffering=0) as file:
-        while piece := file.read(_BLOCK):
-            digest.update(piece)
+    while piece := file.read(_BLOCK):
+        digest.update(piece)
     return digest.hexdigest()
 
 

@@ -10,20 +10,25 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 
-from downloader.core.frames import FrameError, pack
+from downloader.core.frames import MAX_FRAME, FrameError, pack
+from downloader.core.inflate import inflate
+from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.errors import SourceError
+from downloader.files.directory import open_regular
 from downloader.messages import Item, Page, Recall
 
 __all__ = ["SliceLister", "read_items", "write_items"]
 
 _HEADER = 4
 _encode = msgspec.msgpack.encode
-_decode_items = msgspec.msgpack.Decoder(list[Item]).decode
+_decode_items = msgspec.msgpack.Decoder(
+    Annotated[list[Item], msgspec.Meta(max_length=MOST_BATCH_ITEMS)]
+).decode
 
 
 class _At(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +88,7 @@ class _Reader:
     def __init__(self, path: str, file: BinaryIO | None = None) -> None:
         self._path = path
         try:
-            self._file: BinaryIO = file or open(path, "rb")  # noqa: SIM115
+            self._file: BinaryIO = file or open(open_regular(path), "rb")  # noqa: SIM115
             self._size = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise SourceError(f"the slice {path} cannot be read: {error.strerror}") from error
@@ -104,13 +109,15 @@ class _Reader:
             header = self._file.read(_HEADER)
             if not header:
                 return None
-            body = self._file.read(int.from_bytes(header, "big"))
-            if len(header) + len(body) != _HEADER + int.from_bytes(header, "big"):
+            if (size := int.from_bytes(header, "big")) > MAX_FRAME:
+                raise FrameError(f"a frame of {size:,} bytes")
+            body = self._file.read(size)
+            if len(header) + len(body) != _HEADER + size:
                 raise FrameError("it is cut off")
-            return _decode_items(zlib.decompress(body)), offset + _HEADER + len(body)
+            return _decode_items(inflate(body, MAX_FRAME)), offset + _HEADER + len(body)
         except OSError as error:
             raise SourceError(f"the slice {self._path} cannot be read: {error.strerror}") from error
-        except (zlib.error, ValueError, msgspec.DecodeError) as error:
+        except (ValueError, msgspec.DecodeError) as error:
             raise SourceError(
                 f"the slice {self._path} is damaged ({error}); --restart begins anew"
             ) from error

@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from downloader.config.config import Config
 from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, JournalError
+from downloader.files.directory import Directory, Entry, open_home
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import INDEXED
@@ -45,7 +46,9 @@ __all__ = [
     "collect_ledgers",
     "foreign_before",
     "home_of",
+    "ledgers",
     "make_directory",
+    "make_home",
 ]
 
 HOME = ".downloader"
@@ -69,17 +72,20 @@ class Destination:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
-        self.home = home_of(config.journal_root)
         self._apart = _is_apart(config)
-        if self._apart:
-            make_directory("--journal", Path(config.journal), self.home)
         output = Path(config.local_output)
-        make_directory("-o", output, output if self._apart else self.home)
-        self.lock_fd = lock(self.home)
-        # Opened before anything is written: a sync reports the failures since its descriptor was opened.
-        self._root = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._unsynced: DestinationError | None = None
-        try:
+        with contextlib.ExitStack() as opened:
+            if self._apart:
+                self.home = opened.enter_context(make_home("--journal", config.journal))
+                make_directory("-o", output)
+            else:
+                self.home = opened.enter_context(make_home("-o", config.local_output))
+            self.lock_fd = lock(self.home)
+            opened.callback(os.close, self.lock_fd)
+            # Opened before files are stored: a sync reports the failures since its descriptor was opened.
+            self._root = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened.callback(os.close, self._root)
+            self._unsynced: DestinationError | None = None
             self.name_key = name_key(self.home)
             if config.restart:
                 config.sink_kind.check_begin(config)
@@ -90,34 +96,28 @@ class Destination:
                     f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
                 )
             self.journal = Journal(self.home, durable=config.fsync)
+            opened.callback(self.journal.close)
             if config.slice:
                 self.journal.shards.begin_slice(config.first_shard)
-            try:
-                # This also syncs what an earlier run without --fsync has left in memory.
-                self.sync()
-                boot, before = boot_id(), self.journal.running
-                self.cut_off = bool(before and boot and before != boot)
-                if self.cut_off:
-                    # The journal may have lost shards, which are then published again, with other bytes.
-                    (self.home / INDEXED).unlink(missing_ok=True)
-                self.job, self.resumed = self._agree()
-                self.journal.run(boot)
-                collect_ledgers(self.home, self.journal, self._verify)
-                self.complete_since = "" if config.relist else self.journal.complete_since
-                if config.relist:
-                    self._read_again()
-                self._tidy()
-                self.reserved = {} if self._has_shards else reserved_names(config)
-                check_reserved(config, self.reserved, self.journal)
-                self.before: Tally = self.journal.tally()
-                self.listed_before: int = self.journal.position()[2]
-            except BaseException:
-                self.journal.close()
-                raise
-        except BaseException:
-            os.close(self._root)
-            os.close(self.lock_fd)
-            raise
+            # This also syncs what an earlier run without --fsync has left in memory.
+            self.sync()
+            boot, before = boot_id(), self.journal.running
+            self.cut_off = bool(before and boot and before != boot)
+            if self.cut_off:
+                # The journal may have lost shards, which are then published again, with other bytes.
+                (self.home / INDEXED).unlink(missing_ok=True)
+            self.job, self.resumed = self._agree()
+            self.journal.run(boot)
+            collect_ledgers(self.home, self.journal, self._verify)
+            self.complete_since = "" if config.relist else self.journal.complete_since
+            if config.relist:
+                self._read_again()
+            self._tidy()
+            self.reserved = {} if self._has_shards else reserved_names(config)
+            check_reserved(config, self.reserved, self.journal)
+            self.before: Tally = self.journal.tally()
+            self.listed_before: int = self.journal.position()[2]
+            self._opened = opened.pop_all()
 
     def sync(self) -> None:
         """Wait until all published files are on the disk, if --fsync is given; else do nothing.
@@ -138,16 +138,21 @@ class Destination:
             )
             with contextlib.suppress(JournalError, OSError):
                 self.journal.mark_unsynced()
-                for path in self.home.glob("ledger-*"):
+                for path in ledgers(self.home):
                     path.unlink()
             raise self._unsynced from error
 
-    def ledger(self, number: int) -> Path:
-        """Return the path of the ledger of worker ``number``."""
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """The descriptors that the processes of the run inherit: the lock, and the home."""
+        return self.lock_fd, self.home.fd
+
+    def ledger(self, number: int) -> Entry:
+        """Return the ledger of worker ``number``."""
         return self.home / f"ledger-{number}"
 
-    def spool(self, number: int) -> Path | None:
-        """Return the path of the spool of worker ``number``, None if nothing is recorded."""
+    def spool(self, number: int) -> Entry | None:
+        """Return the spool of worker ``number``, None if nothing is recorded."""
         if not self._config.recording:
             return None
         return record_spool.spool_path(self.home, self._records_run, number)
@@ -176,13 +181,8 @@ class Destination:
 
     def close(self) -> None:
         """Close the journal and release the lock."""
-        try:
-            with contextlib.suppress(JournalError):  # on failure, this run counts as interrupted
-                self.journal.run("")
-            self.journal.close()
-        finally:
-            os.close(self._root)
-            os.close(self.lock_fd)
+        with self._opened, contextlib.suppress(JournalError):
+            self.journal.run("")  # on failure, this run counts as interrupted
 
     def _read_again(self) -> None:
         """Let the source be read from its beginning, unless an interrupted run has begun that already."""
@@ -330,9 +330,14 @@ class Destination:
         return _clock_of(self._config.local_output)
 
 
-def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
+def ledgers(home: Directory) -> list[Entry]:
+    """Return the ledgers that workers have left."""
+    return home.entries("ledger-[0-9]+")
+
+
+def collect_ledgers(home: Directory, journal: Journal, verify: Verify) -> None:
     """Move the ledgers that the workers of a killed run have left into the journal."""
-    for path in sorted(home.glob("ledger-*")):
+    for path in ledgers(home):
         journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, verify)
         path.unlink()
 
@@ -358,16 +363,41 @@ def _is_apart(config: Config) -> bool:
     return os.path.realpath(config.journal_root) != os.path.realpath(config.local_output)
 
 
-def make_directory(option: str, root: Path, directory: Path) -> None:
-    """Create ``directory``, in the ``root`` that ``option`` names, and check that it can be written."""
-    private = 0o700 if directory != root else 0o777
+def make_directory(option: str, root: Path) -> None:
+    """Create the directory ``root``, that ``option`` names, and check that it can be written."""
+    with _made(option, root, root):
+        root.mkdir(parents=True, exist_ok=True)
+        _check_writable(root)
+
+
+def make_home(option: str, root: str) -> Directory:
+    """Create the home of the tool's own files in ``root``, that ``option`` names; return it, opened.
+
+    Raises ConfigError if it cannot be written or is not to be trusted, DestinationError.
+    """
+    path = home_of(root)
+    with _made(option, Path(root), path):
+        home = open_home(path, create=True)
+        try:
+            _check_writable(path)
+        except BaseException:
+            home.close()
+            raise
+        return home
+
+
+def _check_writable(directory: Path) -> None:
+    with tempfile.TemporaryFile(dir=directory) as probe:
+        probe.write(b"downloader\n")
+        probe.flush()
+
+
+@contextlib.contextmanager
+def _made(option: str, root: Path, directory: Path) -> Iterator[None]:
     try:
-        directory.mkdir(mode=private, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory) as probe:
-            probe.write(b"downloader\n")
-            probe.flush()
+        yield
     except (FileExistsError, NotADirectoryError):
-        culprit = next((p for p in (root, *root.parents) if p.is_file()), directory)
+        culprit = next((p for p in (directory, *directory.parents) if p.is_file()), directory)
         raise ConfigError(f"{option} {root}: {culprit} is a file, not a directory") from None
     except PermissionError as error:
         raise ConfigError(
@@ -379,14 +409,9 @@ def make_directory(option: str, root: Path, directory: Path) -> None:
         raise DestinationError(f"{option} {root}: {error.strerror}") from error
 
 
-def _forget(home: Path) -> None:
+def _forget(home: Directory) -> None:
     """Remove the state of an earlier job, synced so that a power cut does not bring it back."""
-    for path in home.iterdir():
-        if path.name.startswith(("journal.sqlite", "ledger-", "known.sqlite", "names.sqlite", "records-")):
-            path.unlink()
+    for entry in home.entries("(journal.sqlite|ledger-|known.sqlite|names.sqlite|records-).*"):
+        entry.remove_tree()  # whatever it is
     forget_shards(home)
-    fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    home.sync()

@@ -10,28 +10,34 @@ Checksums and counts (``table``) detect a damaged journal, which is then not use
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from downloader.core.item_states import OWNED, changed, merge, summed, unpack, written
+from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
-from downloader.errors import JournalError
+from downloader.errors import JournalError, failure_kind
+from downloader.files.directory import Directory
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.sinks.sink import Verify, Written
 from downloader.storage.records import BatchRow, JobSpec
+from downloader.storage.schema import TYPES
 from downloader.storage.shard_numbers import ShardNumbers
 from downloader.storage.table import Rows
 
-__all__ = ["BatchRow", "JobSpec", "Journal", "exists"]
+__all__ = ["NAME", "BatchRow", "JobSpec", "Journal", "exists"]
+
+NAME = "journal.sqlite"
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
+_BATCH = ("seq", "count", "done", "stored", "failed", "bytes", "unverified", "sum")
+_FAILURE = ("seq", "idx", "name", "url", "code", "detail", "attempts", "sum")
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
 
-def exists(home: Path) -> bool:
+def exists(home: Directory) -> bool:
     """Return whether there is a journal under ``home``."""
-    return (home / "journal.sqlite").exists()
+    return (home / NAME).exists()
 
 
 class Journal:
@@ -40,10 +46,14 @@ class Journal:
     ``durable``: data is on the disk when a method returns.
     """
 
-    def __init__(self, home: Path, *, read_only: bool = False, durable: bool = False) -> None:
-        self._rows = Rows(home / "journal.sqlite", read_only=read_only, durable=durable)
+    def __init__(self, home: Directory, *, read_only: bool = False, durable: bool = False) -> None:
+        self._rows = Rows(home / NAME, read_only=read_only, durable=durable)
         self.path = self._rows.path
         self.shards = ShardNumbers(self._rows)
+
+    def damaged(self, what: object) -> JournalError:
+        """Return the error for a journal that is not as it was written."""
+        return self._rows.damaged(what)
 
     def close(self) -> None:
         """Close the journal; SQLite checkpoints the write-ahead log."""
@@ -72,13 +82,21 @@ class Journal:
             rows.inspect(table)
         batches, first, last, failed, wrong = rows.figures(
             "SELECT count(*), min(seq), max(seq), sum(failed), sum(sum != "
-            "row_sum(seq, count, done, stored, failed, bytes, unverified)) FROM batch"
+            "row_sum(seq, count, done, stored, failed, bytes, unverified) "
+            f"OR {_mistyped('batch')} OR count NOT BETWEEN 0 AND {MOST_BATCH_ITEMS}) FROM batch"
         )
         failures, strange = rows.figures(
-            "SELECT count(*), sum(sum != row_sum(seq, idx, name, url, code, detail, attempts)) FROM failure"
+            "SELECT count(*), sum(failure.sum != row_sum(seq, idx, name, url, code, detail, attempts) "
+            f"OR {_mistyped('failure')} OR idx NOT BETWEEN 0 AND ifnull(count, 0) - 1) "
+            "FROM failure LEFT JOIN batch USING (seq)"
         )
         if wrong or strange:
             raise rows.damaged(f"{wrong + strange} rows are not what was written")
+        try:
+            for code in self.failures_by_code():
+                failure_kind(code)
+        except (KeyError, ValueError):
+            raise rows.damaged("a failure in it has a code that there is not") from None
         if batches and (first, last) != (0, batches - 1):
             raise rows.damaged("batches are missing")
         if failures != failed:
@@ -324,6 +342,8 @@ class Journal:
             try:
                 if done and summed(marks) != (stored, size):
                     raise ValueError("its files are not those that were stored")
+                if marks and len(unpack(marks)[0]) != count:
+                    raise ValueError(f"it does not say what {count} items are")
             except ValueError as error:
                 raise self._rows.damaged(f"batch {seq}: {error}") from error
             yield BatchRow(seq, count, names, origin, bool(done), marks)
@@ -388,3 +408,12 @@ class Journal:
 
     def _claim(self, seq: int, count: int, claims: Mapping[int, int]) -> None:
         self._recount(seq, changed(self.marks(seq), count, claims))
+
+
+def _mistyped(table: str) -> str:
+    """Return the condition for a row of ``table`` that has a value of another type than it is to have."""
+    names = {"batch": _BATCH, "failure": _FAILURE}[table]
+    kinds = {int: "integer", str: "text", bytes: "blob"}
+    return " OR ".join(
+        f"typeof({table}.{name}) != '{kinds[kind]}'" for name, kind in zip(names, TYPES[table], strict=True)
+    )

@@ -12,13 +12,13 @@ entry is used for one item only: a second item of that name is fetched, and fail
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, ItemStates, unpack
 from downloader.core.name_list import decode_names
-from downloader.errors import JournalError
+from downloader.files.database import attach, connect, translated
+from downloader.files.database import remove as remove_database
+from downloader.files.directory import Directory
 from downloader.storage.journal import Journal
 
 __all__ = ["Known", "exists", "remove", "write"]
@@ -31,29 +31,32 @@ CREATE TABLE known (
 """
 
 
-def exists(home: Path) -> bool:
+def exists(home: Directory) -> bool:
     """Return whether a source is being read again."""
     return (home / _NAME).exists()
 
 
-def remove(home: Path) -> None:
+def remove(home: Directory) -> None:
     """Remove the table, and what a killed run has left of one."""
-    for path in home.glob(f"{_NAME}*"):
-        path.unlink()
+    remove_database(home / _NAME)
+    remove_database(home / f"{_NAME}.new")
 
 
-def write(home: Path, journal: Journal) -> None:
+def write(home: Directory, journal: Journal) -> None:
     """Write the table: the published items of ``journal``, and the entries of an existing table.
 
     A table exists if an earlier relist was interrupted. Raises JournalError.
     """
     temporary = home / f"{_NAME}.new"
-    temporary.unlink(missing_ok=True)
-    with _translated(temporary), contextlib.closing(_connect(temporary)) as database:
+    remove_database(temporary)
+    with (
+        translated(temporary),
+        contextlib.closing(connect(temporary, _SCHEMA, create=True)) as database,
+    ):
         database.execute("PRAGMA journal_mode = OFF")
         database.execute(_SCHEMA)
         if exists(home):
-            database.execute("ATTACH ? AS older", (str(home / _NAME),))
+            attach(database, home / _NAME, "older", _SCHEMA)
         database.execute("BEGIN")
         if exists(home):
             database.execute("INSERT INTO known SELECT name, state, crc, NULL, NULL FROM older.known")
@@ -63,7 +66,7 @@ def write(home: Path, journal: Journal) -> None:
         database.execute("COMMIT")
     for suffix in ("-wal", "-shm"):  # of the table that is being replaced
         (home / f"{_NAME}{suffix}").unlink(missing_ok=True)
-    temporary.replace(home / _NAME)
+    temporary.rename(_NAME)
 
 
 def _published(journal: Journal) -> Iterator[tuple[str, int, int]]:
@@ -81,10 +84,10 @@ class Known:
     again: the process that used them died before these batches were in the journal.
     """
 
-    def __init__(self, home: Path, seq: int) -> None:
+    def __init__(self, home: Directory, seq: int) -> None:
         self._path = home / _NAME
-        with _translated(self._path):
-            self._database = _connect(self._path)
+        with translated(self._path):
+            self._database = connect(self._path, _SCHEMA)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.execute("UPDATE known SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
@@ -98,7 +101,7 @@ class Known:
         found = ItemStates(len(names))
         states, crcs = found.arrays
         some = False
-        with _translated(self._path):
+        with translated(self._path):
             self._database.execute("BEGIN")
             for index, name in enumerate(names):
                 row = self._database.execute("SELECT * FROM known WHERE name = ?", (name,)).fetchone()
@@ -111,15 +114,3 @@ class Known:
                 some = True
             self._database.execute("COMMIT")
         return found.packed() if some else b""
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, timeout=10)
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise JournalError(f"{path}: {error}; free space or mend the disk, or --restart") from error

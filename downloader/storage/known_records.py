@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -21,7 +19,9 @@ from downloader.core import item_states
 from downloader.core.file_records import Record, records, unpack
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
-from downloader.errors import JournalError
+from downloader.files.database import attach, connect, translated
+from downloader.files.database import remove as remove_database
+from downloader.files.directory import Directory
 from downloader.storage.journal import BatchRow, Journal
 from downloader.storage.record_spool import frames, read_frame, remove, spools
 
@@ -50,13 +50,13 @@ class KnownRecords:
     The places of the frames are in a table on disk, so memory does not grow with their number.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Directory) -> None:
         self._spools = spools(home)
         self._open: dict[int, int] = {}
         self._path = home / _INDEX
-        with _translated(self._path):
-            _remove(self._path)
-            self._index = _connect(self._path)
+        with translated(self._path):
+            remove_database(self._path)
+            self._index = connect(self._path, _FRAMES, create=True)
             self._index.execute("PRAGMA journal_mode = OFF")
             self._index.execute("PRAGMA synchronous = OFF")
             self._index.execute(_FRAMES)
@@ -65,7 +65,8 @@ class KnownRecords:
                 rows = ((seq, number, at, length) for seq, at, length in frames(path))
                 self._index.executemany("INSERT INTO frame VALUES (?, ?, ?, ?)", rows)
             self._index.execute("COMMIT")
-            self._known = _connect(home / _TABLE) if (home / _TABLE).exists() else None
+            table = home / _TABLE
+            self._known = connect(table, _KNOWN) if table.exists() else None
 
     def find(self, batch: BatchRow, names: Sequence[str]) -> dict[int, Record]:
         """Return the records of stored items of ``batch`` that are known, by index."""
@@ -73,7 +74,7 @@ class KnownRecords:
         found: dict[int, Record] = {}
         if len(states) != len(names):
             return found
-        with _translated(self._path):
+        with translated(self._path):
             places = self._index.execute(
                 "SELECT spool, at, length FROM frame WHERE seq = ? ORDER BY spool, at", (batch.seq,)
             )
@@ -91,19 +92,21 @@ class KnownRecords:
 
     def _by_name(self, name: str, mark: ItemState) -> Record | None:
         assert self._known is not None
-        with _translated(self._path):
+        with translated(self._path):
             row = self._known.execute(
                 "SELECT record FROM known WHERE name = ? AND size = ? AND crc = ?",
                 (name, mark.size, mark.crc),
             ).fetchone()
-        return None if row is None else _decode(row[0])
+        with contextlib.suppress(TypeError, ValueError):  # damaged: as if it were not there
+            return None if row is None else _decode(row[0])
+        return None
 
     def _fd(self, number: int) -> int:
         fd = self._open.get(number)
         if fd is None:
             if len(self._open) >= _MOST_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
-            fd = self._open[number] = os.open(self._spools[number], os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._open[number] = self._spools[number].open()
         return fd
 
     def close(self) -> None:
@@ -114,10 +117,10 @@ class KnownRecords:
         self._index.close()
         if self._known is not None:
             self._known.close()
-        _remove(self._path)
+        remove_database(self._path)
 
 
-def write(home: Path, journal: Journal, *, keep: bool) -> None:
+def write(home: Directory, journal: Journal, *, keep: bool) -> None:
     """Write the table of names from all records of what ``journal`` has as stored; remove the spools.
 
     ``keep``: keep the records of the table as well that the journal does not have, since it has begun anew
@@ -127,14 +130,17 @@ def write(home: Path, journal: Journal, *, keep: bool) -> None:
     if not (spools(home) or table.exists()):
         return
     temporary = home / f"{_TABLE}.new"
-    _remove(temporary)
+    remove_database(temporary)
     known = KnownRecords(home)
     try:
-        with _translated(temporary), contextlib.closing(_connect(temporary)) as database:
+        with (
+            translated(temporary),
+            contextlib.closing(connect(temporary, _KNOWN, create=True)) as database,
+        ):
             database.execute("PRAGMA journal_mode = OFF")
             database.execute(_KNOWN)
             if keep and table.exists():
-                database.execute("ATTACH ? AS older", (str(table),))
+                attach(database, table, "older", _KNOWN)
             database.execute("BEGIN")
             if keep and table.exists():
                 database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
@@ -144,14 +150,14 @@ def write(home: Path, journal: Journal, *, keep: bool) -> None:
             database.execute("COMMIT")
     finally:
         known.close()
-    temporary.replace(table)
+    temporary.rename(_TABLE)
     remove(home)
 
 
-def forget(home: Path) -> None:
+def forget(home: Directory) -> None:
     """Remove all records: they belong to another job."""
     remove(home)
-    _remove(home / _TABLE)
+    remove_database(home / _TABLE)
 
 
 def _stored(known: KnownRecords, journal: Journal) -> Iterator[tuple[str, int, int, bytes]]:
@@ -161,22 +167,3 @@ def _stored(known: KnownRecords, journal: Journal) -> Iterator[tuple[str, int, i
         for mark in item_states.published(row.marks):
             if record := found.get(mark.index):
                 yield names[mark.index], mark.size, mark.crc, _encode(record)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, timeout=10)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-journal"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise JournalError(f"{path}: {error}; free space or mend the disk, or --restart") from error
-    except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from error

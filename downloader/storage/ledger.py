@@ -24,11 +24,11 @@ import os
 import struct
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 
 from downloader.core import item_states as core_marks
 from downloader.core.item_states import ItemStates
 from downloader.errors import DestinationError, JournalError
+from downloader.files.directory import Entry, UnsafeFile
 from downloader.messages import BATCH_ITEMS
 
 __all__ = ["Ledger", "Slot", "read", "slots_for"]
@@ -38,6 +38,7 @@ _HEADER = 16
 _SIZED = (1 << 64) - 1
 _MOST_SLOTS = 64
 _MOST_ITEMS = 80_000  # in all slots together, where batches are large
+_MOST_BYTES = 32 << 20  # of a ledger: two slots of the largest batches
 
 
 class Slot:
@@ -78,12 +79,12 @@ class Ledger:
     disk causes an error here, not a bus error when a page is written.
     """
 
-    def __init__(self, path: Path, slots: int, items: int = BATCH_ITEMS) -> None:
+    def __init__(self, path: Entry, slots: int, items: int = BATCH_ITEMS) -> None:
         self._slot = _slot_bytes(items)
         self._start = 0 if items == BATCH_ITEMS else _HEADER
         size = self._start + slots * self._slot
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            fd = path.create()
             try:
                 os.posix_fallocate(fd, 0, size)
                 self._map = mmap.mmap(fd, size)
@@ -91,6 +92,8 @@ class Ledger:
                     self._map[:_HEADER] = struct.pack("QQ", _SIZED, items)
             finally:
                 os.close(fd)
+        except UnsafeFile:
+            raise
         except OSError as error:
             room = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             raise DestinationError(f"{path}: {error.strerror}{room}") from error
@@ -114,16 +117,18 @@ class Ledger:
         self._vacant.append(slot.number)
 
 
-def read(path: Path) -> Iterator[tuple[int, ItemStates]]:
+def read(path: Entry) -> Iterator[tuple[int, ItemStates]]:
     """Yield the batches in a ledger, open or reported: the number and a copy of the item states.
 
     Yields nothing if the file does not exist (the worker died before it created it). Raises JournalError
     if the file is not a ledger.
     """
     try:
-        content = path.read_bytes()
+        content = path.read(_MOST_BYTES)
     except FileNotFoundError:
         return
+    except UnsafeFile:
+        raise
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from error
     begin, items = 0, BATCH_ITEMS
@@ -142,5 +147,5 @@ def read(path: Path) -> Iterator[tuple[int, ItemStates]]:
         yield owner - 1, ItemStates(count, slot[_HEADER:])
 
 
-def _damaged(path: Path) -> JournalError:
+def _damaged(path: Entry) -> JournalError:
     return JournalError(f"{path}: not a ledger of this version; --restart begins anew")

@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 from downloader.errors import DestinationError, InUse
+from downloader.files.directory import Directory, UnsafeFile
 
 __all__ = ["is_alive", "is_locked", "lock"]
 
 _ORPHANS_END_WITHIN = 10.0  # seconds
 
 
-def lock(home: Path) -> int:
+def lock(home: Directory) -> int:
     """Lock the destination until all processes have closed the returned descriptor.
 
     The children of a run inherit it. After a SIGKILL of the supervisor they terminate at once, so this
@@ -23,7 +24,9 @@ def lock(home: Path) -> int:
     """
     path = home / "lock"
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = path.open(os.O_RDWR | os.O_CREAT)
+    except UnsafeFile:
+        raise
     except OSError as error:
         raise DestinationError(f"{path}: {error.strerror}") from error
     give_up = time.monotonic() + _ORPHANS_END_WITHIN
@@ -35,7 +38,7 @@ def lock(home: Path) -> int:
             if is_alive(owner) or time.monotonic() > give_up:
                 os.close(fd)
                 raise InUse(
-                    f"{home.parent} is in use by another run (process {owner or 'unknown'}); "
+                    f"{home.path.parent} is in use by another run (process {owner or 'unknown'}); "
                     "wait for it, or stop it"
                 ) from None
             time.sleep(0.02)
@@ -49,10 +52,10 @@ def lock(home: Path) -> int:
         return fd
 
 
-def is_locked(home: Path) -> bool:
+def is_locked(home: Directory) -> bool:
     """Return whether a run owns the destination; True where that cannot be told."""
     try:
-        fd = os.open(home / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = (home / "lock").open()
     except FileNotFoundError:
         return False
     except OSError:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from downloader.errors import DestinationError
+from downloader.errors import ConfigError, DestinationError
+from downloader.files.directory import Directory, UnsafeFile, open_home
 
 __all__ = ["KEY_BYTES", "found_key", "name_key"]
 
@@ -19,14 +20,14 @@ _FILE = "name-key"
 KEY_BYTES = 32
 
 
-def name_key(home: Path) -> bytes:
+def name_key(home: Directory) -> bytes:
     """Return the key under ``home``; create it if there is none. The caller must hold the lock.
 
     Raises DestinationError.
     """
     path = home / _FILE
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = path.open(os.O_RDWR | os.O_CREAT)
         try:
             key = os.read(fd, KEY_BYTES + 1)
             if len(key) != KEY_BYTES:
@@ -36,14 +37,19 @@ def name_key(home: Path) -> bytes:
             return key
         finally:
             os.close(fd)
+    except UnsafeFile:
+        raise
     except OSError as error:
         raise DestinationError(f"{path}: {error.strerror}") from error
 
 
 def found_key(journal_root: str) -> bytes:
     """Return the key under ``journal_root``, or a temporary one if it has none."""
+    if not journal_root:
+        return os.urandom(KEY_BYTES)
     try:
-        key = (Path(journal_root) / ".downloader" / _FILE).read_bytes() if journal_root else b""
-    except OSError:
+        with open_home(Path(journal_root) / ".downloader", write=False) as home:
+            key = (home / _FILE).read(KEY_BYTES)
+    except (ConfigError, OSError):
         key = b""
     return key if len(key) == KEY_BYTES else os.urandom(KEY_BYTES)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNOWNED, unpack
 from downloader.core.name_list import decode_names
-from downloader.sinks.stored import place
+from downloader.sinks.stored import is_inside, place
 from downloader.storage.journal import Journal
 
 __all__ = ["CHUNK", "settle_contested"]
@@ -43,7 +43,9 @@ def settle_contested(
         for name in _owned(journal, items):
             del items[name]
         for name, (seq, index) in items.items():
-            path = root / place(name, layout)
+            if not is_inside(where := place(name, layout)):
+                continue  # not written by this program
+            path = root / where
             if not _has_other_spelling(path):
                 found.setdefault(seq, {})[index] = _claim(path, lost_before_ns)
     for seq, claims in found.items():

@@ -17,38 +17,39 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from downloader.core.checksum import crc32
+from downloader.core.frames import MAX_FRAME
 from downloader.errors import DestinationError, JournalError
+from downloader.files.directory import Directory, Entry, UnsafeFile
 
 __all__ = ["SpoolWriter", "frames", "next_run", "read_frame", "remove", "spool_path", "spools"]
 
 _HEADER = struct.Struct("<IIQ")
 # What is allocated at first, and at most at a time: a worker that is killed leaves that unused.
 _LEAST, _MOST = 64 << 10, 1 << 20
-_NAME = re.compile(r"records-([0-9]{6,})-([0-9]{4,})").fullmatch
+_MOST_BYTES = 2 * MAX_FRAME  # of a payload; see `core.file_records.unpack`
+_NAME = re.compile(r"records-([0-9]{6,12})-([0-9]{4,12})").fullmatch
 
 
-def spool_path(home: Path, run: int, worker: int) -> Path:
+def spool_path(home: Directory, run: int, worker: int) -> Entry:
     """Return the path of the spool of a worker; the paths of later ones sort behind it."""
     return home / f"records-{run:06d}-{worker:04d}"
 
 
-def spools(home: Path) -> list[Path]:
+def spools(home: Directory) -> list[Entry]:
     """Return the spools under ``home``, the oldest first."""
-    found = {path: _NAME(path.name) for path in home.glob("records-*-*")}
-    order = {path: (int(match[1]), int(match[2])) for path, match in found.items() if match}
-    return sorted(order, key=order.__getitem__)
+    found = [(int(match[1]), int(match[2]), match[0]) for match in map(_NAME, home.names()) if match]
+    return [home / name for _, _, name in sorted(found)]
 
 
-def next_run(home: Path) -> int:
+def next_run(home: Directory) -> int:
     """Return the number of a new run."""
-    numbers = [int(match[1]) for path in spools(home) if (match := _NAME(path.name))]
+    numbers = [int(match[1]) for path in spools(home) if (match := _NAME(path.leaf))]
     return max(numbers, default=-1) + 1
 
 
-def remove(home: Path) -> None:
+def remove(home: Directory) -> None:
     """Remove all spools under ``home``."""
     for path in spools(home):
         path.unlink()
@@ -57,7 +58,7 @@ def remove(home: Path) -> None:
 class SpoolWriter:
     """The spool of this process, created with its first frame."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Entry) -> None:
         self._path = path
         self._fd = -1
         self._map: mmap.mmap | None = None
@@ -82,8 +83,7 @@ class SpoolWriter:
         room += -room % mmap.ALLOCATIONGRANULARITY
         try:
             if self._fd < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags, 0o600)
+                self._fd = self._path.open(os.O_RDWR | os.O_CREAT | os.O_EXCL)
             # At once: a disk that is full must be an error here, not a signal when a page is written.
             os.posix_fallocate(self._fd, start, room)
             self._map = mmap.mmap(self._fd, room, offset=start)
@@ -100,10 +100,10 @@ class SpoolWriter:
             self._fd = -1
 
 
-def frames(path: Path) -> Iterator[tuple[int, int, int]]:
+def frames(path: Entry) -> Iterator[tuple[int, int, int]]:
     """Yield batch, offset and length of each payload in a spool. Raises JournalError."""
     try:
-        with open(path, "rb") as file:
+        with path.reader() as file:
             size = os.fstat(file.fileno()).st_size
             if not size:
                 return
@@ -112,10 +112,12 @@ def frames(path: Path) -> Iterator[tuple[int, int, int]]:
                 while at + _HEADER.size < size:
                     length, _, seq = _HEADER.unpack_from(content, at)
                     at += _HEADER.size
-                    if not length or at + length > size:
+                    if not length or length > _MOST_BYTES or at + length > size:
                         return
                     yield seq, at, length
                     at += length
+    except UnsafeFile:
+        raise
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from error
 

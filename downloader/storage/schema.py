@@ -22,10 +22,11 @@ pages. Names and marks are each written once. Every row has a ``sum``, the CRC-3
 from __future__ import annotations
 
 import zlib
+from typing import Final
 
 import msgspec
 
-__all__ = ["ADDED", "FORMAT", "OLDEST_FORMAT", "SCHEMA", "row_sum"]
+__all__ = ["ADDED", "FORMAT", "OLDEST_FORMAT", "SCHEMA", "TYPES", "row_sum"]
 
 FORMAT = 3
 OLDEST_FORMAT = 2
@@ -58,6 +59,16 @@ CREATE TABLE IF NOT EXISTS shard (
 CREATE INDEX IF NOT EXISTS shard_of_batch ON shard (seq);
 """
 """What later versions of this program have added to a format; earlier ones ignore it."""
+
+TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "job": (str, str, int),
+    "batch": (int,) * 8,
+    "listing": (int, bytes, bytes, bytes, int),
+    "published": (int, bytes, int),
+    "failure": (int, int, str, str, str, str, int, int),
+    "shard": (int,) * 4,
+}
+"""The types of the values of each table; SQLite itself keeps what it is given."""
 
 
 def row_sum(*values: int | str | bytes) -> int:

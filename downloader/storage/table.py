@@ -12,57 +12,59 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from downloader.errors import JournalError
-from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, row_sum
+from downloader.files.database import connect
+from downloader.files.directory import Entry, UnsafeFile, open_directory
+from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, TYPES, row_sum
 
-__all__ = ["Rows", "is_read_only"]
+__all__ = ["Rows"]
 
+_SCHEMA = f"{SCHEMA}{ADDED}"
 _CACHE_KIB = 512
+_MOST_COPIED = 4 << 30  # of a file, where nothing can be written beside it
 
 
 class Rows:
-    """The tables of ``schema`` in the file at ``path``.
+    """The tables of ``schema`` in the file ``database``.
 
     Every method raises JournalError if SQLite fails, or if a row is not what was written. ``durable``: data
     is on the disk when the method, or the transaction, ends.
     """
 
-    def __init__(self, path: Path, *, read_only: bool, durable: bool) -> None:
-        self.path = path
+    def __init__(self, database: Entry, *, read_only: bool, durable: bool) -> None:
+        self.path = str(database)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
-        with self._translated():
-            if read_only:
-                uri = self._uri_to_read()
-            else:
-                _make_private(path)
-                uri = _uri(path, "mode=rwc")
-            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
-            try:
-                self._db.create_function("row_sum", -1, row_sum, deterministic=True)
-                self._prepare(read_only, durable)
-            except BaseException:
-                self.close()
-                raise
+        with self._translated(), contextlib.ExitStack() as stack:
+            stack.callback(self._remove_copy)
+            self._db = self._connect(database, read_only)
+            stack.callback(self._db.close)
+            self._db.create_function("row_sum", -1, row_sum, deterministic=True)
+            self._prepare(read_only, durable)
+            stack.pop_all()
 
-    def _uri_to_read(self) -> str:
-        """Return the URI for opening the file read-only.
+    def _connect(self, database: Entry, read_only: bool) -> sqlite3.Connection:
+        """Open the file; one to write is made if it is not there, readable by its owner only.
 
-        Even then, SQLite writes files in its directory. If that is read-only, open the file as immutable
-        or, if it has a write-ahead log that is not checkpointed, open a copy.
+        Even read-only, SQLite writes files in its directory. If that is read-only, open the file as
+        immutable or, if it has a write-ahead log that is not checkpointed, open a copy.
         """
-        if not is_read_only(self.path.parent):
-            return _uri(self.path, "mode=ro")
-        log = self.path.with_name(f"{self.path.name}-wal")
-        if not log.exists() or not log.stat().st_size:
-            return _uri(self.path, "mode=ro&immutable=1")
+        if not read_only:
+            return connect(database, _SCHEMA, create=True)
+        if not database.directory.is_read_only():
+            return connect(database, _SCHEMA, options="mode=ro")
+        log = database.beside(f"{database.leaf}-wal")
+        if log.size() <= 0:
+            return connect(database, _SCHEMA, options="mode=ro&immutable=1")
         self._copy = tempfile.TemporaryDirectory(prefix="downloader-")
-        for file in (self.path, log):
-            shutil.copy(file, self._copy.name)
-        return _uri(Path(self._copy.name, self.path.name), "mode=ro")
+        with open_directory(self._copy.name) as directory:
+            for file in (database, log):
+                with file.reader() as source, (directory / file.leaf).writer() as target:
+                    if os.fstat(source.fileno()).st_size > _MOST_COPIED:
+                        raise self.damaged(f"{file.leaf} is too large to be copied")
+                    shutil.copyfileobj(source, target)
+            return connect(directory / database.leaf, _SCHEMA, options="mode=ro")
 
     def _prepare(self, read_only: bool, durable: bool) -> None:
         if not read_only:
@@ -100,6 +102,9 @@ class Rows:
         """Close the file; SQLite checkpoints the write-ahead log."""
         with self._translated():
             self._db.close()
+        self._remove_copy()
+
+    def _remove_copy(self) -> None:
         if self._copy is not None:
             self._copy.cleanup()
 
@@ -115,6 +120,10 @@ class Rows:
             raise JournalError(f"{self.path}: {error}; free space or mend the disk, then resume") from error
         except (sqlite3.DatabaseError, UnicodeError) as error:
             raise self.damaged(error) from error
+        except UnsafeFile:
+            raise
+        except OSError as error:
+            raise JournalError(f"{self.path}: {error.strerror}") from error
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -158,7 +167,7 @@ class Rows:
         """Yield the rows of ``table`` without their sums; ``rest``: condition, order, limit."""
         with self._translated():
             for row in self._db.execute(f"SELECT * FROM {table} {rest}", parameters):
-                if row_sum(*row[:-1]) != row[-1]:
+                if tuple(map(type, row)) != TYPES[table] or row_sum(*row[:-1]) != row[-1]:
                     raise self.damaged(f"a row of {table} is not what was written")
                 yield row[:-1]
 
@@ -183,18 +192,3 @@ class Rows:
         """Return the rows of a query for values and their counts, as a dict."""
         with self._translated():
             return dict(self._db.execute(query))
-
-
-def is_read_only(directory: Path) -> bool:
-    """Return whether nothing can be written in ``directory``."""
-    return not os.access(directory, os.W_OK)
-
-
-def _uri(path: Path, options: str) -> str:
-    # Not as_uri(): since Python 3.14 that imports urllib.request, and so ssl, before any patching.
-    return f"file:{quote(os.fsencode(path.absolute()))}?{options}"
-
-
-def _make_private(path: Path) -> None:
-    """Create the file readable by its owner only, since the journal names every file."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

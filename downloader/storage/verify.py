@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -15,16 +16,17 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
+from downloader.files.directory import Directory, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import Inspect, Written
-from downloader.storage.destination import collect_ledgers, home_of
+from downloader.storage.destination import collect_ledgers, home_of, ledgers
+from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.lock import lock
-from downloader.storage.table import is_read_only
 
 __all__ = ["Status", "Verified", "status", "verify"]
 
@@ -68,10 +70,9 @@ def status(root: str) -> Status:
 
     A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
     """
-    journal = _open(root, read_only=True)
-    try:
+    with _opened(root) as home, contextlib.closing(Journal(home, read_only=True)) as journal:
         job = _job(journal)
-        tally = journal.tally(open_too=True) + _unrecorded(home_of(root), journal)
+        tally = journal.tally(open_too=True) + _unrecorded(home, journal)
         listed = journal.position()[2]
         pending = listed - tally.stored - tally.failed
         return Status(
@@ -87,17 +88,15 @@ def status(root: str) -> Status:
             complete=journal.ended and not pending and not journal.open_count(),
             failed_by_error=journal.failures_by_code(),
         )
-    finally:
-        journal.close()
 
 
-def _unrecorded(home: Path, journal: Journal) -> Tally:
+def _unrecorded(home: Directory, journal: Journal) -> Tally:
     """Return the files of open batches that are stored, and that the journal does not have yet.
 
     They are published and in a ledger, or samples of a shard that is not published.
     """
     found = _in_ledgers(home, journal)
-    if (home / SHARDS).is_dir():
+    if (home / SHARDS).is_directory():
         for row in journal.unsettled():
             if numbers := journal.shards.of(row.seq):
                 kept = kept_samples(home, numbers[-1])
@@ -107,18 +106,22 @@ def _unrecorded(home: Path, journal: Journal) -> Tally:
     return Tally(stored=sum(n for n, _ in found.values()), bytes=sum(size for _, size in found.values()))
 
 
-def _in_ledgers(home: Path, journal: Journal) -> dict[int, tuple[int, int]]:
+def _in_ledgers(home: Directory, journal: Journal) -> dict[int, tuple[int, int]]:
     """Return how many files, and bytes, of open batches are published in the ledgers only, by batch."""
     found = {}
     known: dict[int, bytes] = {}
-    for path in sorted(home.glob("ledger-*")):
+    for path in ledgers(home):
         for seq, marks in read_ledger(path):
             if journal.is_open(seq):
                 known[seq] = core_marks.merge(known.get(seq, b""), marks.packed(), marks.count)
     for seq, packed in known.items():
         older = journal.marks(seq)
         count = len(core_marks.unpack(packed)[0])
-        now, before = core_marks.summed(core_marks.merge(older, packed, count)), core_marks.summed(older)
+        try:
+            now = core_marks.summed(core_marks.merge(older, packed, count))
+        except (IndexError, ValueError) as error:
+            raise journal.damaged(f"batch {seq}, or a ledger beside it: {error}") from error
+        before = core_marks.summed(older)
         found[seq] = (now[0] - before[0], now[1] - before[1])
     return found
 
@@ -130,30 +133,27 @@ def verify(output: str, quiet: bool = False, root: str = "") -> Verified:
     on a read-only file system. ``root`` is --journal. Raises ConfigError, InUse, JournalError.
     """
     root = root or output
-    _find(root)
-    home = home_of(root)
-    if is_read_only(home):
-        return _verify_with(output, root, quiet, read_only=True)
-    fd = lock(home)
-    try:
-        return _verify_with(output, root, quiet, read_only=False)
-    finally:
-        os.close(fd)
+    with _opened(root) as home:
+        if home.is_read_only():
+            return _verify_with(output, root, home, quiet, read_only=True)
+        check_owner(home.fd, home.path, "copy it")
+        fd = lock(home)
+        try:
+            return _verify_with(output, root, home, quiet, read_only=False)
+        finally:
+            os.close(fd)
 
 
-def _verify_with(output: str, root: str, quiet: bool, *, read_only: bool) -> Verified:
-    journal = _open(root, read_only=read_only)
-    try:
+def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
+    with contextlib.closing(Journal(home, read_only=read_only)) as journal:
         job = _job(journal)
         if is_bucket(job.output):
             raise ConfigError(f"{job.output}: verify reads directories; it cannot read shards in a bucket")
         if job.output and job.output != os.path.realpath(output):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:
-            collect_ledgers(home_of(root), journal, verifier(job.store, Path(output), job.layout))
+            collect_ledgers(home, journal, verifier(job.store, Path(output), job.layout))
         return _verify(journal, Path(output), quiet, read_only)
-    finally:
-        journal.close()
 
 
 def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
@@ -198,27 +198,33 @@ def _damaged(row: BatchRow, shards: tuple[int, ...], inspect: Inspect) -> Iterat
             yield Failure(mark.index, name, "", "damaged", problem, 0)
 
 
-def _open(root: str, *, read_only: bool) -> Journal:
-    _find(root)
-    return Journal(home_of(root), read_only=read_only)
+def _opened(root: str) -> Directory:
+    """Return the home under ``root``, which has a journal, for reading.
 
-
-def _find(root: str) -> None:
-    """Raise ConfigError if there is no journal, or if this user may not read it."""
+    Raises ConfigError if there is no journal, or if this user may not read it, UnsafeFile.
+    """
     home = home_of(root)
+    denied = ConfigError(
+        f"{home}: Permission denied; only the user who downloaded into {root} may read its journal"
+    )
+    none = ConfigError(
+        f"{root} has no journal; nothing was downloaded there by this program, or with --journal"
+    )
     try:
-        os.stat(home / "journal.sqlite")
-        readable = os.access(home / "journal.sqlite", os.R_OK)
+        directory = open_home(home, write=False)
     except PermissionError:
-        readable = False
+        raise denied from None
     except OSError:
-        raise ConfigError(
-            f"{root} has no journal; nothing was downloaded there by this program, or with --journal"
-        ) from None
-    if not readable:
-        raise ConfigError(
-            f"{home}: Permission denied; only the user who downloaded into {root} may read its journal"
-        )
+        raise none from None
+    try:
+        if not (directory / JOURNAL).check(write=False):
+            raise none
+        if not os.access(JOURNAL, os.R_OK, dir_fd=directory.fd):
+            raise denied
+    except BaseException:
+        directory.close()
+        raise
+    return directory
 
 
 def _job(journal: Journal) -> JobSpec:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from downloader.core.ownership import Rules
+from downloader.files.directory import Entry
 
 __all__ = ["Setup"]
 
@@ -18,7 +17,7 @@ class Setup(msgspec.Struct, frozen=True):
     """
 
     number: int
-    ledger: Path
+    ledger: Entry
     rules: Rules
     reserved: dict[str, str] = {}
-    records: Path | None = None
+    records: Entry | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from time import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from downloader.core.shard_keys import extension_of
 from downloader.errors import failure_kind
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
 from downloader.sinks.failing import content_error, destination_error
-from downloader.sinks.shards.files import SHARDS, SealedShard, part_path, seal
+from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.part import Part
@@ -63,8 +62,7 @@ class SampleWriter:
     def _spill(self) -> None:
         try:
             if self._file < 0:
-                with tempfile.TemporaryFile(dir=self._batch.directory) as file:
-                    self._file = os.dup(file.fileno())
+                self._file = self._batch.directory.unnamed()
             at = 0
             while at < len(self._memory):
                 at += os.write(self._file, memoryview(self._memory)[at:])
@@ -109,7 +107,7 @@ class ShardBatch:
         self._reproducible = sink.options.reproducible
         self.hashed = sink.options.hashed
         self._began = time()
-        self.directory = sink.home / SHARDS
+        self.directory = sink.directory
         self.part = part
         self.flush = part.flush
         self.recovered = recovered

@@ -7,17 +7,19 @@ how (``SealedShard``); written before the shard is published. Both are removed w
 
 from __future__ import annotations
 
-import os
-import shutil
-from pathlib import Path
+import re
+from typing import Final
 
 import msgspec
 
+from downloader.core.item_states import unpack
+from downloader.files.directory import Directory, Entry
 from downloader.messages import Failure
 
 __all__ = [
     "INDEX",
     "INDEXED",
+    "LARGEST_FILE",
     "PUBLISHING",
     "SHARDS",
     "SIZES",
@@ -38,6 +40,11 @@ INDEX = "shards.json"
 SIZES = "sizes.json"
 INDEXED = "indexed"
 PUBLISHING = "publishing-"
+LARGEST_FILE: Final = 256 << 20
+"""Bytes of the largest file of the tool's own about a shard, its outcome or its stats."""
+
+
+_SEALED = re.compile(r"([0-9]{5,18})\.sealed").fullmatch
 
 
 class SealedShard(msgspec.Struct, frozen=True):
@@ -47,49 +54,42 @@ class SealedShard(msgspec.Struct, frozen=True):
     failures: list[Failure]
 
 
-def part_path(home: Path, shard: int) -> Path:
-    """Return the path of the part of ``shard``."""
+def part_path(home: Directory, shard: int) -> Entry:
+    """Return the part of ``shard``."""
     return home / SHARDS / f"{shard:05d}.part"
 
 
-def sealed_path(home: Path, shard: int) -> Path:
-    """Return the path of the outcome of ``shard``."""
+def sealed_path(home: Directory, shard: int) -> Entry:
+    """Return the file with the outcome of ``shard``."""
     return home / SHARDS / f"{shard:05d}.sealed"
 
 
-def seal(home: Path, shard: int, sealed: SealedShard) -> None:
+def seal(home: Directory, shard: int, sealed: SealedShard) -> None:
     """Write the outcome of ``shard``. Raises OSError."""
-    path = sealed_path(home, shard)
-    other = path.with_suffix(".writing")
-    other.write_bytes(msgspec.msgpack.encode(sealed))
-    other.replace(path)
+    sealed_path(home, shard).write(msgspec.msgpack.encode(sealed))
 
 
-def unseal(home: Path, shard: int) -> None:
+def unseal(home: Directory, shard: int) -> None:
     """Remove the outcome of ``shard``, if there is one."""
     sealed_path(home, shard).unlink(missing_ok=True)
 
 
-def read_sealed(home: Path, shard: int) -> SealedShard | None:
+def read_sealed(home: Directory, shard: int) -> SealedShard | None:
     """Return the outcome of ``shard``, None if it has none or a damaged one. Raises OSError."""
     try:
-        return msgspec.msgpack.decode(sealed_path(home, shard).read_bytes(), type=SealedShard)
-    except (FileNotFoundError, msgspec.DecodeError):
+        sealed = msgspec.msgpack.decode(sealed_path(home, shard).read(LARGEST_FILE), type=SealedShard)
+        unpack(sealed.marks)
+    except (FileNotFoundError, ValueError):  # DecodeError is one
         return None
+    return sealed
 
 
-def sealed_shards(home: Path) -> list[int]:
-    """Return the shards that have an outcome."""
-    try:
-        names = os.listdir(home / SHARDS)
-    except FileNotFoundError:
-        return []
-    return sorted(int(name[:-7]) for name in names if name.endswith(".sealed"))
+def sealed_shards(home: Directory) -> list[int]:
+    """Return the shards that have an outcome. Raises OSError."""
+    return sorted(int(match[1]) for match in map(_SEALED, (home / SHARDS).names()) if match)
 
 
-def forget(home: Path) -> None:
+def forget(home: Directory) -> None:
     """Remove everything of shards from ``home``. Raises OSError."""
-    for directory in (SHARDS, STATS):
-        shutil.rmtree(home / directory, ignore_errors=True)
-    for path in (home / INDEX, home / SIZES, home / INDEXED, *home.glob(f"{PUBLISHING}*")):
-        path.unlink(missing_ok=True)
+    for name in (SHARDS, STATS, INDEX, SIZES, INDEXED, *home.names(f"{PUBLISHING}.*")):
+        (home / name).remove_tree()

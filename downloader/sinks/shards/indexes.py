@@ -8,7 +8,6 @@ gevent.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +17,17 @@ import msgspec
 from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import pack
 from downloader.errors import DestinationError
+from downloader.files.directory import Directory, UnsafeFile, open_directory
 from downloader.process import isolation
 from downloader.sinks.failing import advice
-from downloader.sinks.shards.files import INDEX, INDEXED, SIZES
+from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import bucket_settings
-from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_directory, stats_name
+from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
 
 __all__ = ["Indexed", "write_indexes", "write_indexes_of"]
 
 _encode = msgspec.json.Encoder().encode
+_LONGEST_NOTE = 1000
 
 
 class _Files(msgspec.Struct, frozen=True, gc=False):
@@ -50,35 +51,35 @@ class Indexed:
     It counts only as long as the indexes have the sizes that they had.
     """
 
-    def __init__(self, home: Path, directory: Path) -> None:
+    def __init__(self, home: Directory, directory: Path) -> None:
         self._note = home / INDEXED
         self._directory = directory
 
     def has(self, shards: int) -> bool:
         """Return whether the indexes were written when ``shards`` shards were published."""
         try:
-            return self._note.read_text() == self._text(shards)
-        except (OSError, ValueError):
+            return self._note.read(_LONGEST_NOTE) == self._text(shards)
+        except FileNotFoundError:
             return False
 
     def note(self, shards: int) -> None:
         """Note that the indexes have ``shards`` shards. Without the note they are written again."""
         with contextlib.suppress(OSError):
-            self._note.write_text(self._text(shards))
+            self._note.write(self._text(shards))
 
-    def _text(self, shards: int) -> str:
+    def _text(self, shards: int) -> bytes:
         sizes = [_size(self._directory / name) for name in (INDEX, SIZES)]
-        return f"{shards} shards, indexes of {sizes} bytes\n"
+        return f"{shards} shards, indexes of {sizes} bytes\n".encode()
 
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return -1
 
 
-def write_indexes(root: str, home: str, endpoint_url: str = "", region: str = "") -> None:
+def write_indexes(root: str, home: Directory, endpoint_url: str = "", region: str = "") -> None:
     """Write ``shards.json`` and ``sizes.json`` for all shards that are published in ``root``.
 
     Both are sorted by the number of the shard, and replaced as a whole. A dataset without samples has
@@ -87,24 +88,32 @@ def write_indexes(root: str, home: str, endpoint_url: str = "", region: str = ""
     """
     bucket = is_bucket(root)
     try:
-        files = list(_published(stats_directory(home) if bucket else root, beside=not bucket))
+        with (home / STATS).opened() if bucket else open_directory(root) as directory:
+            files = list(_published(directory, beside=not bucket))
+    except FileNotFoundError:
+        if not bucket:
+            raise _failed(root, "the destination was removed") from None
+        files = []
     except OSError as error:
         raise _failed(root, advice(error)) from error
     write_indexes_of(files, root, home, endpoint_url, region)
 
 
 def write_indexes_of(
-    files: list[FileStats], root: str, home: str, endpoint_url: str = "", region: str = ""
+    files: list[FileStats], root: str, home: Directory, endpoint_url: str = "", region: str = ""
 ) -> None:
     """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
     if not files:
         return
     bucket = is_bucket(root)
-    target = home if bucket else root
     try:
-        _replace(target, INDEX, _index(files))
-        _replace(target, SIZES, _sizes(files))
-        failure = _put(root, home, endpoint_url, region) if bucket else ""
+        with contextlib.ExitStack() as opened:
+            target = home if bucket else opened.enter_context(open_directory(root))
+            _replace(target, INDEX, _index(files))
+            _replace(target, SIZES, _sizes(files))
+        failure = _put(root, str(home), endpoint_url, region) if bucket else ""
+    except UnsafeFile:
+        raise
     except OSError as error:
         failure = advice(error)
     if failure:
@@ -126,26 +135,19 @@ def _put(root: str, home: str, endpoint_url: str, region: str) -> str:
     return text or (f"the process for it ended with status {done.returncode}" if done.returncode else "")
 
 
-def _published(directory: str, *, beside: bool) -> Iterator[FileStats]:
+def _published(directory: Directory, *, beside: bool) -> Iterator[FileStats]:
     """Yield the files with samples that have stats in ``directory``.
 
     ``beside``: the files are in the same directory, or their publishing was not finished.
     """
-    try:
-        names = set(os.listdir(directory))
-    except FileNotFoundError:
-        if beside:
-            raise
-        return
+    names = set(directory.names())
     found = {int(match[1]) for match in map(STATS_NAME.fullmatch, names) if match}
     numbers = sorted(number for number in found if stats_name(number) in names)
     decode = msgspec.json.Decoder(_Files).decode
     for number in numbers:
-        with open(os.path.join(directory, stats_name(number)), "rb", buffering=0) as file:
-            content = file.read()
         try:
-            files = decode(content).files
-        except msgspec.DecodeError:
+            files = decode((directory / stats_name(number)).read(LARGEST_FILE)).files
+        except (UnsafeFile, msgspec.DecodeError):
             continue  # a file of somebody else
         if not beside or all(file.name in names for file in files):
             yield from files
@@ -166,13 +168,13 @@ def _sizes(files: list[FileStats]) -> Iterator[bytes]:
     yield b"\n}\n"
 
 
-def _replace(root: str, name: str, content: Iterator[bytes]) -> None:
-    path = os.path.join(root, f".downloader-{name}")
+def _replace(directory: Directory, name: str, content: Iterator[bytes]) -> None:
+    path = directory / f".downloader-{name}"
     try:
-        with open(path, "wb") as file:
+        with path.writer(0o666) as file:
             file.writelines(content)
-        os.replace(path, os.path.join(root, name))
+        path.rename(name)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            path.unlink()
         raise

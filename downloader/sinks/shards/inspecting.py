@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import importlib
-import os
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO
 from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_regular
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.samples import samples
 from downloader.sinks.shards.stats import FileStats, file_name
@@ -93,8 +93,10 @@ class ShardInspector:
             found: dict[str, tuple[int, int]] = {}
             number = 0
             read = _parquet_samples if self._store == "parquet" else _tar_samples
+            # What is not a file, or leads elsewhere, has no samples.
             while (path := self._path(shard, number)).exists():
-                found.update(read(path))
+                with contextlib.suppress(UnsafeFile), open(open_regular(path), "rb") as file:
+                    found.update(read(file, path.name))
                 number += 1
             self._read[shard] = found
             if len(self._read) > _SHARDS_IN_MEMORY:
@@ -105,33 +107,33 @@ class ShardInspector:
         return self._root / file_name(shard, number, self._store, self._options.compression)
 
 
-def are_whole(directory: str, files: Sequence[FileStats]) -> bool:
+def are_whole(directory: Directory, files: Sequence[FileStats]) -> bool:
     """Return whether each of ``files`` is in ``directory`` with its size and its MD5. Raises OSError.
 
     One without an MD5, which is a tar, must have all of its samples.
     """
-    return all(_is_whole(Path(directory, each.name), each) for each in files)
+    return all(_is_whole(directory / each.name, each) for each in files)
 
 
-def _is_whole(path: Path, file: FileStats) -> bool:
-    try:
-        if path.stat().st_size != file.size:
-            return False
-        return md5_of_file(path) == file.md5 if file.md5 else len(_tar_samples(path)) == file.samples
-    except FileNotFoundError:
+def _is_whole(path: Entry, file: FileStats) -> bool:
+    if path.size() != file.size:
         return False
+    with path.reader() as content:
+        if file.md5:
+            return md5_of_file(content) == file.md5
+        return len(_tar_samples(content, path.leaf)) == file.samples
 
 
-def _tar_samples(path: Path) -> dict[str, tuple[int, int]]:
+def _tar_samples(shard: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
+    """Return size and CRC-32 of the samples in the open file ``shard``."""
     found: dict[str, tuple[int, int]] = {}
-    if path.suffix == ".tar":
-        with open(path, "rb") as file:
-            _add(found, file)
+    if name.endswith(".tar"):
+        _add(found, shard)
         return found
-    module: Any = gzip if path.suffix == ".gz" else importlib.import_module(ZSTD)
-    damaged = zlib.error if path.suffix == ".gz" else module.ZstdError
+    module: Any = gzip if name.endswith(".gz") else importlib.import_module(ZSTD)
+    damaged = zlib.error if name.endswith(".gz") else module.ZstdError
     # Of a damaged shard, what can be decompressed is compared, and the rest is missing.
-    with contextlib.suppress(EOFError, OSError, damaged), module.open(path, "rb") as file:
+    with contextlib.suppress(EOFError, OSError, damaged), module.open(shard, "rb") as file:
         _add(found, file)
     return found
 
@@ -141,14 +143,14 @@ def _add(found: dict[str, tuple[int, int]], file: BinaryIO) -> None:
         found[sample.key] = (sample.size, sample.crc)
 
 
-def _parquet_samples(path: Path) -> dict[str, tuple[int, int]]:
+def _parquet_samples(shard: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
     from pyarrow import ArrowException, parquet
 
     found: dict[str, tuple[int, int]] = {}
     # As above: what cannot be read is missing.
     with (
         contextlib.suppress(ArrowException, OSError),
-        parquet.ParquetFile(os.fspath(path)) as file,
+        parquet.ParquetFile(shard) as file,
     ):
         for batch in file.iter_batches(batch_size=1000, columns=["key", "bytes"]):
             for key, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from downloader.core.item_states import written
+from downloader.files.directory import Directory, UnsafeFile
 from downloader.sinks.shards.files import part_path, read_sealed
 from downloader.sinks.shards.samples import metadata_member
 from downloader.sinks.shards.ustar import BLOCK, header_of, padding
@@ -13,20 +13,27 @@ from downloader.sinks.shards.ustar import BLOCK, header_of, padding
 __all__ = ["kept_samples"]
 
 
-def kept_samples(home: Path, shard: int) -> tuple[int, int]:
+def kept_samples(home: Directory, shard: int) -> tuple[int, int]:
     """Return how many samples of ``shard`` are kept under ``home``, and the bytes of their contents.
 
     The part is not read but for the headers in it, so samples count that the next run may find damaged.
     """
     try:
-        with open(part_path(home, shard), "rb", buffering=0) as file:
-            return _in_part(file.fileno())
+        fd = part_path(home, shard).open()
+        try:
+            return _in_part(fd)
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         pass
+    except UnsafeFile:
+        raise
     except OSError:
         return 0, 0
     try:
         sealed = read_sealed(home, shard)  # published, and not in the journal yet
+    except UnsafeFile:
+        raise
     except OSError:
         sealed = None
     found = list(written(sealed.marks)) if sealed is not None else []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import posix
-from pathlib import Path
 
+from downloader.files.directory import Entry
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.samples import WholeSample, samples
 
@@ -22,14 +22,14 @@ _GATHERED = 1 << 10
 _MOST_PIECES = 1020  # of one call; Linux takes 1,024, and a sample has three
 
 
-def recover(path: Path, expected: dict[str, tuple[int, int]]) -> list[WholeSample]:
+def recover(path: Entry, expected: dict[str, tuple[int, int]]) -> list[WholeSample]:
     """Return the whole samples of the part at ``path``, and remove everything else from it.
 
     ``expected``: size and CRC-32 that are known of some keys; a sample that differs is removed, too. So is
     a second sample of one key. Raises DestinationError.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = path.open(os.O_RDWR)
         try:
             whole: dict[str, WholeSample] = {}
             with open(fd, "rb", closefd=False) as file:
@@ -50,11 +50,11 @@ def recover(path: Path, expected: dict[str, tuple[int, int]]) -> list[WholeSampl
         raise destination_error(error, str(path)) from error
 
 
-def _rewritten(fd: int, path: Path, kept: list[WholeSample]) -> list[WholeSample]:
+def _rewritten(fd: int, path: Entry, kept: list[WholeSample]) -> list[WholeSample]:
     """Write a part that has only the samples ``kept``, and return them as they are in it."""
-    other = path.with_suffix(".new")
+    other = path.beside(f"{path.leaf}.new")
     moved: list[WholeSample] = []
-    target = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    target = other.create(0o666)
     try:
         end = 0
         for sample in kept:
@@ -64,7 +64,7 @@ def _rewritten(fd: int, path: Path, kept: list[WholeSample]) -> list[WholeSample
             end += length
     finally:
         os.close(target)
-    other.replace(path)
+    other.rename(path.leaf)
     return moved
 
 
@@ -107,7 +107,7 @@ class Part:
 
     _MANY = 1 << 20
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Entry) -> None:
         self._path = path
         self._pending: list[bytes | bytearray] = []
         self._size = 0
@@ -116,7 +116,7 @@ class Part:
 
     def _open(self) -> None:
         if self._fd < 0:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._fd = self._path.open(os.O_WRONLY | os.O_CREAT, 0o666)
             self._end = os.fstat(self._fd).st_size
 
     def append(self, before: bytes, content: bytes | bytearray, after: bytes) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 
 from downloader.core.file_records import Record
+from downloader.core.frames import MAX_FRAME
+from downloader.files.directory import open_regular
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.stats import items_name
 
 __all__ = ["ShardRows"]
 
 _IN_MEMORY = 2  # tables
+_LONGEST_ROW = MAX_FRAME  # bytes
 _OURS = frozenset({*METADATA, "error", "error_message", "file", "member"})
 
 
@@ -58,16 +61,20 @@ class ShardRows:
 
     def _read(self, number: int) -> list[dict[str, Any]]:
         path = self._root / items_name(number, self._store, "parquet")
-        if path.exists():
+        if os.path.lexists(path):
             from pyarrow import ArrowException, parquet
 
             try:
-                rows: list[dict[str, Any]] = parquet.read_table(os.fspath(path)).to_pylist()
+                with open(open_regular(path), "rb") as file:
+                    rows: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
             except (ArrowException, OSError):
                 return []
             return rows
+        found: list[dict[str, Any]] = []
         try:
-            with open(self._root / items_name(number, self._store, "jsonl"), encoding="utf-8") as file:
-                return [json.loads(line) for line in file]
+            with open(open_regular(self._root / items_name(number, self._store, "jsonl")), "rb") as file:
+                while line := file.readline(_LONGEST_ROW):
+                    found.append(json.loads(line))
         except (OSError, ValueError):
             return []
+        return found

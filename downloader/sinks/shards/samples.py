@@ -14,11 +14,13 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.core.frames import MAX_FRAME
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
 
 __all__ = ["Sample", "WholeSample", "encode_kept", "encode_sample", "metadata_member", "samples"]
 
+_LARGEST_METADATA = MAX_FRAME  # bytes of KEY.json: kept columns came in a frame
 _encode_json = msgspec.json.Encoder().encode
 _decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
@@ -131,7 +133,8 @@ def samples(file: BinaryIO) -> Iterator[WholeSample]:
             content = None
         if member.name == metadata_member(key):
             text: list[bytes] = []
-            if not members.content(member, text.append):
+            fits = member.size <= _LARGEST_METADATA
+            if not members.content(member, text.append if fits else lambda piece: None):
                 return
             if content is not None and content.is_stated(b"".join(text)):
                 end = member.offset + member.size + len(padding(member.size))

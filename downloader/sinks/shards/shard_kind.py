@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
+    from downloader.files.directory import Directory
     from downloader.sinks.shards.inspecting import ShardInspector
     from downloader.sinks.sink import Describe, Inspect, Locate, Sink
 
@@ -131,7 +132,7 @@ class ShardKind:
                 "move the shards there away with the files beside them, or choose another -o"
             )
 
-    def tidy(self, home: Path, is_finished: Callable[[int], bool]) -> None:
+    def tidy(self, home: Directory, is_finished: Callable[[int], bool]) -> None:
         """Remove the outcomes of published shards that the journal has."""
         from downloader.sinks.shards.files import sealed_shards, unseal
 
@@ -139,25 +140,26 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Path, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: int) -> None:
         """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
         if config.slice:
             return  # those of the whole job are written when all slices are done
-        indexed = Indexed(home, home if config.is_bucket else Path(config.output))
+        indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
         if not indexed.has(shards):
             endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-            write_indexes(config.output, str(home), endpoint_url, region)
+            write_indexes(config.output, home, endpoint_url, region)
             indexed.note(shards)
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a ShardSink."""
+        from downloader.files.directory import open_home
         from downloader.sinks.shards.jobs import PublisherSettings
         from downloader.sinks.shards.sink import ShardSink
 
         options = shard_options(config)
-        home = Path(config.journal_root) / ".downloader"
+        home = open_home(Path(config.journal_root) / ".downloader")
         settings = PublisherSettings(
             root=config.output,
             home=str(home),

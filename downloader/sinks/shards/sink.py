@@ -11,22 +11,20 @@ repeats the publishing, and fetches nothing.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import written
+from downloader.files.directory import Directory, UnsafeFile, open_directory
 from downloader.messages import Lease
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.batch import ShardBatch
-from downloader.sinks.shards.files import SHARDS, part_path, read_sealed, unseal
+from downloader.sinks.shards.files import SHARDS, STATS, part_path, read_sealed, unseal
 from downloader.sinks.shards.inspecting import are_whole
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.publisher import Publisher
-from downloader.sinks.shards.stats import read_stats, stats_directory, stats_name
+from downloader.sinks.shards.stats import read_stats, stats_name
 from downloader.sinks.sink import Recovered, Written
 
 __all__ = ["ShardSink"]
@@ -43,7 +41,7 @@ class ShardSink:
     shards = True
 
     def __init__(
-        self, home: Path, settings: PublisherSettings, options: ShardOptions, *, again: bool = False
+        self, home: Directory, settings: PublisherSettings, options: ShardOptions, *, again: bool = False
     ) -> None:
         self.home = home
         self.options = options
@@ -54,7 +52,10 @@ class ShardSink:
         self._reported: list[int] = []
         self._recorded: list[int] = []
         try:
-            (home / SHARDS).mkdir(exist_ok=True)
+            (home / SHARDS).make_directory()
+            self.directory = (home / SHARDS).opened()
+        except UnsafeFile:
+            raise
         except OSError as error:
             raise destination_error(error, str(home / SHARDS)) from error
 
@@ -67,6 +68,8 @@ class ShardSink:
         keys = ShardKeys(lease, self.options, keyed=self.again)
         try:
             recovered: Recovered = gevent.get_hub().threadpool.apply(self._recover, (lease, shard, keys))
+        except UnsafeFile:
+            raise
         except OSError as error:
             raise destination_error(error, str(part_path(self.home, shard))) from error
         keys.forget_items()
@@ -114,12 +117,10 @@ class ShardSink:
         """
         root = self._settings.root
         if is_bucket(root):
-            return (
-                read_stats(os.path.join(stats_directory(self._settings.home), stats_name(shard)))
-                is not None
-            )
-        stats = read_stats(os.path.join(root, stats_name(shard)))
-        return stats is not None and are_whole(root, stats.files)
+            return read_stats(self.home / STATS / stats_name(shard)) is not None
+        with open_directory(root) as directory:
+            stats = read_stats(directory / stats_name(shard))
+            return stats is not None and are_whole(directory, stats.files)
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """Return None: --existing is for files."""
@@ -132,3 +133,4 @@ class ShardSink:
     def close(self) -> None:
         """See ``Sink``."""
         self.publisher.close()
+        self.directory.close()

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from downloader.errors import DestinationError
+from downloader.files.directory import Directory, Entry, open_directory, open_home
 from downloader.sinks.failing import advice
-from downloader.sinks.shards.stats import FileStats, items_name, read_stats, stats_name
+from downloader.sinks.shards.stats import IS_OURS, FileStats, items_name, read_stats
 from downloader.sinks.stored import md5_of_file
 
 __all__ = [
@@ -35,7 +35,9 @@ __all__ = [
     "staging_path",
 ]
 
-ATTEMPTS = ".downloader/attempts"
+HOME = ".downloader"
+_ATTEMPTS = "attempts"
+ATTEMPTS = f"{HOME}/{_ATTEMPTS}"
 
 
 class OtherFile(msgspec.Struct, frozen=True):
@@ -80,15 +82,15 @@ def staging_path(root: str, name: str) -> str:
     return f"{root.rstrip('/')}/{ATTEMPTS}/{name}"
 
 
-def staged_shard(number: int, store: str, stats: Path, place: Path | None) -> StagedShard:
-    """Return shard ``number``, whose stats are in the directory ``stats``.
+def staged_shard(number: int, store: str, stats: Entry, place: Directory | None) -> StagedShard:
+    """Return shard ``number``, which has ``stats``.
 
     ``place``: the directory that has its other files, None if they are in a bucket. Raises OSError,
     DestinationError.
     """
-    found = read_stats(os.fspath(stats / stats_name(number)))
+    found = read_stats(stats)
     if found is None:
-        raise DestinationError(f"{stats} has no stats of shard {number:05d}, which was published there")
+        raise DestinationError(f"{stats} is missing, or damaged; its shard was published there")
     forms = ("parquet", "jsonl")
     if place is None:
         from downloader.core.extras import is_installed
@@ -97,11 +99,12 @@ def staged_shard(number: int, store: str, stats: Path, place: Path | None) -> St
     else:
         names = [items_name(number, store, form) for form in forms]
         others = [_other(place / name) for name in names if (place / name).exists()]
-    return StagedShard(number, found.files, [*others, _other(stats / stats_name(number))])
+    return StagedShard(number, found.files, [*others, _other(stats)])
 
 
-def _other(path: Path) -> OtherFile:
-    return OtherFile(path.name, md5_of_file(path), path.stat().st_size)
+def _other(path: Entry) -> OtherFile:
+    with path.reader() as file:
+        return OtherFile(path.leaf, md5_of_file(file), os.fstat(file.fileno()).st_size)
 
 
 def missing_text(root: str, name: str) -> str:
@@ -117,53 +120,80 @@ class StagingDirectory:
 
     def __init__(self, root: str, *, durable: bool = False) -> None:
         self._root = root
-        self._attempts = Path(root) / ATTEMPTS
         self._durable = durable
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Directory, Directory]]:
+        """Open DEST and the home in it."""
+        with open_directory(self._root) as root, open_home(Path(self._root) / HOME) as home:
+            yield root, home
 
     def names(self) -> list[str]:
         try:
-            return os.listdir(self._attempts)
+            with self._opened() as (_, home):
+                return (home / _ATTEMPTS).names()
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _failed(self._attempts, error) from error
+            raise _failed(self._root, error) from error
+
+    def make(self, name: str) -> None:
+        """Make the staging ``name``."""
+        try:
+            with open_home(Path(self._root) / HOME, create=True) as home:
+                (home / _ATTEMPTS).make_directory()
+                (home / _ATTEMPTS / name).make_directory()
+        except OSError as error:
+            raise _failed(staging_path(self._root, name), error) from error
+
+    def has(self, name: str) -> bool:
+        """Return whether the staging ``name`` is there."""
+        try:
+            with self._opened() as (_, home):
+                return (home / _ATTEMPTS / name).is_directory()
+        except FileNotFoundError:
+            return False
 
     def move(self, name: str, shards: Iterable[StagedShard], *, last: bool = True) -> None:
         """See ``Staging``. Not ``last``: keep what else is there."""
-        staging = self._attempts / name
-        if not staging.exists():
-            return
         try:
-            for file in (file for shard in shards for file in shard.in_order()):
-                self._move(staging / file.name, file)
-            if self._durable:
-                fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
+            with self._opened() as (root, home):
+                staging = home / _ATTEMPTS / name
+                if not staging.is_directory():
+                    return
+                for file in (file for shard in shards for file in shard.in_order()):
+                    self._move(staging / file.name, root / file.name, file.size)
+                if self._durable:
+                    root.sync()
+        except FileNotFoundError:
+            return  # there is no home
         except OSError as error:
-            raise _failed(staging, error) from error
+            raise _failed(staging_path(self._root, name), error) from error
         if last:
             self.remove([name])
 
-    def _move(self, path: Path, file: OtherFile) -> None:
-        target = os.path.join(self._root, file.name)
+    def _move(self, staged: Entry, target: Entry, size: int) -> None:
+        if not IS_OURS(target.name):
+            raise DestinationError(
+                f"{target.name!r}, which a slice has published, is not the name of a shard; the plan is "
+                "damaged, --restart begins anew"
+            )
         try:
-            os.replace(path, target)
+            staged.move(target)
         except FileNotFoundError:
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.getsize(target) == file.size:
-                    return
-            raise DestinationError(missing_text(self._root, file.name)) from None
+            if target.size() == size:
+                return
+            raise DestinationError(missing_text(self._root, target.name)) from None
 
     def remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            # An attempt that is at work there makes this fail; whoever comes next removes the rest.
-            shutil.rmtree(self._attempts / name, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self._attempts.rmdir()
+        with contextlib.suppress(OSError), self._opened() as (_, home):
+            for name in names:
+                # An attempt that is at work there makes this fail; whoever comes next removes the rest.
+                with contextlib.suppress(OSError):
+                    (home / _ATTEMPTS / name).remove_tree()
+            with contextlib.suppress(OSError):
+                os.rmdir(_ATTEMPTS, dir_fd=home.fd)
 
 
-def _failed(path: Path, error: OSError) -> DestinationError:
+def _failed(path: str, error: OSError) -> DestinationError:
     return DestinationError(f"{error.filename or path}: {advice(error)}")

@@ -6,14 +6,14 @@ its datasets reads these.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from downloader.sinks.shards.files import STATS
+from downloader.files.directory import Entry
+from downloader.sinks.shards.files import LARGEST_FILE
 from downloader.sinks.shards.jobs import ShardFile, ShardJob
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "items_name",
     "make_stats",
     "read_stats",
-    "stats_directory",
     "stats_name",
 ]
 
@@ -88,13 +87,13 @@ def make_stats(job: ShardJob, content: int, files: Sequence[ShardFile]) -> Shard
     )
 
 
-def read_stats(path: str) -> ShardStats | None:
+def read_stats(path: Entry) -> ShardStats | None:
     """Return the stats in the file ``path``, None if there is none or it is damaged. Raises OSError."""
     try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=ShardStats)
+        found = msgspec.json.decode(path.read(LARGEST_FILE), type=ShardStats)
     except (FileNotFoundError, ValueError):
         return None
+    return found if all(IS_OURS(file.name) for file in found.files) else None
 
 
 def file_name(shard: int, index: int, store: str, compression: str) -> str:
@@ -112,8 +111,3 @@ def items_name(shard: int, store: str, form: str) -> str:
 def stats_name(shard: int) -> str:
     """Return the name of a shard's stats."""
     return f"{shard:05d}_stats.json"
-
-
-def stats_directory(home: str) -> str:
-    """Return the directory with copies of the stats of shards that are in a bucket."""
-    return os.path.join(home, STATS)

@@ -119,6 +119,8 @@ def header_of(block: bytes, offset: int) -> Member | None:
         base_256 = block[124] == 0x80
         size = int.from_bytes(block[125:136], "big") if base_256 else int(block[124:135], 8)
         name = block[:100].rstrip(b"\0").decode()
+        if size < 0:  # int() takes a sign
+            return None
     except (ValueError, IndexError):
         return None
     if sum(block) - sum(block[148:156]) + 8 * 32 != stated or block[156:157] != b"0":

@@ -8,12 +8,14 @@ that is there with the same MD5 and size is not sent again.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
+from downloader.files.directory import Entry, open_home
 from downloader.sinks.bucket_store import BucketError, open_bucket, refused
-from downloader.sinks.shards.files import PUBLISHING
+from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
-from downloader.sinks.shards.stats import ShardStats, read_stats, stats_directory
+from downloader.sinks.shards.stats import ShardStats, read_stats
 from downloader.sinks.stored import md5_of_file
 
 __all__ = ["MD5", "Bucket", "BucketError"]
@@ -37,25 +39,25 @@ class Bucket:
     """
 
     def __init__(self, settings: PublisherSettings) -> None:
-        self._home = settings.home
-        self._copies = stats_directory(settings.home)
-        os.makedirs(self._copies, exist_ok=True)
+        self.home = open_home(Path(settings.home))
+        (self.home / STATS).make_directory()
         self.store = open_bucket(settings.root, settings.endpoint_url, settings.region)
 
-    def temporary(self, name: str) -> str:
-        return os.path.join(self._home, f"{PUBLISHING}{name}")
+    def temporary(self, name: str) -> Entry:
+        return self.home / f"{PUBLISHING}{name}"
 
-    def can_take(self, path: str) -> bool:
+    def can_take(self, path: Entry) -> bool:
         return True
 
-    def publish(self, path: str, name: str, md5: str) -> None:
+    def publish(self, path: Entry, name: str, md5: str) -> None:
         import obstore
 
-        size = os.path.getsize(path)
-        digest = md5 or md5_of_file(path)
-        try:
-            if self._found(name) != (size, digest):
-                with open(path, "rb") as file:
+        with path.reader() as file:
+            size = os.fstat(file.fileno()).st_size
+            digest = md5 or md5_of_file(file)
+            try:
+                if self._found(name) != (size, digest):
+                    file.seek(0)
                     obstore.put(
                         self.store,
                         name,
@@ -64,10 +66,10 @@ class Bucket:
                         chunk_size=max(_CHUNK, size // _MOST_CHUNKS + 1),
                         max_concurrency=_AT_ONCE,
                     )
-        except Exception as error:
-            refused(error)
-        if path == self.temporary(name):
-            os.unlink(path)
+            except Exception as error:
+                refused(error)
+        if path.name == self.temporary(name).name:
+            path.unlink()
 
     def _found(self, name: str) -> tuple[int, str] | None:
         """Return size and MD5 of an object that was put earlier, None if there is none."""
@@ -81,12 +83,12 @@ class Bucket:
 
     def record(self, stats: bytes, name: str) -> None:
         path = self.temporary(name)
-        with open(path, "wb") as file:
+        with path.writer() as file:
             file.write(stats)
-        os.replace(path, os.path.join(self._copies, name))
+        path.move(self.home / STATS / name)
 
     def published(self, name: str) -> ShardStats | None:
-        return read_stats(os.path.join(self._copies, name))
+        return read_stats(self.home / STATS / name)
 
 
 def _type(name: str) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from downloader.files.directory import Entry
 from downloader.sinks.shards.ustar import AFTER_CHECKSUM, BLOCK
 
 __all__ = ["STEP", "Part", "PartError", "Sample", "member_size", "padded"]
@@ -65,13 +66,13 @@ class Part:
     consecutive pieces of the file up to ``end``.
     """
 
-    def __init__(self, path: str, seen: Callable[[memoryview], object] | None = None) -> None:
+    def __init__(self, path: Entry, seen: Callable[[memoryview], object] | None = None) -> None:
         self.samples: list[Sample] = []
         self.end = 0
         self._used = 0
         self._map: mmap.mmap | None = None
         self._mapped = memoryview(b"")
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._file = open(path.open(), "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         try:
             self.size = os.fstat(self._file.fileno()).st_size
             self._scan(_Window(self._file.fileno(), seen))
@@ -213,7 +214,10 @@ def member_size(header: bytes | bytearray | memoryview) -> int:
 @lru_cache(4096)
 def _number(digits: bytes) -> int:
     """Return the size that a header has; in base 256 where it is 8 GiB or more, as GNU tar has it."""
-    return int.from_bytes(digits[1:], "big") if digits[0] == 0x80 else int(digits[:11], 8)
+    size = int.from_bytes(digits[1:], "big") if digits[0] == 0x80 else int(digits[:11], 8)
+    if size < 0:  # int() takes a sign
+        raise ValueError("a size below 0")
+    return size
 
 
 def padded(size: int) -> int:

@@ -9,11 +9,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import msgspec
 
 from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import Unpacker, pack
+from downloader.errors import ConfigError
+from downloader.files.directory import Directory as Home
+from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
 from downloader.sinks.failing import advice
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
@@ -67,11 +71,16 @@ def serve() -> int:
     decode = msgspec.msgpack.Decoder(ShardJob).decode
     encode = msgspec.msgpack.Encoder().encode
     place: Place | None = None
+    home: Home | None = None
     for frame in frames:
         job = decode(frame)
         try:
             place = place or _open(settings)
-            answer = _answer(job, settings, place)
+            home = home or open_home(Path(settings.home))
+            answer = _answer(job, settings, place, home)
+        except (ConfigError, OSError) as error:
+            text = advice(error) if isinstance(error, OSError) else str(error)
+            answer = NotPublished(job.number, f"cannot publish shard {job.number:05d}: {text}")
         except BucketError as error:
             answer = NotPublished(
                 job.number, f"cannot publish shard {job.number:05d} in {settings.root}: {error}"
@@ -94,7 +103,7 @@ def serve_put() -> int:
     try:
         bucket = Bucket(settings)
         for name in sys.argv[1:]:
-            bucket.publish(os.path.join(settings.home, name), name, "")
+            bucket.publish(bucket.home / name, name, "")
     except OSError as error:
         _send(answers, advice(error).encode())
     except BucketError as error:
@@ -140,9 +149,13 @@ def _send(descriptor: int, frame: bytes) -> None:
             frame = frame[os.write(descriptor, frame) :]
 
 
-def _answer(job: ShardJob, settings: PublisherSettings, place: Place) -> PublishedShard | NotPublished:
+def _answer(
+    job: ShardJob, settings: PublisherSettings, place: Place, home: Home
+) -> PublishedShard | NotPublished:
     try:
-        return publish(job, settings, place)
+        return publish(job, settings, place, home)
+    except UnsafeFile as error:
+        why = str(error)
     except OSError as error:
         why = advice(error)
     except PartError as error:

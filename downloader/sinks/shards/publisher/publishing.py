@@ -12,10 +12,12 @@ import itertools
 import os
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
+from downloader.files.directory import Directory as Home
+from downloader.files.directory import Entry, open_directory
 from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardFile, ShardJob
 from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
@@ -39,13 +41,13 @@ _by_key = attrgetter("key")
 class Place(Protocol):
     """Where shards are published: a directory or a bucket."""
 
-    def temporary(self, name: str) -> str:
-        """Return the path under which the file ``name`` is written."""
+    def temporary(self, name: str) -> Entry:
+        """Return where the file ``name`` is written."""
 
-    def can_take(self, path: str) -> bool:
+    def can_take(self, path: Entry) -> bool:
         """Return whether ``publish`` accepts ``path``, which is not one of ``temporary``."""
 
-    def publish(self, path: str, name: str, md5: str) -> None:
+    def publish(self, path: Entry, name: str, md5: str) -> None:
         """Give the complete file ``path`` its name, in place of a file of that name.
 
         ``md5``: that of the file, in hexadecimal, or "". Afterwards a path of ``temporary`` is gone.
@@ -58,17 +60,17 @@ class Place(Protocol):
         """Return the stats of this name if all files of their shard are published."""
 
 
-def publish(job: ShardJob, settings: PublisherSettings, place: Place) -> PublishedShard:
-    """Publish ``job`` and return its files.
+def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home) -> PublishedShard:
+    """Publish ``job``, whose part is below ``home``, and return its files.
 
     Raises OSError, and PartError if the part is damaged, or missing and not published either. Then nothing
     is left but what is complete, and the part if there was one.
     """
     with contextlib.ExitStack() as stack:
         part = None
-        job_files = _Files(job, settings, place)
+        job_files = _Files(job, settings, place, home / os.path.relpath(job.part, home))
         stack.callback(job_files.discard)
-        if os.path.exists(job.part):
+        if job_files.has_part():
             part = stack.enter_context(job_files.open_part())
         elif job.count > len(job.failed):
             stats = place.published(stats_name(job.number))
@@ -85,23 +87,27 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place) -> Publish
 class _Files:
     """The files of a shard, from the first temporary one to the last rename."""
 
-    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place) -> None:
+    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place, part: Entry) -> None:
         self._job = job
+        self._part = part
         self._settings = settings
         self._place = place
         self._form = form_of_items()
         self._hash: Any = None  # of the part, where it becomes the shard
         self._is_shard = False
-        self._temporary: dict[str, str] = {}  # path by name
+        self._temporary: dict[str, Entry] = {}  # by name
         self._rename_part = ""
         self._end = 0
         self._stats = b""
         self.with_samples: list[ShardFile] = []
 
+    def has_part(self) -> bool:
+        return self._part.exists()
+
     def open_part(self) -> Part:
-        settings, path = self._settings, self._job.part
+        settings, path = self._settings, self._part
         plain = settings.store == "tar" and settings.compression == "none" and not settings.reproducible
-        small = not settings.max_size or os.path.getsize(path) + len(END) <= settings.max_size
+        small = not settings.max_size or path.size() + len(END) <= settings.max_size
         if not (plain and small and self._place.can_take(path)):
             return Part(path)
         self._is_shard = True
@@ -121,11 +127,11 @@ class _Files:
         if part is not None and samples:
             self._write_samples(part, items, samples, files)
         name = items_name(job.number, store, self._form)
-        with open(self._begin(name), "wb") as file:
+        with self._begin(name) as file:
             items.write(file, self._form, files, store == "tar")
         stats = make_stats(job, sum(sample.content_size for sample in samples), self.with_samples)
         self._stats = msgspec.json.format(msgspec.json.encode(stats), indent=2) + b"\n"
-        with open(self._begin(stats_name(job.number)), "wb") as file:
+        with self._begin(stats_name(job.number)) as file:
             file.write(self._stats)
 
     def _write_samples(
@@ -145,7 +151,7 @@ class _Files:
         first = 0
         for index, group in enumerate(groups(samples, settings.max_size)):
             name = file_name(number, index, settings.store, settings.compression)
-            with open(self._begin(name), "wb", buffering=0) as file:
+            with self._begin(name, buffering=0) as file:
                 out = HashedFile(file, hashed=settings.hashed)
                 if settings.store == "parquet":
                     write_parquet(out, part, items, first, group)
@@ -155,16 +161,16 @@ class _Files:
             files.update(dict.fromkeys((sample.key for sample in group), name))
             first += len(group)
 
-    def _begin(self, name: str) -> str:
+    def _begin(self, name: str, *, buffering: int = -1) -> BinaryIO:
         path = self._temporary[name] = self._place.temporary(name)
-        return path
+        return path.writer(0o666, buffering=buffering)
 
     def publish(self) -> None:
         """Publish what was written; the file with the shard's own name last."""
         job, place = self._job, self._place
         if self._rename_part:
             # The part is whole, or has the beginning of an end that was cut off by a kill.
-            with open(job.part, "r+b") as file:
+            with open(self._part.open(os.O_RDWR), "r+b") as file:
                 file.seek(self._end)
                 file.write(END)
                 file.truncate()
@@ -173,12 +179,11 @@ class _Files:
             self._publish(name)
         for name, md5 in reversed(samples.items()):
             if name == self._rename_part:
-                place.publish(job.part, name, md5)
+                place.publish(self._part, name, md5)
             else:
                 self._publish(name, md5)
         place.record(self._stats, stats_name(job.number))
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(job.part)
+        self._part.unlink(missing_ok=True)
 
     def _publish(self, name: str, md5: str = "") -> None:
         self._place.publish(self._temporary[name], name, md5)
@@ -188,7 +193,7 @@ class _Files:
         """Remove the temporary files that are left."""
         for path in self._temporary.values():
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                path.unlink()
         self._temporary.clear()
 
 
@@ -216,25 +221,23 @@ class Directory:
     """See ``Place``. Temporary names stand beside the final ones."""
 
     def __init__(self, root: str) -> None:
-        self._root = root
+        self._root = open_directory(root)
 
-    def temporary(self, name: str) -> str:
-        return os.path.join(self._root, f".downloader-{name}")
+    def temporary(self, name: str) -> Entry:
+        return self._root / f".downloader-{name}"
 
-    def can_take(self, path: str) -> bool:
-        return os.stat(path).st_dev == os.stat(self._root).st_dev
+    def can_take(self, path: Entry) -> bool:
+        found = path.stat()
+        return found is not None and found.st_dev == os.fstat(self._root.fd).st_dev
 
-    def publish(self, path: str, name: str, md5: str) -> None:
-        os.replace(path, os.path.join(self._root, name))
+    def publish(self, path: Entry, name: str, md5: str) -> None:
+        path.move(self._root / name)
 
     def record(self, stats: bytes, name: str) -> None:
         """Do nothing: the stats are beside the shard."""
 
     def published(self, name: str) -> ShardStats | None:
-        stats = read_stats(os.path.join(self._root, name))
-        with contextlib.suppress(FileNotFoundError):
-            if stats is not None and all(
-                os.path.getsize(os.path.join(self._root, each.name)) == each.size for each in stats.files
-            ):
-                return stats
+        stats = read_stats(self._root / name)
+        if stats is not None and all((self._root / each.name).size() == each.size for each in stats.files):
+            return stats
         return None

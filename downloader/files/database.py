@@ -1,0 +1,139 @@
+"""Open an SQLite database of the tool's own, which may have been made by somebody else.
+
+SQLite opens by path, also the files beside the database. So these are checked below the descriptor of their
+directory before, and the path afterwards: it still has to lead to the same file. What a database can do
+beyond holding rows is turned off: it must have our tables as we make them, and neither views nor triggers,
+which would be carried out when we read or write. A rollback journal that names a super-journal is refused:
+SQLite would remove the file of that name, wherever it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from downloader.errors import JournalError
+from downloader.files.directory import Entry, UnsafeFile
+
+__all__ = ["BESIDE", "attach", "connect", "remove", "translated"]
+
+BESIDE: Final = ("", "-wal", "-shm", "-journal")
+"""The suffixes of the files of a database."""
+
+_SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names one
+_LONGEST_VALUE: Final = 256 << 20
+_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM {}.sqlite_master"
+
+
+def connect(
+    database: Entry, schema: str, *, create: bool = False, options: str = "mode=rw", timeout: float = 10
+) -> sqlite3.Connection:
+    """Return a connection to ``database``; ``create``: make the file if it is not there.
+
+    ``schema``: the statements that make its tables, of which a new one has none yet. ``options``: those of
+    the URI. Raises UnsafeFile, sqlite3.Error, OSError.
+    """
+    _check_files(database, write="mode=ro" not in options)
+    if create:
+        os.close(database.open(os.O_RDWR | os.O_CREAT))
+    # Not as_uri(): since Python 3.14 that imports urllib.request, and so ssl, before any patching.
+    path = os.path.abspath(database)
+    uri = f"file:{quote(os.fsencode(path))}?{options}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout)
+    try:
+        _check_same(database, path)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        if sys.version_info >= (3, 11):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+        _check_schema(connection, "main", schema)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def attach(connection: sqlite3.Connection, database: Entry, name: str, schema: str) -> None:
+    """Attach ``database``, which is there, to ``connection`` as ``name``; see ``connect``."""
+    _check_files(database, write=False)
+    path = os.path.abspath(database)
+    connection.execute(f"ATTACH ? AS {name}", (path,))
+    _check_same(database, path)
+    _check_schema(connection, name, schema)
+
+
+def remove(database: Entry) -> None:
+    """Remove ``database`` with the files beside it, those that are there."""
+    for suffix in BESIDE:
+        _beside(database, suffix).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def translated(database: object) -> Iterator[None]:
+    """Raise JournalError for what goes wrong in the block, which uses ``database``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise JournalError(f"{database}: {error}; free space or mend the disk, or --restart") from error
+    except UnsafeFile:
+        raise
+    except OSError as error:
+        raise JournalError(f"{database}: {error.strerror}") from error
+    except (TypeError, ValueError) as error:
+        raise JournalError(f"{database} is damaged ({error}); --restart begins anew") from error
+
+
+def _beside(database: Entry, suffix: str) -> Entry:
+    return database.beside(database.leaf + suffix)
+
+
+def _check_files(database: Entry, *, write: bool) -> None:
+    for suffix in BESIDE:
+        # Not opened: to close any descriptor of a database releases the locks that SQLite has on it.
+        _beside(database, suffix).check(write=write)
+    journal = _beside(database, "-journal")
+    if journal.size() > 0:
+        with journal.reader() as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - len(_SUPER_JOURNAL), 0))
+            if file.read(len(_SUPER_JOURNAL)) == _SUPER_JOURNAL:
+                raise UnsafeFile(1, "not a file of this program; remove it", os.fspath(journal))
+
+
+def _check_same(database: Entry, path: str) -> None:
+    """Raise UnsafeFile if ``path`` is not ``database``: its directory was replaced in the meantime."""
+    found = database.stat()
+    if found is None or not os.path.samestat(found, os.stat(path, follow_symlinks=False)):
+        raise UnsafeFile(2, "it was replaced while it was opened; run the same command again", path)
+
+
+def _check_schema(connection: sqlite3.Connection, name: str, schema: str) -> None:
+    """Raise sqlite3.DatabaseError unless all tables of ours are as ``schema`` makes them.
+
+    Tables of other names, which a later version may have added, are never used.
+    """
+    ours = _made_by(schema)
+    for kind, own, table, sql in connection.execute(_SCHEMA.format(name)):
+        text = " ".join((sql or "").split())
+        if own.lower() in ours:
+            known = ours[own.lower()] == text
+        elif kind == "index":
+            known = sql is None  # that of a key
+        else:
+            known = kind == "table" and own == table and text.startswith("CREATE TABLE ")
+        if not known:
+            raise sqlite3.DatabaseError(f"the {kind[:20]} {own[:40]!r} in it is none of this program")
+
+
+@functools.lru_cache
+def _made_by(schema: str) -> dict[str, str]:
+    """Return what ``schema`` makes, by name, as SQLite keeps it, with single spaces."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as memory:
+        memory.executescript(schema)
+        rows = memory.execute(_SCHEMA.format("main"))
+        return {own: " ".join(sql.split()) for _, own, _, sql in rows if sql}

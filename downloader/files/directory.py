@@ -1,0 +1,507 @@
+"""Open a directory of the tool's own once, and everything below it relative to its descriptor.
+
+::
+
+    open_home(path) ──► Directory ── / "name" ──► Entry ── open, read, write, unlink, …
+
+No link is followed below a Directory, and nothing but a regular file is opened: a pipe would block, and a
+device might do anything. A name that was read from the disk becomes an Entry like any other, and is refused
+there if it leads elsewhere. What is refused is an ``UnsafeFile``, an OSError whose ``strerror`` says what
+stands there and what to do: it is reported as any other error of that file is, and as a DestinationError
+where nobody expects one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from downloader.errors import ConfigError, DestinationError
+
+__all__ = [
+    "Directory",
+    "Entry",
+    "UnsafeFile",
+    "check_owner",
+    "is_inside",
+    "open_directory",
+    "open_home",
+    "open_regular",
+]
+
+# Rejects empty segments, `.` and `..`.
+is_inside: Final = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
+"""Whether a name is that of something below a directory."""
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# With O_NONBLOCK, opening a pipe does not wait for its other end; regular files ignore it.
+_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_MADE_BY_OPEN: Final = os.O_CREAT | os.O_EXCL | os.O_TRUNC
+# What the system says of a name that is not a regular file, depending on how it is opened.
+_WRONG_KIND: Final = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR, errno.ENODEV, errno.EOPNOTSUPP)
+_TRIES: Final = 10  # somebody who makes and removes a name all the time
+_TMPFILE: Final = getattr(os, "O_TMPFILE", 0)
+
+
+class UnsafeFile(DestinationError, OSError):
+    """What stands in the place of a file of the tool's own is not one; ``strerror`` says what to do."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
+def _unsafe(path: str, what: str, number: int = errno.EPERM) -> UnsafeFile:
+    return UnsafeFile(number, f"{what}; remove it, then run the same command again", path)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "a symbolic link"
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
+
+
+def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> int:
+    """Return the regular file ``path``, open for reading, without following a link at its end.
+
+    Raises OSError, UnsafeFile.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | _FILE, dir_fd=directory)
+    except OSError as error:
+        if error.errno in _WRONG_KIND:
+            found = os.stat(path, dir_fd=directory, follow_symlinks=False)
+            raise _unsafe(os.fspath(path), f"it is {_kind(found.st_mode)}, not a file") from error
+        raise
+    if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _unsafe(os.fspath(path), f"it is {_kind(mode)}, not a file")
+    return fd
+
+
+class Directory:
+    """An open directory; ``path`` is for messages, and for those that can only open by path.
+
+    ``owners``: who may own what is below it; None: anybody. Close it at the end. Made by ``open_home`` and
+    ``open_directory``.
+    """
+
+    __slots__ = ("fd", "owners", "path")
+
+    def __init__(self, fd: int, path: Path, owners: frozenset[int] | None) -> None:
+        self.fd = fd
+        self.path = path
+        self.owners = owners
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    def __str__(self) -> str:
+        return os.fspath(self.path)
+
+    def __truediv__(self, name: str) -> Entry:
+        """Return what has ``name`` below this directory. Raises UnsafeFile if that leads elsewhere."""
+        return Entry(self, name)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def names(self, pattern: str = "") -> list[str]:
+        """Return the names in the directory that match ``pattern``, a regular expression, in order."""
+        # By a descriptor of its own: the position of one belongs to all that share it, also after a fork.
+        fd = os.open(".", _DIRECTORY, dir_fd=self.fd)
+        try:
+            found = os.listdir(fd)
+        finally:
+            os.close(fd)
+        return sorted(name for name in found if not pattern or re.fullmatch(pattern, name))
+
+    def entries(self, pattern: str) -> list[Entry]:
+        """Return what has a name that matches ``pattern``, as ``names`` does."""
+        return [self / name for name in self.names(pattern)]
+
+    def is_read_only(self) -> bool:
+        """Return whether nothing can be written in it."""
+        return not os.access(".", os.W_OK, dir_fd=self.fd)
+
+    def unnamed(self) -> int:
+        """Return a new file in it that has no name, open for reading and writing. Raises OSError."""
+        return _unnamed(self.fd)
+
+    def sync(self) -> None:
+        """Wait until the names in it are on the disk. Raises OSError."""
+        os.fsync(self.fd)
+
+
+class Entry:
+    """What has ``name``, one or several segments, below ``directory``. Every method raises OSError.
+
+    Also UnsafeFile, for what is not as it should be: no regular file, of another user, or, for writing,
+    with a second name somewhere else.
+    """
+
+    __slots__ = ("directory", "name")
+
+    def __init__(self, directory: Directory, name: str) -> None:
+        if not is_inside(name):
+            text = f"{name[:100]!r} is not a name below it; --restart begins anew"
+            raise UnsafeFile(errno.EINVAL, text, os.fspath(directory))
+        self.directory = directory
+        self.name = name
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.directory.path / self.name)
+
+    def __str__(self) -> str:
+        return os.fspath(self)
+
+    def __truediv__(self, name: str) -> Entry:
+        return Entry(self.directory, f"{self.name}/{name}")
+
+    @property
+    def leaf(self) -> str:
+        """The last segment of the name."""
+        return self.name.rpartition("/")[2]
+
+    def beside(self, leaf: str) -> Entry:
+        """Return what has the name ``leaf`` in the same directory."""
+        above = self.name.rpartition("/")[0]
+        return Entry(self.directory, f"{above}/{leaf}" if above else leaf)
+
+    # what is there
+
+    def stat(self) -> os.stat_result | None:
+        """Return what the system says of it, None if there is nothing; a link is not followed."""
+        try:
+            with self._above() as (at, leaf):
+                return os.stat(leaf, dir_fd=at, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def exists(self) -> bool:
+        """Return whether there is something, whatever it is."""
+        return self.stat() is not None
+
+    def is_directory(self) -> bool:
+        """Return whether it is a directory."""
+        found = self.stat()
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def check(self, *, write: bool) -> bool:
+        """Return whether it is there; raise UnsafeFile if ``open`` would, for reading or for writing."""
+        found = self.stat()
+        if found is not None:
+            self._check(found, write=write)
+        return found is not None
+
+    def names(self) -> list[str]:
+        """Return the names in this directory, in order; none if there is no directory."""
+        try:
+            with self.opened() as directory:
+                return directory.names()
+        except FileNotFoundError:
+            return []
+
+    # files
+
+    def open(self, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+        """Return a descriptor of the file; as ``os.open`` does otherwise."""
+        with self._above() as (at, leaf):
+            return self._open(at, leaf, flags, mode)
+
+    def _open(self, at: int, leaf: str, flags: int, mode: int) -> int:
+        base = flags & ~_MADE_BY_OPEN | _FILE
+        for _ in range(_TRIES):
+            try:
+                if not flags & os.O_EXCL:
+                    fd = os.open(leaf, base, dir_fd=at)
+                    break
+            except FileNotFoundError:
+                if not flags & os.O_CREAT:
+                    raise
+            except OSError as error:
+                if error.errno in _WRONG_KIND:
+                    self._check(os.stat(leaf, dir_fd=at, follow_symlinks=False))
+                raise
+            try:
+                return os.open(leaf, base | os.O_CREAT | os.O_EXCL, mode, dir_fd=at)
+            except FileExistsError:
+                if flags & os.O_EXCL:
+                    raise
+        else:
+            raise _unsafe(os.fspath(self), "somebody else makes and removes it all the time")
+        try:
+            self._check(os.fstat(fd), write=flags & os.O_ACCMODE != os.O_RDONLY)
+            if flags & os.O_TRUNC:
+                os.ftruncate(fd, 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _check(self, found: os.stat_result, *, write: bool = False) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            raise _unsafe(os.fspath(self), f"it is {_kind(found.st_mode)}, not a file of this program")
+        owners = self.directory.owners
+        if owners is not None and found.st_uid not in owners:
+            raise _unsafe(os.fspath(self), f"it belongs to another user ({_user(found.st_uid)})")
+        # Somebody else may have linked a file of ours to this name, to have it overwritten.
+        if write and found.st_nlink > 1:
+            raise _unsafe(os.fspath(self), "the file has another name, too (a hard link)")
+
+    def create(self, mode: int = 0o600) -> int:
+        """Return a new file, open for reading and writing; what had the name before is removed."""
+        with self._above() as (at, leaf):
+            with contextlib.suppress(FileNotFoundError):
+                self._remove(at, leaf)
+            return os.open(leaf, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=at)
+
+    def reader(self) -> BinaryIO:
+        """Return the file, open for reading."""
+        return open(self.open(), "rb")
+
+    def writer(self, mode: int = 0o600, *, buffering: int = -1) -> BinaryIO:
+        """Return a new file, as ``create`` does, open for writing."""
+        return open(self.create(mode), "wb", buffering)
+
+    def read(self, most: int) -> bytes:
+        """Return the content, of at most ``most`` bytes; raise UnsafeFile if it is larger."""
+        with self.reader() as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise _unsafe(
+                os.fspath(self), f"it is larger than any such file ({most:,} bytes)", errno.EINVAL
+            )
+        return content
+
+    def write(self, content: bytes) -> None:
+        """Give the file this content: whole, or not at all."""
+        other = self.beside(f".{self.leaf}.new")
+        with other.writer() as file:
+            file.write(content)
+        other.rename(self.leaf)
+
+    def size(self) -> int:
+        """Return the size of the file in bytes, -1 if there is no regular file."""
+        found = self.stat()
+        return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else -1
+
+    def rename(self, leaf: str) -> None:
+        """Give it the name ``leaf`` in the same directory, in place of a file that has it."""
+        target = self.beside(leaf)
+        with self._above() as (at, mine):
+            try:
+                os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=at)
+            except (IsADirectoryError, NotADirectoryError):
+                raise _unsafe(os.fspath(target), "it is a directory, not a file of this program") from None
+
+    def move(self, target: Entry) -> None:
+        """Give it the name ``target``, in place of a file that has it."""
+        with self._above() as (at, mine), target._above() as (other, leaf):
+            try:
+                os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=other)
+            except (IsADirectoryError, NotADirectoryError):
+                raise _unsafe(os.fspath(target), "it is a directory, not a file of this program") from None
+
+    def link(self, leaf: str) -> None:
+        """Give the file a second name in the same directory; raise FileExistsError if it is taken."""
+        with self._above() as (at, mine):
+            os.link(mine, leaf, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        """Remove the file, or whatever has its name, except a directory."""
+        try:
+            with self._above() as (at, leaf):
+                self._remove(at, leaf)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def _remove(self, at: int, leaf: str) -> None:
+        try:
+            os.unlink(leaf, dir_fd=at)
+        except (IsADirectoryError, PermissionError):
+            found = os.stat(leaf, dir_fd=at, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                raise _unsafe(os.fspath(self), "it is a directory, not a file of this program") from None
+            raise
+
+    # directories
+
+    def make_directory(self, mode: int = 0o700) -> None:
+        """Make this directory, unless it is there."""
+        with self._above() as (at, leaf):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(leaf, mode, dir_fd=at)
+            os.close(self._below(at, leaf))
+
+    def opened(self) -> Directory:
+        """Return this directory, opened."""
+        with self._above() as (at, leaf):
+            return Directory(self._below(at, leaf), self.directory.path / self.name, self.directory.owners)
+
+    def remove_tree(self) -> None:
+        """Remove this directory with all that is in it, or whatever has its name."""
+        with contextlib.suppress(FileNotFoundError), self._above() as (at, leaf):
+            _remove_tree(at, leaf)
+
+    @contextlib.contextmanager
+    def above(self) -> Iterator[int]:
+        """Open the directory that has this name; yield its descriptor."""
+        with self._above() as (at, _):
+            yield at
+
+    @contextlib.contextmanager
+    def _above(self) -> Iterator[tuple[int, str]]:
+        """Open the directory of this entry; yield it with the last segment of the name."""
+        *above, leaf = self.name.split("/")
+        at = self.directory.fd
+        try:
+            for segment in above:
+                below = self._below(at, segment)
+                if at != self.directory.fd:
+                    os.close(at)
+                at = below
+            yield at, leaf
+        finally:
+            if at != self.directory.fd:
+                os.close(at)
+
+    def _below(self, at: int, segment: str) -> int:
+        try:
+            fd = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+        except OSError as error:
+            if error.errno not in _WRONG_KIND:
+                raise
+            found = os.stat(segment, dir_fd=at, follow_symlinks=False)
+            what = "a file" if stat.S_ISREG(found.st_mode) else _kind(found.st_mode)
+            raise _unsafe(
+                f"{self.directory}/{self._until(segment)}", f"it is {what}, not a directory"
+            ) from error
+        owners = self.directory.owners
+        if owners is not None and (owner := os.fstat(fd).st_uid) not in owners:
+            os.close(fd)
+            path = f"{self.directory}/{self._until(segment)}"
+            raise _unsafe(path, f"it belongs to another user ({_user(owner)})")
+        return fd
+
+    def _until(self, segment: str) -> str:
+        return f"{self.name.partition(f'{segment}/')[0]}{segment}"
+
+
+def _remove_tree(at: int, name: str) -> None:
+    try:
+        fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    except OSError as error:
+        if error.errno not in _WRONG_KIND:
+            raise
+        os.unlink(name, dir_fd=at)
+        return
+    try:
+        for each in os.listdir(fd):
+            with contextlib.suppress(FileNotFoundError):
+                _remove_tree(fd, each)
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=at)
+
+
+def open_directory(path: str | os.PathLike[str]) -> Directory:
+    """Return the directory ``path``, which a user has named: it may be a link, and anybody's.
+
+    Raises OSError.
+    """
+    return Directory(os.open(path, _DIRECTORY), Path(path), None)
+
+
+def open_home(
+    path: Path, *, create: bool = False, write: bool = True, option: str = "--journal"
+) -> Directory:
+    """Return the directory ``path`` of the tool's own, a private one; ``create``: make it if need be.
+
+    Raises ConfigError if it is a link, another user's (unless nothing is to be written: ``write``), or
+    writable by everybody, OSError. ``option`` names another directory.
+    """
+    remedy = f"give another directory with {option}"
+    try:
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+        fd = os.open(path, _DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
+            raise ConfigError(f"{path} is a symbolic link, which is not followed; {remedy}") from error
+        raise
+    try:
+        owner = check_owner(fd, path, remedy, write=write)
+    except BaseException:
+        os.close(fd)
+        raise
+    return Directory(fd, path, frozenset((owner, os.geteuid(), 0)))
+
+
+def check_owner(fd: int, path: Path, remedy: str, *, write: bool = True) -> int:
+    """Return the owner of the directory ``fd``; raise ConfigError if others could change what is in it.
+
+    ``remedy``: what to do then.
+    """
+    found = os.fstat(fd)
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise ConfigError(
+            f"{path} can be written by every user, so what is in it is not to be trusted; take that "
+            f"permission away (chmod o-w), or {remedy}"
+        )
+    if write and found.st_uid not in (os.geteuid(), 0) and _owner_here(fd) != found.st_uid:
+        raise ConfigError(
+            f"{path} belongs to another user ({_user(found.st_uid)}); run the command as that user, or "
+            f"{remedy}"
+        )
+    return found.st_uid
+
+
+def _owner_here(fd: int) -> int:
+    """Return who owns a file that this process makes in the directory ``fd``, -1 if it cannot make one.
+
+    Some file systems give all files one owner: network file systems that map users, FAT.
+    """
+    try:
+        probe = _unnamed(fd)
+    except OSError:
+        return -1
+    try:
+        return os.fstat(probe).st_uid
+    finally:
+        os.close(probe)
+
+
+def _unnamed(directory: int) -> int:
+    with contextlib.suppress(OSError):
+        return os.open(".", os.O_RDWR | _TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    name = f".temporary-{os.getpid()}-{os.urandom(4).hex()}"
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=directory)
+    os.unlink(name, dir_fd=directory)
+    return fd
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OSError):
+        return f"uid {uid}"
