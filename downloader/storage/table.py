@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from downloader.errors import JournalError
@@ -34,7 +35,7 @@ class Rows:
     """
 
     def __init__(self, database: Entry, *, read_only: bool, durable: bool) -> None:
-        self.path = str(database)
+        self.path = Path(database)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         with self._translated(), contextlib.ExitStack() as stack:
             stack.callback(self._remove_copy)

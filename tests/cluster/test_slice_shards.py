@@ -29,11 +29,11 @@ def change(staging):
     import signal
     move, at = staging.StagingDirectory._move, [int(os.environ["KILL_AT"])]
 
-    def _move(self, path, file):
+    def _move(self, *which):
         if not at[0]:
             os.kill(os.getpid(), signal.SIGKILL)
         at[0] -= 1
-        move(self, path, file)
+        move(self, *which)
 
     staging.StagingDirectory._move = _move
 """

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from downloader.core.item_states import ItemState, ItemStates, published
 from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
+from downloader.files.directory import open_home
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 
@@ -36,7 +37,7 @@ def names(seq: int) -> list[str]:
 
 def write(home: Path) -> None:
     """Write a journal of three batches: one is done, one is done but for two files, and one is open."""
-    journal = Journal(home)
+    journal = Journal(open_home(home))
     journal.begin(JOB)
     for seq in range(BATCHES):
         cursor = b"the cursor behind %d" % seq
@@ -80,7 +81,7 @@ def rows(found: Iterator[BatchRow]) -> Iterator[BatchRow]:
 
 def read(home: Path, *, read_only: bool) -> Said:
     """Read everything. Raise JournalError for a damaged journal."""
-    journal = Journal(home, read_only=read_only)
+    journal = Journal(open_home(home), read_only=read_only)
     try:
         job = journal.job()  # as at the start of every run
         batches = {

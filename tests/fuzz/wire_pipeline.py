@@ -28,6 +28,7 @@ from downloader.core.host import Host
 from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
 from downloader.errors import FetchError
+from downloader.files.directory import open_home
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.pipelined.connection import PipelinedConnection
@@ -299,7 +300,7 @@ def run(
             source=url, output=str(output), connections=connections, pipeline=depth, read_timeout=5.0
         )
         session, sink = HttpSession(config), open_sink(config, Rules())
-        slot = Ledger(ledger, 1).open(0, COUNT)
+        slot = Ledger(open_home(place) / ledger.name, 1).open(0, COUNT)
         batch = ActiveBatch(Lease(0, COUNT, b""), slot, sink)
         origin = session.origin(url)
         host = Host(origin.key, connections, connections)

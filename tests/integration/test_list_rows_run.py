@@ -18,6 +18,7 @@ from harness import Job, report_of, stored
 from list_writer import write
 from servers import RESET, Nth, Request, Server, Step, ok, redirect, status
 
+from downloader.files.directory import open_home
 from downloader.storage.journal import Journal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -190,7 +191,7 @@ def test_numbers_are_before_the_extension_of_the_path(run_downloader: Run, tmp_p
         assert run_downloader(*argv).returncode == 0
         old = (path, "-o", tmp_path / "old", *ONE, "--on-duplicate", "number")
         assert run_downloader(*old, "--limit", 1).returncode == 0
-        journal = Journal(tmp_path / "old/.downloader")
+        journal = Journal(open_home(tmp_path / "old/.downloader"))
         job = journal.job()
         assert job is not None
         journal.begin(msgspec.structs.replace(job, naming=1))

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from pyarrow import parquet
 from shard_parts import Example, Shards, example, examples, failed, publishing, write_part
 
 from downloader.errors import DestinationError
+from downloader.files.directory import open_home
 from downloader.sinks.shards.indexes import write_indexes
 from downloader.sinks.shards.jobs import PublishedShard, ShardJob
 
@@ -342,7 +344,7 @@ def test_name_that_is_taken_by_a_directory_stops_the_shard_and_leaves_nothing(tm
     with publishing(tmp_path, reproducible=True) as shards:
         job = shards.job(1, examples(1, 4))
         (tmp_path / "00001.tar").mkdir()
-        with pytest.raises(DestinationError, match=r"cannot publish shard 00001 in .*: Is a directory"):
+        with pytest.raises(DestinationError, match=r"cannot publish shard 00001 in .*: it is a directory"):
             shards.publisher.publish(job)
         assert not any(name.startswith(".downloader-") for name in shards.names())
         (tmp_path / "00001.tar").rmdir()
@@ -374,23 +376,22 @@ def test_full_disk_stops_the_shard_and_leaves_its_part(tmp_path: Path) -> None:
 
 
 def test_part_on_another_file_system_is_copied(tmp_path: Path) -> None:
-    other = Path("/dev/shm") / f"part-{os.getpid()}"
-    if not other.parent.is_dir() or other.parent.stat().st_dev == tmp_path.stat().st_dev:
+    place = Path("/dev/shm")
+    if not place.is_dir() or place.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("one file system only")
     samples = examples(0, 5)
-    try:
+    with tempfile.TemporaryDirectory(dir=place) as home:
+        other = Path(home) / "part"
         write_part(other, samples)
-        with publishing(tmp_path) as shards:
+        with publishing(tmp_path, home=home) as shards:
             check_files(shards, shards.publisher.publish(ShardJob(0, str(other), 5, [], 0.0, 1.0)))
             assert shards.members("00000.tar") == files_of(samples)
         assert not other.exists()
-    finally:
-        other.unlink(missing_ok=True)
 
 
 def test_indexes_list_what_is_published_in_order(tmp_path: Path) -> None:
     with publishing(tmp_path, max_size=30_000) as shards:
-        write_indexes(str(tmp_path), str(shards.home))
+        write_indexes(str(tmp_path), open_home(shards.home))
         assert shards.names() == set()
         expected = []
         for number, count in ((100_000, 3), (2, 30), (7, 0), (1, 2)):
@@ -402,7 +403,7 @@ def test_indexes_list_what_is_published_in_order(tmp_path: Path) -> None:
         shutil.copy(tmp_path / "00001_stats.json", tmp_path / "00001_stats.json.bak")
         unfinished = (tmp_path / "00001_stats.json").read_text().replace("00001.tar", "00008.tar")
         (tmp_path / "00008_stats.json").write_text(unfinished)
-        write_indexes(str(tmp_path), str(shards.home))
+        write_indexes(str(tmp_path), open_home(shards.home))
         assert not any(name.startswith(".downloader-") for name in shards.names())
     files = [file for shard in sorted(expected, key=lambda shard: shard.number) for file in shard.files]
     assert len(files) > 5

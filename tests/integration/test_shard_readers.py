@@ -13,6 +13,7 @@ import pytest
 from harness import environment
 from shard_parts import Example, Shards, example, examples, failed
 
+from downloader.files.directory import open_home
 from downloader.sinks.shards.indexes import write_indexes
 
 SAMPLES = {number: examples(number, 12, 2000) for number in range(3)}
@@ -37,7 +38,7 @@ def publish(root: Path, **options: Any) -> Path:
         shards = Shards(root, max_size=20_000 if number == 1 else 1 << 30, **options)
         shards.publisher.publish(shards.job(number, samples, [failed(number, len(samples))]))
         shards.publisher.close()
-    write_indexes(str(root), str(shards.home))
+    write_indexes(str(root), open_home(shards.home))
     assert (root / "00001-1.tar").exists() or "store" in options
     return root
 

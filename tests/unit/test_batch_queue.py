@@ -9,13 +9,14 @@ import pytest
 
 from downloader.core.name_list import encode_names
 from downloader.engine.batch_queue import BatchQueue
+from downloader.files.directory import open_home
 from downloader.messages import Batch, BatchDone, Continue, Credit, Lease, Recall, Tally
 from downloader.storage.journal import Journal
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    made = Journal(tmp_path)
+    made = Journal(open_home(tmp_path))
     yield made
     made.close()
 

@@ -11,6 +11,7 @@ import pytest
 from downloader.core.item_states import OWNED, UNOWNED, ItemStates, claims, published
 from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
+from downloader.files.directory import open_home
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.sinks.sink import Written
 from downloader.storage.journal import JobSpec, Journal, exists
@@ -21,7 +22,7 @@ COUNT = 5
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    made = Journal(tmp_path)
+    made = Journal(open_home(tmp_path))
     yield made
     made.close()
 
@@ -91,13 +92,13 @@ def test_position_is_behind_the_last_batch(journal: Journal) -> None:
 
 
 def test_another_process_reads_the_journal(tmp_path: Path) -> None:
-    first = Journal(tmp_path)
+    first = Journal(open_home(tmp_path))
     first.begin(JOB)
     first.open_batch(batch(0))
     first.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
     first.end()
     # Not closed: the state that a killed process leaves.
-    reader = Journal(tmp_path, read_only=True)
+    reader = Journal(open_home(tmp_path), read_only=True)
     assert (reader.job(), reader.ended) == (JOB, True)
     assert reader.tally() == Tally(4, 0, 1, 400, 0)
     assert list(reader.failures()) == [failure(4)]
@@ -172,11 +173,11 @@ def test_failed_sync_leaves_nothing_published_in_open_batches(journal: Journal) 
 
 
 def test_running_boot_is_recorded(tmp_path: Path) -> None:
-    first = Journal(tmp_path)
+    first = Journal(open_home(tmp_path))
     assert first.running == ""
     first.run("this boot")
     # Killed: nothing is closed.
-    second = Journal(tmp_path, durable=True)
+    second = Journal(open_home(tmp_path), durable=True)
     assert second.running == "this boot"
     second.run("")
     assert first.running == ""
@@ -271,21 +272,21 @@ def test_garbage_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "journal.sqlite").write_bytes(content)
     for read_only in (False, True):
         with pytest.raises(JournalError, match="--restart"):
-            Journal(tmp_path, read_only=read_only)
+            Journal(open_home(tmp_path), read_only=read_only)
 
 
 def test_empty_and_foreign_databases(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"")
     with pytest.raises(JournalError, match="ended before it began"):
-        Journal(tmp_path, read_only=True)
-    journal = Journal(tmp_path)
+        Journal(open_home(tmp_path), read_only=True)
+    journal = Journal(open_home(tmp_path))
     journal.begin(JOB)
     journal.close()
     database = sqlite3.connect(tmp_path / "journal.sqlite")
     with database:
         database.execute("UPDATE job SET value = '{}'")
     database.close()
-    journal = Journal(tmp_path)
+    journal = Journal(open_home(tmp_path))
     with pytest.raises(JournalError, match="--restart"):
         journal.job()
     journal.close()

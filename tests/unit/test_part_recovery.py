@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pytest
 
+from downloader.files.directory import open_home
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.samples import Sample, encode_sample
 
@@ -28,7 +29,7 @@ def append(part: Part, key: str, body: bytes, digests: str = "sha256") -> None:
 
 @pytest.fixture(params=["sha256", "crc32"])
 def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    part = Part(tmp_path / "00000.part")
+    part = Part(open_home(tmp_path) / "00000.part")
     for key, body in BODIES.items():
         append(part, key, body, request.param)
     part.flush()
@@ -37,7 +38,10 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def found(path: Path, expected: dict[str, tuple[int, int]] | None = None) -> dict[str, tuple[int, int]]:
-    return {each.key: (each.size, each.crc) for each in recover(path, expected or {})}
+    return {
+        each.key: (each.size, each.crc)
+        for each in recover(open_home(path.parent) / path.name, expected or {})
+    }
 
 
 def known(*keys: str) -> dict[str, tuple[int, int]]:
@@ -52,12 +56,12 @@ def test_whole_samples_are_found(path: Path) -> None:
 
 def test_torn_tail_is_cut_wherever_it_is_torn(path: Path) -> None:
     whole = path.read_bytes()
-    ends = [sample.end for sample in recover(path, {})]
+    ends = [sample.end for sample in recover(open_home(path.parent) / path.name, {})]
     for cut in range(ends[2], ends[3], 37):
         path.write_bytes(whole[:cut])
         assert found(path) == known("key0", "key1", "key2")
         assert path.stat().st_size == ends[2]
-        part = Part(path)
+        part = Part(open_home(path.parent) / path.name)
         append(part, "more", b"content")
         part.flush()
         part.close()
@@ -80,7 +84,7 @@ def test_sample_that_is_not_what_the_ledger_says_is_taken_out(path: Path) -> Non
 
 
 def test_second_sample_of_a_key_is_taken_out(path: Path) -> None:
-    part = Part(path)
+    part = Part(open_home(path.parent) / path.name)
     append(part, "key1", BODIES["key1"])
     append(part, "more", b"")
     part.flush()
@@ -90,7 +94,7 @@ def test_second_sample_of_a_key_is_taken_out(path: Path) -> None:
 
 
 def test_what_was_not_flushed_is_not_there(path: Path) -> None:
-    part = Part(path)
+    part = Part(open_home(path.parent) / path.name)
     append(part, "more", b"content")
     part.close()
     assert found(path) == known(*BODIES)
@@ -100,7 +104,7 @@ def test_content_of_a_file_is_appended(path: Path, tmp_path: Path) -> None:
     body = os.urandom(100_000)
     before, after = members("large", body, "sha256")
     (tmp_path / "content").write_bytes(body)
-    part = Part(path)
+    part = Part(open_home(path.parent) / path.name)
     with open(tmp_path / "content", "rb") as file:
         part.append_file(before, file.fileno(), len(body), after)
     part.close()

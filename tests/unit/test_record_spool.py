@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from downloader.core.file_records import Frame, Record, pack, packed, records, sum_of, unpack
+from downloader.files.directory import open_home
 from downloader.storage.record_spool import (
     SpoolWriter,
     frames,
@@ -22,7 +23,7 @@ NAMES = [f"name {at}" for at in range(20)]
 
 
 def written(path: Path, payloads: list[tuple[int, bytes]], *, close: bool = True) -> SpoolWriter:
-    spool = SpoolWriter(path)
+    spool = SpoolWriter(open_home(path.parent) / path.name)
     for seq, payload in payloads:
         spool.write(seq, payload)
     if close:
@@ -33,7 +34,10 @@ def written(path: Path, payloads: list[tuple[int, bytes]], *, close: bool = True
 def read(path: Path) -> list[tuple[int, bytes | None]]:
     fd = os.open(path, os.O_RDONLY)
     try:
-        return [(seq, read_frame(fd, seq, at, length)) for seq, at, length in frames(path)]
+        return [
+            (seq, read_frame(fd, seq, at, length))
+            for seq, at, length in frames(open_home(path.parent) / path.name)
+        ]
     finally:
         os.close(fd)
 
@@ -72,15 +76,16 @@ def test_what_is_cut_or_changed_is_not_read(tmp_path: Path) -> None:
 
 
 def test_later_runs_and_workers_come_later(tmp_path: Path) -> None:
-    assert next_run(tmp_path) == 0
+    home = open_home(tmp_path)
+    assert next_run(home) == 0
     places = [(0, 0), (0, 2), (0, 10_000), (9, 0), (10, 0), (1_000_000, 1)]
     for run, worker in reversed(places):
-        written(spool_path(tmp_path, run, worker), [(0, b"x")])
+        written(Path(spool_path(home, run, worker)), [(0, b"x")])
     (tmp_path / "records-known.sqlite").touch()
-    assert spools(tmp_path) == [spool_path(tmp_path, *place) for place in places]
-    assert next_run(tmp_path) == 1_000_001
-    remove(tmp_path)
-    assert spools(tmp_path) == []
+    assert [str(each) for each in spools(home)] == [str(spool_path(home, *place)) for place in places]
+    assert next_run(home) == 1_000_001
+    remove(home)
+    assert spools(home) == []
 
 
 def frame(indices: list[int], **more: object) -> Frame:

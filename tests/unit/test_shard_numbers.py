@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from downloader.files.directory import open_home
 from downloader.storage.journal import Journal
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    made = Journal(tmp_path)
+    made = Journal(open_home(tmp_path))
     yield made
     made.close()
 

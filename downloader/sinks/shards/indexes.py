@@ -59,7 +59,9 @@ class Indexed:
         """Return whether the indexes were written when ``shards`` shards were published."""
         try:
             return self._note.read(_LONGEST_NOTE) == self._text(shards)
-        except FileNotFoundError:
+        except UnsafeFile:
+            raise
+        except OSError:
             return False
 
     def note(self, shards: int) -> None:

@@ -47,7 +47,7 @@ KNOWN = (
     Mutant(
         "names of batches that were lost stay taken",
         "after a kill a file is numbered as the second of its name, and is the first",
-        "Duplicates._follow",
+        "Duplicates.follow",
         "known > seq",
         "False",
         (f"{RUNS}test_batch_that_was_lost_takes_no_names",),
@@ -55,7 +55,7 @@ KNOWN = (
     Mutant(
         "table of names is believed after a power cut",
         "the second row of a name is not numbered, and fails",
-        "Duplicates._follow",
+        "Duplicates.follow",
         "journal.batches() if known < seq else ()",
         "()",
         (f"{RUNS}test_names_are_those_of_the_journal_after_a_power_cut",),
