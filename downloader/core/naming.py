@@ -32,6 +32,7 @@ __all__ = [
     "list_path",
     "mirror_path",
     "numbered",
+    "printable",
     "quote_all",
     "quote_name",
     "shown",
@@ -60,6 +61,7 @@ _CONTROLS: Final = (
 )
 _UNSAFE: Final = re.compile(rf"[%/\\{_CONTROLS}]")
 _UNSHOWABLE: Final = re.compile(rf"[{_CONTROLS}]")
+_UNPRINTABLE: Final = re.compile(rf"(?!\n)[{_CONTROLS}]")
 _RESERVED: Final = re.compile(r"\.(?:\.?\Z|downloader)")
 
 # Printable ASCII without `%`, `/` and `\`; no leading dot.
@@ -105,6 +107,13 @@ def shown(text: str) -> str:
         out.append(form)
         room -= len(form)
     return "".join(out)
+
+
+def printable(text: str) -> str:
+    """Return ``text`` for a terminal: what ``shown`` escapes is escaped, except the ends of lines."""
+    if _UNPRINTABLE.search(text) is None:
+        return text
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _refuse(why: str, raw: str | bytes) -> BadName:

@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import quote
 
 from downloader.errors import JournalError
-from downloader.files.directory import Entry, UnsafeFile
+from downloader.files.directory import Entry, UnsafeFile, unsafe
 
 __all__ = ["BESIDE", "attach", "connect", "remove", "translated"]
 
@@ -102,14 +102,14 @@ def _check_files(database: Entry, *, write: bool) -> None:
         with journal.reader() as file:
             file.seek(max(os.fstat(file.fileno()).st_size - len(_SUPER_JOURNAL), 0))
             if file.read(len(_SUPER_JOURNAL)) == _SUPER_JOURNAL:
-                raise UnsafeFile(1, "not a file of this program; remove it", os.fspath(journal))
+                raise unsafe(journal, "names another file, which SQLite would remove")
 
 
 def _check_same(database: Entry, path: str) -> None:
     """Raise UnsafeFile if ``path`` is not ``database``: its directory was replaced in the meantime."""
     found = database.stat()
     if found is None or not os.path.samestat(found, os.stat(path, follow_symlinks=False)):
-        raise UnsafeFile(2, "it was replaced while it was opened; run the same command again", path)
+        raise unsafe(path, "was replaced while it was opened", "run the same command again")
 
 
 def _check_schema(connection: sqlite3.Connection, name: str, schema: str) -> None:

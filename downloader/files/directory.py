@@ -6,9 +6,9 @@
 
 No link is followed below a Directory, and nothing but a regular file is opened: a pipe would block, and a
 device might do anything. A name that was read from the disk becomes an Entry like any other, and is refused
-there if it leads elsewhere. What is refused is an ``UnsafeFile``, an OSError whose ``strerror`` says what
-stands there and what to do: it is reported as any other error of that file is, and as a DestinationError
-where nobody expects one.
+there if it leads elsewhere. What is refused is an ``UnsafeFile``, which says what stands there and what to
+do: an OSError, so that it is handled as any other error of that file is, and a DestinationError where it
+is not.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
     "open_directory",
     "open_home",
     "open_regular",
+    "unsafe",
 ]
 
 # Rejects empty segments, `.` and `..`.
@@ -50,14 +51,17 @@ _TMPFILE: Final = getattr(os, "O_TMPFILE", 0)
 
 
 class UnsafeFile(DestinationError, OSError):
-    """What stands in the place of a file of the tool's own is not one; ``strerror`` says what to do."""
+    """What stands in the place of a file of the tool's own is not one; ``strerror`` is a whole sentence."""
 
     def __str__(self) -> str:
-        return f"{self.filename}: {self.strerror}"
+        return str(self.strerror)
 
 
-def _unsafe(path: str, what: str, number: int = errno.EPERM) -> UnsafeFile:
-    return UnsafeFile(number, f"{what}; remove it, then run the same command again", path)
+def unsafe(
+    path: str | os.PathLike[str], what: str, todo: str = "remove it, then run the same command again"
+) -> UnsafeFile:
+    """Return the error that says ``what`` is the matter with ``path``, and what to do."""
+    return UnsafeFile(errno.EPERM, f"{os.fspath(path)} {what}; {todo}", os.fspath(path))
 
 
 def _kind(mode: int) -> str:
@@ -78,11 +82,11 @@ def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> 
     except OSError as error:
         if error.errno in _WRONG_KIND:
             found = os.stat(path, dir_fd=directory, follow_symlinks=False)
-            raise _unsafe(os.fspath(path), f"it is {_kind(found.st_mode)}, not a file") from error
+            raise unsafe(path, f"is {_kind(found.st_mode)}, not a file") from error
         raise
     if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
         os.close(fd)
-        raise _unsafe(os.fspath(path), f"it is {_kind(mode)}, not a file")
+        raise unsafe(path, f"is {_kind(mode)}, not a file")
     return fd
 
 
@@ -158,8 +162,7 @@ class Entry:
 
     def __init__(self, directory: Directory, name: str) -> None:
         if not is_inside(name):
-            text = f"{name[:100]!r} is not a name below it; --restart begins anew"
-            raise UnsafeFile(errno.EINVAL, text, os.fspath(directory))
+            raise unsafe(directory, f"does not have {name[:100]!r}", "--restart begins anew")
         self.directory = directory
         self.name = name
 
@@ -243,7 +246,7 @@ class Entry:
                 if flags & os.O_EXCL:
                     raise
         else:
-            raise _unsafe(os.fspath(self), "somebody else makes and removes it all the time")
+            raise unsafe(self, "is made and removed by somebody else all the time")
         try:
             self._check(os.fstat(fd), write=flags & os.O_ACCMODE != os.O_RDONLY)
             if flags & os.O_TRUNC:
@@ -255,13 +258,13 @@ class Entry:
 
     def _check(self, found: os.stat_result, *, write: bool = False) -> None:
         if not stat.S_ISREG(found.st_mode):
-            raise _unsafe(os.fspath(self), f"it is {_kind(found.st_mode)}, not a file of this program")
+            raise unsafe(self, f"is {_kind(found.st_mode)}, not a file of this program")
         owners = self.directory.owners
         if owners is not None and found.st_uid not in owners:
-            raise _unsafe(os.fspath(self), f"it belongs to another user ({_user(found.st_uid)})")
+            raise unsafe(self, f"belongs to another user ({_user(found.st_uid)})")
         # Somebody else may have linked a file of ours to this name, to have it overwritten.
         if write and found.st_nlink > 1:
-            raise _unsafe(os.fspath(self), "the file has another name, too (a hard link)")
+            raise unsafe(self, "has another name, too (a hard link)")
 
     def create(self, mode: int = 0o600) -> int:
         """Return a new file, open for reading and writing; what had the name before is removed."""
@@ -283,9 +286,7 @@ class Entry:
         with self.reader() as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise _unsafe(
-                os.fspath(self), f"it is larger than any such file ({most:,} bytes)", errno.EINVAL
-            )
+            raise unsafe(self, f"is larger than any such file ({most:,} bytes)")
         return content
 
     def write(self, content: bytes) -> None:
@@ -307,7 +308,7 @@ class Entry:
             try:
                 os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=at)
             except (IsADirectoryError, NotADirectoryError):
-                raise _unsafe(os.fspath(target), "it is a directory, not a file of this program") from None
+                raise unsafe(target, "is a directory, not a file of this program") from None
 
     def move(self, target: Entry) -> None:
         """Give it the name ``target``, in place of a file that has it."""
@@ -315,7 +316,7 @@ class Entry:
             try:
                 os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=other)
             except (IsADirectoryError, NotADirectoryError):
-                raise _unsafe(os.fspath(target), "it is a directory, not a file of this program") from None
+                raise unsafe(target, "is a directory, not a file of this program") from None
 
     def link(self, leaf: str) -> None:
         """Give the file a second name in the same directory; raise FileExistsError if it is taken."""
@@ -337,7 +338,7 @@ class Entry:
         except (IsADirectoryError, PermissionError):
             found = os.stat(leaf, dir_fd=at, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):
-                raise _unsafe(os.fspath(self), "it is a directory, not a file of this program") from None
+                raise unsafe(self, "is a directory, not a file of this program") from None
             raise
 
     # directories
@@ -389,14 +390,14 @@ class Entry:
                 raise
             found = os.stat(segment, dir_fd=at, follow_symlinks=False)
             what = "a file" if stat.S_ISREG(found.st_mode) else _kind(found.st_mode)
-            raise _unsafe(
-                f"{self.directory}/{self._until(segment)}", f"it is {what}, not a directory"
+            raise unsafe(
+                f"{self.directory}/{self._until(segment)}", f"is {what}, not a directory"
             ) from error
         owners = self.directory.owners
         if owners is not None and (owner := os.fstat(fd).st_uid) not in owners:
             os.close(fd)
             path = f"{self.directory}/{self._until(segment)}"
-            raise _unsafe(path, f"it belongs to another user ({_user(owner)})")
+            raise unsafe(path, f"belongs to another user ({_user(owner)})")
         return fd
 
     def _until(self, segment: str) -> str:

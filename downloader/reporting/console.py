@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from downloader.core.naming import printable
 from downloader.core.redact import redact
 from downloader.errors import DestinationError
 
@@ -29,7 +30,7 @@ def say(text: str | bytes) -> None:
     import click
 
     try:
-        click.echo(text)
+        click.echo(printable(text) if isinstance(text, str) else text)
     except BrokenPipeError:
         # Not raised again: click would exit with 1, whatever the result of the job.
         silence(sys.stdout)
@@ -88,7 +89,7 @@ class Console:
 
     def complain(self, text: str) -> None:
         """Write ``text`` as one line."""
-        text = redact(" ".join(text.split()), self.secrets)
+        text = printable(redact(" ".join(text.split()), self.secrets))
         if self._json:
             note(json.dumps({"level": "error", "message": text}))
         else:
@@ -98,7 +99,7 @@ class Console:
         """Write the traceback of the exception that is being handled, with -vv."""
         if self._verbose < 2:
             return
-        text = redact(traceback.format_exc().rstrip(), self.secrets)
+        text = printable(redact(traceback.format_exc().rstrip(), self.secrets))
         if self._json:
             text = json.dumps({"level": "debug", "message": text})
         note(text)

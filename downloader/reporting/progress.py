@@ -13,6 +13,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING
 
 from downloader.config.config import Config
+from downloader.core.naming import printable
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.messages import Tally
@@ -74,7 +75,9 @@ class Progress:
         text = redact(text, self._secrets)
         if self._json:
             self._write_json({"level": level, "message": text})
-        elif self._bar is not None:
+            return
+        text = printable(text)
+        if self._bar is not None:
             self._bar.console.print(
                 f"downloader: {text}", markup=False, highlight=False, emoji=False, soft_wrap=True
             )

@@ -39,10 +39,13 @@ class DirectoryKind(Unsharded):
 
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the file of an item under ``root``."""
-        from downloader.sinks.stored import file_matches, place
+        from downloader.sinks.stored import file_matches, is_inside, place
 
         def inspect(written: Written) -> str:
-            path = os.fspath(root / place(written.name, identity))
+            where = place(written.name, identity)
+            if not is_inside(where):
+                return "not a name in DEST"
+            path = os.fspath(root / where)
             if file_matches(path, None, written.size, written.crc):
                 return ""
             return "changed since it was stored" if os.path.lexists(path) else "missing"
@@ -51,11 +54,13 @@ class DirectoryKind(Unsharded):
 
     def opener(self, root: Path, identity: str) -> Callable[[str], int]:
         """See ``sinks.sink.Opens``."""
-        from downloader.sinks.stored import READ, place
+        from downloader.files.directory import open_regular
+        from downloader.sinks.stored import is_inside, place
 
         def open_file(name: str) -> int:
+            where = place(name, identity)
             try:
-                return os.open(root / place(name, identity), READ)
+                return open_regular(root / where) if is_inside(where) else -1
             except OSError:
                 return -1
 

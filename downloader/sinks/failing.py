@@ -6,6 +6,7 @@ import errno
 
 from downloader.core.file_errors import Step, code_of
 from downloader.errors import DestinationError, FetchError
+from downloader.files.directory import UnsafeFile
 
 __all__ = ["advice", "content_error", "destination_error", "file_error"]
 
@@ -45,6 +46,8 @@ def content_error(error: OSError, name: str) -> FetchError | DestinationError:
 
 def destination_error(error: OSError, name: str, number: int | None = None) -> DestinationError:
     """Return the DestinationError of ``name``. ``number``: the errno, if not that of ``error``."""
+    if isinstance(error, UnsafeFile):
+        return error
     return DestinationError(f"cannot store {name}: {advice(error, number)}")
 
 

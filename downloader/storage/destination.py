@@ -287,11 +287,11 @@ class Destination:
                 "as -o, or another --journal, or --restart to forget that job (its files stay)"
             )
         if (job.store, job.layout) != (mine.store, mine.layout):
-            raise ConfigError(
-                f"{config.output} was begun with --store {job.store} "
-                f"{sink_kind(job.store).describe(job.layout)}; "
-                "give the same, or --restart"
-            )
+            try:
+                begun = f"--store {job.store} {sink_kind(job.store).describe(job.layout)}"
+            except ValueError as error:
+                raise self.journal.damaged(error) from error
+            raise ConfigError(f"{config.output} was begun with {begun}; give the same, or --restart")
         if job.source != mine.source:
             job = msgspec.structs.replace(job, source=mine.source)
             self.journal.begin(job)

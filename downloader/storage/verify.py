@@ -152,7 +152,11 @@ def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_o
         if job.output and job.output != os.path.realpath(output):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:
-            collect_ledgers(home, journal, verifier(job.store, Path(output), job.layout))
+            try:
+                check = verifier(job.store, Path(output), job.layout)
+            except ValueError as error:
+                raise journal.damaged(error) from error
+            collect_ledgers(home, journal, check)
         return _verify(journal, Path(output), quiet, read_only)
 
 
@@ -164,7 +168,10 @@ def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verif
     checked = agree = 0
     names: list[str] = []
     shown = monotonic()
-    inspect = kind.inspector(root, job.layout)
+    try:
+        inspect = kind.inspector(root, job.layout)
+    except ValueError as error:
+        raise journal.damaged(error) from error
     for row in _stored_batches(journal):
         damaged = []
         for failure in _damaged(row, journal.shards.of(row.seq), inspect):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import gevent
 
 from downloader.config.config import Config
+from downloader.errors import DownloaderError
 from downloader.messages import Ready
 from downloader.process.channel import ChildLink
 from downloader.worker.setup import Setup
@@ -23,6 +24,9 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     """
     # Else each greenlet keeps ten frames of what spawned it: a third of the cost of spawning it.
     gevent.config.track_greenlet_tree = False
+    # gevent does not print what is raised again below, and reported in one line.
+    hub = type(gevent.get_hub())
+    hub.NOT_ERROR = (*hub.NOT_ERROR, DownloaderError)
     worker = Worker(config, setup, link)
     link.send(ready(config.preflight != "off"))
     loops = [worker.listen, worker.heartbeat, worker.timer, worker.connections.run]
@@ -36,8 +40,8 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     worker.grant_credit()
     worker.finished.wait()
     for defect in (worker.defect, *(greenlet.exception for greenlet in background)):
-        # OSError: the link broke, since the supervisor has exited.
-        if defect is not None and not isinstance(defect, OSError):
+        # Another OSError: the link broke, since the supervisor has exited.
+        if defect is not None and (isinstance(defect, DownloaderError) or not isinstance(defect, OSError)):
             raise defect
     gevent.killall(background, block=False)  # the process ends
     with contextlib.suppress(OSError):

@@ -1,0 +1,298 @@
+"""What somebody else has put into the place of a file of the tool's own.
+
+A job of each kind is interrupted; then each file that it has left in ``.downloader``, and each that it is
+going to make, is replaced by something else in a copy of the destination: a link, a pipe, a directory,
+another user's file, noise, 10 GB of zeros. ``status``, ``verify`` and the same command again: nothing
+changes outside, nothing waits for ever, memory is bounded, and an error is one line that names the file.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from harness import ROOT, DevServer, Job, command, environment, serving
+
+FILES = 120
+NOBODY = 65534
+ZEROS = 10 << 30
+MOST_MEMORY = 700 << 20  # bytes, of one process; pyarrow alone takes 100 MB
+WITHIN = 60.0
+CODES = {0, 1, 2, 4}
+
+
+class Kind(NamedTuple):
+    """A kind of job: its options, and files that it makes while it runs, in DEST."""
+
+    options: tuple[object, ...]
+    made: tuple[str, ...]
+
+
+_SHARDS = ("--shard-files", 20, "--workers", 2, "--connections", 2)
+KINDS = {
+    "files": Kind(
+        ("--workers", 2, "--connections", 2, "--on-duplicate", "number", "--hash", "sha256"),
+        (
+            ".downloader/journal.sqlite-journal",
+            ".downloader/records-index.sqlite",
+            ".downloader/ledger-0",
+            ".downloader/ledger-9",
+        ),
+    ),
+    "tar": Kind(
+        (*_SHARDS, "--store", "tar"),
+        (
+            ".downloader-shards.json",
+            ".downloader-sizes.json",
+            ".downloader-00005_stats.json",
+            ".downloader-00005.parquet",
+            ".downloader/indexed",
+            ".downloader/.indexed.new",
+            ".downloader/shards/.00005.sealed.new",
+            ".downloader/shards/00000.part.new",
+        ),
+    ),
+    "parquet": Kind(
+        (*_SHARDS, "--store", "parquet"),
+        (".downloader-00005.parquet", ".downloader-00005_items.parquet"),
+    ),
+}
+PLANTS = (
+    "new-link",
+    "directory",
+    "link",
+    "directory-link",
+    "hard-link",
+    "pipe",
+    "foreign",
+    "noise",
+    "zeros",
+)
+LINKS = {"new-link": "new", "link": "precious", "directory-link": "inner"}  # and what they lead to
+NOT_FOR_DIRECTORIES = ("directory", "noise", "zeros", "hard-link")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DevServer]:
+    with serving(files=FILES, size="2000-90000", delay="0-10ms") as server:
+        yield server
+
+
+class Template(NamedTuple):
+    """An interrupted job: its destination, and the command that goes on with it but for ``-o``."""
+
+    dest: Path
+    argv: tuple[object, ...]
+
+
+@pytest.fixture(scope="module")
+def templates(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Template]:
+    made: dict[str, Template] = {}
+    place = tmp_path_factory.mktemp("templates")
+
+    def template(kind: str) -> Template:
+        if kind not in made:
+            made[kind] = _interrupted(kind, server, place)
+        return made[kind]
+
+    return template
+
+
+def _interrupted(kind: str, server: DevServer, place: Path) -> Template:
+    source = place / f"{kind}.txt"
+    source.write_text("".join(f"{server.url}/get/file-{number:010d}\n" for number in range(FILES)))
+    argv = (source, *KINDS[kind].options)
+    dest = place / kind
+    before = server.stats()["gets"]
+    job = Job(*command(*argv, "-o", dest))
+    try:
+        job.until(lambda: server.stats()["gets"] - before > FILES * 2 // 3)
+        job.kill()
+        job.wait()
+        job.alone()
+    finally:
+        job.close()
+    return Template(dest, argv)
+
+
+def victims(template: Template, kind: str) -> list[str]:
+    """Return what is replaced: all files in the home, the home itself, directories in it, names to come."""
+    home = template.dest / ".downloader"
+    there = [str(path.relative_to(template.dest)) for path in sorted(home.rglob("*"))]
+    return [".downloader", *there, *KINDS[kind].made]
+
+
+class Outside:
+    """A directory beside the destination, which must stay as it is."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "inner").mkdir(parents=True)
+        (root / "precious").write_bytes(b"precious")
+        (root / "inner" / "kept").write_bytes(b"kept")
+        self.before = self.now()
+
+    def now(self) -> dict[str, object]:
+        return {
+            str(path.relative_to(self.root)): (
+                path.lstat().st_mode,
+                path.lstat().st_mtime_ns,
+                path.read_bytes() if path.is_file() else b"",
+            )
+            for path in [self.root, *self.root.rglob("*")]
+        }
+
+
+def plant(what: str, target: Path, outside: Outside) -> bool:
+    """Replace ``target``; return False if that is not possible here."""
+    content = target.read_bytes() if target.is_file() else b"x"
+    was_directory = target.is_dir()
+    if (what == "foreign" and os.geteuid()) or (was_directory and what in NOT_FOR_DIRECTORIES):
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if was_directory and what != "foreign":
+        shutil.rmtree(target)
+    elif not was_directory:
+        target.unlink(missing_ok=True)
+    if what in LINKS:
+        target.symlink_to(outside.root / LINKS[what])
+    elif what == "hard-link":
+        # Of the same content, so that nothing else is wrong with it.
+        (outside.root / "twin").write_bytes(content)
+        os.link(outside.root / "twin", target)
+    elif what == "pipe":
+        os.mkfifo(target)
+    elif what == "directory":
+        target.mkdir()
+        (target / "x").write_bytes(b"x")
+    elif what == "noise":
+        target.write_bytes(random.Random(target.name).randbytes(5000))
+    elif what == "zeros":
+        with open(target, "wb") as file:
+            file.truncate(ZEROS)
+    else:
+        if not was_directory:
+            target.write_bytes(content)
+        os.chown(target, NOBODY, NOBODY)
+    outside.before = outside.now()
+    return True
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def bounded(*args: object) -> Done:
+    """Run the command line with little memory, and end it if it waits."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            command(*args),
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        resource.prlimit(process.pid, resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+        timer = threading.Timer(WITHIN, lambda: os.killpg(process.pid, signal.SIGKILL))
+        timer.start()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        finally:
+            timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        done = Done(process.returncode, out.read(), err.read())
+    assert usage.ru_maxrss << 10 < MOST_MEMORY, f"{args}: {usage.ru_maxrss:,} KiB"
+    return done
+
+
+def check(what: str, victim: str, done: Done) -> None:
+    """Check that ``done`` ended as documented and, if with an error, said it in one line."""
+    shown = f"{victim} as {what}: {done}"
+    assert done.code in CODES, shown
+    assert "defect" not in done.err, shown
+    assert "Traceback" not in done.err, shown
+    assert not any(ord(char) < 32 and char != "\n" for char in done.out + done.err), shown
+    errors = [line for line in done.err.splitlines() if line.startswith("downloader: error: ")]
+    assert len(errors) <= 1, shown
+    if done.code == 2 or (done.code == 4 and "stopped" not in done.out and "complete" not in done.out):
+        assert len(errors) == 1, shown
+
+
+def walk(kind: str, victim: str, what: str, template: Template, place: Path) -> list[Done]:
+    """Plant one thing in a copy of the job, and let every command meet it."""
+    dest = place / "dest"
+    shutil.copytree(template.dest, dest)
+    outside = Outside(place / "outside")
+    if not plant(what, dest / victim, outside):
+        return []
+    found = []
+    for argv in (("status", dest), ("verify", dest), (*template.argv, "-o", dest)):
+        done = bounded(*argv)
+        check(what, victim, done)
+        assert outside.now() == outside.before, f"{victim} as {what}, {argv[0]}: {done}"
+        found.append(done)
+    return found
+
+
+CASES = [
+    # What is planted where, and what the three commands say: codes, and a part of the message of the last.
+    ("files", ".downloader", "directory-link", (2, 2, 2), "is a symbolic link, which is not followed"),
+    ("files", ".downloader", "foreign", (4, 2, 2), "belongs to another user (nobody)"),
+    ("files", ".downloader/lock", "link", (4, 4, 4), "/lock is a symbolic link, not a file"),
+    ("files", ".downloader/name-key", "pipe", (4, None, 4), "/name-key is a named pipe, not a file"),
+    ("files", ".downloader/journal.sqlite", "hard-link", (4, 4, 4), "has another name, too (a hard link)"),
+    ("files", ".downloader/ledger-0", "zeros", (4, 4, 4), "/ledger-0 is larger than any such file"),
+    ("files", ".downloader/names.sqlite", "new-link", (4, None, 4), "/names.sqlite is a symbolic link"),
+    ("tar", ".downloader/shards/00000.part", "pipe", (4, 4, 4), "00000.part is a named pipe"),
+    ("tar", ".downloader-shards.json", "link", (4, None, 0), ""),
+    ("tar", ".downloader-00005_stats.json", "directory", (4, None, 4), "is a directory, not a file"),
+    ("parquet", ".downloader-00005.parquet", "new-link", (4, None, 0), ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "victim", "what", "codes", "text"), CASES)
+def test_what_is_planted_is_refused(
+    kind: str,
+    victim: str,
+    what: str,
+    codes: tuple[int | None, ...],
+    text: str,
+    templates: Callable[[str], Template],
+    tmp_path: Path,
+) -> None:
+    done = walk(kind, victim, what, templates(kind), tmp_path)
+    if not done:
+        pytest.skip("not possible here")
+    assert all(code in (None, each.code) for code, each in zip(codes, done, strict=True)), done
+    assert text in done[-1].err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("what", PLANTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_file_is_replaced(
+    kind: str, what: str, templates: Callable[[str], Template], tmp_path: Path
+) -> None:
+    template = templates(kind)
+    for number, victim in enumerate(victims(template, kind)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        walk(kind, victim, what, template, place)
+        shutil.rmtree(place)
