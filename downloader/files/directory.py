@@ -268,10 +268,14 @@ class Entry:
 
     def create(self, mode: int = 0o600) -> int:
         """Return a new file, open for reading and writing; what had the name before is removed."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
         with self._above() as (at, leaf):
-            with contextlib.suppress(FileNotFoundError):
-                self._remove(at, leaf)
-            return os.open(leaf, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=at)
+            for _ in range(_TRIES):
+                with contextlib.suppress(FileExistsError):
+                    return os.open(leaf, flags, mode, dir_fd=at)
+                with contextlib.suppress(FileNotFoundError):
+                    self._remove(at, leaf)
+        raise unsafe(self, "is made by somebody else again and again")
 
     def reader(self) -> BinaryIO:
         """Return the file, open for reading."""

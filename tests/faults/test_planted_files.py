@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import shutil
-import signal
-import subprocess
-import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from harness import ROOT, DevServer, Job, command, environment, serving
+from bounded_runs import Done, Outside, bounded, check
+from harness import DevServer, Job, command, serving
 
 FILES = 120
 NOBODY = 65534
 ZEROS = 10 << 30
-MOST_MEMORY = 700 << 20  # bytes, of one process; pyarrow alone takes 100 MB
-WITHIN = 60.0
-CODES = {0, 1, 2, 4}
 
 
 class Kind(NamedTuple):
@@ -132,27 +125,6 @@ def victims(template: Template, kind: str) -> list[str]:
     return [".downloader", *there, *KINDS[kind].made]
 
 
-class Outside:
-    """A directory beside the destination, which must stay as it is."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        (root / "inner").mkdir(parents=True)
-        (root / "precious").write_bytes(b"precious")
-        (root / "inner" / "kept").write_bytes(b"kept")
-        self.before = self.now()
-
-    def now(self) -> dict[str, object]:
-        return {
-            str(path.relative_to(self.root)): (
-                path.lstat().st_mode,
-                path.lstat().st_mtime_ns,
-                path.read_bytes() if path.is_file() else b"",
-            )
-            for path in [self.root, *self.root.rglob("*")]
-        }
-
-
 def plant(what: str, target: Path, outside: Outside) -> bool:
     """Replace ``target``; return False if that is not possible here."""
     content = target.read_bytes() if target.is_file() else b"x"
@@ -160,7 +132,7 @@ def plant(what: str, target: Path, outside: Outside) -> bool:
     if (what == "foreign" and os.geteuid()) or (was_directory and what in NOT_FOR_DIRECTORIES):
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    if was_directory and what != "foreign":
+    if was_directory and what not in ("foreign", "writable"):
         shutil.rmtree(target)
     elif not was_directory:
         target.unlink(missing_ok=True)
@@ -180,58 +152,14 @@ def plant(what: str, target: Path, outside: Outside) -> bool:
     elif what == "zeros":
         with open(target, "wb") as file:
             file.truncate(ZEROS)
+    elif what == "writable":
+        target.chmod(0o777)
     else:
         if not was_directory:
             target.write_bytes(content)
         os.chown(target, NOBODY, NOBODY)
     outside.before = outside.now()
     return True
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def bounded(*args: object) -> Done:
-    """Run the command line with little memory, and end it if it waits."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(
-            command(*args),
-            cwd=ROOT,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-        resource.prlimit(process.pid, resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-        timer = threading.Timer(WITHIN, lambda: os.killpg(process.pid, signal.SIGKILL))
-        timer.start()
-        try:
-            _, status, usage = os.wait4(process.pid, 0)
-        finally:
-            timer.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        done = Done(process.returncode, out.read(), err.read())
-    assert usage.ru_maxrss << 10 < MOST_MEMORY, f"{args}: {usage.ru_maxrss:,} KiB"
-    return done
-
-
-def check(what: str, victim: str, done: Done) -> None:
-    """Check that ``done`` ended as documented and, if with an error, said it in one line."""
-    shown = f"{victim} as {what}: {done}"
-    assert done.code in CODES, shown
-    assert "defect" not in done.err, shown
-    assert "Traceback" not in done.err, shown
-    assert not any(ord(char) < 32 and char != "\n" for char in done.out + done.err), shown
-    errors = [line for line in done.err.splitlines() if line.startswith("downloader: error: ")]
-    assert len(errors) <= 1, shown
-    if done.code == 2 or (done.code == 4 and "stopped" not in done.out and "complete" not in done.out):
-        assert len(errors) == 1, shown
 
 
 def walk(kind: str, victim: str, what: str, template: Template, place: Path) -> list[Done]:
@@ -254,12 +182,13 @@ CASES = [
     # What is planted where, and what the three commands say: codes, and a part of the message of the last.
     ("files", ".downloader", "directory-link", (2, 2, 2), "is a symbolic link, which is not followed"),
     ("files", ".downloader", "foreign", (4, 2, 2), "belongs to another user (nobody)"),
+    ("files", ".downloader", "writable", (2, 2, 2), "can be written by every user, so what is in it"),
     ("files", ".downloader/lock", "link", (4, 4, 4), "/lock is a symbolic link, not a file"),
     ("files", ".downloader/name-key", "pipe", (4, None, 4), "/name-key is a named pipe, not a file"),
     ("files", ".downloader/journal.sqlite", "hard-link", (4, 4, 4), "has another name, too (a hard link)"),
     ("files", ".downloader/ledger-0", "zeros", (4, 4, 4), "/ledger-0 is larger than any such file"),
     ("files", ".downloader/names.sqlite", "new-link", (4, None, 4), "/names.sqlite is a symbolic link"),
-    ("tar", ".downloader/shards/00000.part", "pipe", (4, 4, 4), "00000.part is a named pipe"),
+    ("tar", ".downloader/shards/00000.part", "pipe", (4, None, 4), "00000.part is a named pipe"),
     ("tar", ".downloader-shards.json", "link", (4, None, 0), ""),
     ("tar", ".downloader-00005_stats.json", "directory", (4, None, 4), "is a directory, not a file"),
     ("parquet", ".downloader-00005.parquet", "new-link", (4, None, 0), ""),

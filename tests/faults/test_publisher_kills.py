@@ -112,7 +112,7 @@ def dying(call):
     return step
 
 if "publisher.process" in " ".join(sys.orig_argv):
-    os.replace = dying(os.replace)
+    os.rename = dying(os.rename)
     os.unlink = dying(os.unlink)
 """
 
