@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import struct
 import zlib
@@ -147,6 +148,7 @@ def super_journal(dest: Path, outside: Outside) -> None:
 
 
 # What is made, and the codes of `status` and `verify`.
+RUN_TOO = (names_that_lead_elsewhere, trigger, super_journal)
 CRAFTED: tuple[tuple[Callable[[Path, Outside], None], int, int], ...] = (
     (names_without_end, 0, 4),
     (names_that_lead_elsewhere, 0, 1),
@@ -174,16 +176,15 @@ def test_crafted_journal(
     server: DevServer,
     tmp_path: Path,
 ) -> None:
-    import shutil
-
     dest = tmp_path / "d"
     shutil.copytree(template, dest)
     outside = Outside(tmp_path / "outside")
     craft(dest, outside)
     outside.before = outside.now()
-    commands = (("status", dest), ("verify", dest), (server.url, "-o", dest, "--retry-failed"))
     found = []
-    for argv in commands:
+    for argv in (("status", dest), ("verify", dest), (server.url, "-o", dest, "--retry-failed")):
+        if argv[0] == server.url and craft not in RUN_TOO:
+            continue
         done = bounded(*argv)
         check(craft.__name__, str(argv[0]), done)
         assert outside.now() == outside.before, done

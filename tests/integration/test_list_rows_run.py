@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -153,6 +154,23 @@ def test_duplicates_are_the_same_however_often_a_job_is_killed(
             want[f"n{n % 97}.x" if rounds == 1 else f"n{n % 97}-{rounds}.x"] = body_of(f"/{n}")
     assert stored(tmp_path / "d") == want
     assert report["listed"] == 600
+
+
+@pytest.mark.parametrize("how", ["skip", "number"])
+def test_descriptors_that_a_run_inherits(run_downloader: Run, tmp_path: Path, how: str) -> None:
+    """With others than these, a descriptor of the supervisor's journal was that of a file of the feeder."""
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
+    try:
+        with Server(default=answer) as server:
+            rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 8}.x"} for n in range(16)]
+            argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
+            for limit, count in ((6, 4), (12, 5), (16, 5)):
+                done = run_downloader(*argv, "--limit", limit, pass_fds=others[:count])
+                assert done.returncode == 0, done.stderr
+    finally:
+        for fd in others:
+            os.close(fd)
+    assert len(stored(tmp_path / "d")) == (16 if how == "number" else 8)
 
 
 def test_batch_that_was_lost_takes_no_names(run_downloader: Run, tmp_path: Path) -> None:
