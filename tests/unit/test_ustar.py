@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downloader.sinks.shards.ustar import BLOCK, END, Member, Members, header, padding
+from downloader.sinks.shards.ustar import BLOCK, END, Member, Members, header, header_of, padding
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1).filter(
     lambda name: len(name.encode()) <= 100
@@ -31,6 +31,15 @@ def test_sizes_that_do_not_fit_are_as_gnu_tar_writes_them() -> None:
     written = header(b"large", 9 << 30, 0)
     assert written[124:136] == info.tobuf(tarfile.GNU_FORMAT)[124:136]
     assert tarfile.TarInfo.frombuf(written, "utf-8", "strict").size == 9 << 30
+
+
+def test_a_size_below_zero_is_no_header() -> None:
+    """Somebody may have written it; with a size of -512 the next header is this one."""
+    block = bytearray(header(b"name", 512, 0))
+    block[124:136] = b"-0000000512\0"
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    assert header_of(bytes(block), BLOCK) is None
 
 
 def test_names_that_do_not_fit_are_refused() -> None:

@@ -6,7 +6,7 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, hosts, lists, manners, plans, records, running, shards, storing
+from known import fetching, files, hosts, lists, manners, plans, records, running, shards, storing
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -14,6 +14,7 @@ __all__ = ["KNOWN", "Mutant"]
 KNOWN: tuple[Mutant, ...] = (
     *storing.KNOWN,
     *fetching.KNOWN,
+    *files.KNOWN,
     *hosts.KNOWN,
     *lists.KNOWN,
     *manners.KNOWN,
