@@ -96,7 +96,7 @@ def _beside(database: Entry, suffix: str) -> Entry:
 def _check_files(database: Entry, *, write: bool) -> None:
     for suffix in BESIDE:
         # Not opened: to close any descriptor of a database releases the locks that SQLite has on it.
-        _beside(database, suffix).check(write=write)
+        _beside(database, suffix).check(write=write or suffix == "-shm")  # which a reader writes, too
     journal = _beside(database, "-journal")
     if journal.size() > 0:
         with journal.reader() as file:
