@@ -466,30 +466,43 @@ def check_owner(fd: int, path: Path, remedy: str, *, write: bool = True) -> int:
     ``remedy``: what to do then.
     """
     found = os.fstat(fd)
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX and _has_modes(fd):
         raise ConfigError(
             f"{path} can be written by every user, so what is in it is not to be trusted; take that "
             f"permission away (chmod o-w), or {remedy}"
         )
-    if write and found.st_uid not in (os.geteuid(), 0) and _owner_here(fd) != found.st_uid:
-        raise ConfigError(
-            f"{path} belongs to another user ({_user(found.st_uid)}); run the command as that user, or "
-            f"{remedy}"
-        )
+    if write and found.st_uid not in (os.geteuid(), 0):
+        made = _made_here(fd)
+        if made is None or made.st_uid != found.st_uid:
+            raise ConfigError(
+                f"{path} belongs to another user ({_user(found.st_uid)}); run the command as that user, or "
+                f"{remedy}"
+            )
     return found.st_uid
 
 
-def _owner_here(fd: int) -> int:
-    """Return who owns a file that this process makes in the directory ``fd``, -1 if it cannot make one.
+def _has_modes(fd: int) -> bool:
+    """Return whether the file system of the directory ``fd`` keeps permissions; FAT and NTFS may not.
+
+    False, too, where nobody can write.
+    """
+    if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
+        return False
+    made = _made_here(fd)
+    return made is None or not made.st_mode & stat.S_IWOTH
+
+
+def _made_here(fd: int) -> os.stat_result | None:
+    """Return what the system says of a private file that is made in the directory ``fd``, None if none can.
 
     Some file systems give all files one owner: network file systems that map users, FAT.
     """
     try:
         probe = _unnamed(fd)
     except OSError:
-        return -1
+        return None
     try:
-        return os.fstat(probe).st_uid
+        return os.fstat(probe)
     finally:
         os.close(probe)
 

@@ -24,7 +24,7 @@ from downloader.core.file_errors import Step, code_of
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 # Refuses the names that have a character of REFUSED, or all of them if that is "", with the errno ERRNO.
-# IN: only what is done in a directory that has this part in its path.
+# IN: only what is done in a directory that has this part in its path. Never what is done in .downloader.
 PRELOAD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,12 +41,11 @@ static int refused(int at, const char *path) {
     const char *last = strrchr(path, '/');
     last = last ? last + 1 : path;
     if (!getenv("ERRNO") || strstr(path, ".downloader/") || path[0] == '/') return 0;
-    if (getenv("IN")) {
-        snprintf(link, sizeof link, "/proc/self/fd/%d", at);
-        ssize_t n = readlink(link, where, sizeof where - 1);
-        where[n < 0 ? 0 : n] = 0;
-        if (!strstr(where, getenv("IN"))) return 0;
-    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    ssize_t n = readlink(link, where, sizeof where - 1);
+    where[n < 0 ? 0 : n] = 0;
+    if (strstr(where, "/.downloader")) return 0;
+    if (getenv("IN") && !strstr(where, getenv("IN"))) return 0;
     if (getenv("REFUSED") && !strpbrk(last, getenv("REFUSED"))) return 0;
     errno = atoi(getenv("ERRNO"));
     return 1;

@@ -8,6 +8,7 @@ changes outside, nothing waits for ever, memory is bounded, and an error is one 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from bounded_runs import Done, Outside, bounded, check
+from bucket_server import bucket_server, set_credentials
 from harness import DevServer, Job, command, serving
 from planting import PLANTS, plant
 
@@ -52,6 +54,17 @@ KINDS = {
             ".downloader/shards/00000.part.new",
         ),
     ),
+    "bucket": Kind(
+        (*_SHARDS, "--store", "tar"),
+        (
+            ".downloader/publishing-00005_stats.json",
+            ".downloader/publishing-00005.parquet",
+            ".downloader/.downloader-shards.json",
+            ".downloader/shards.json",
+            ".downloader/stats",
+            ".downloader/stats/00005_stats.json",
+        ),
+    ),
     "parquet": Kind(
         (*_SHARDS, "--store", "parquet"),
         (".downloader-00005.parquet", ".downloader-00005_items.parquet"),
@@ -66,32 +79,50 @@ def server() -> Iterator[DevServer]:
 
 
 class Template(NamedTuple):
-    """An interrupted job: its destination, and the command that goes on with it but for ``-o``."""
+    """An interrupted job: the directory with its home, and the command that goes on with it in a copy."""
 
     dest: Path
-    argv: tuple[object, ...]
+    argv: Callable[[Path], tuple[object, ...]]
 
 
 @pytest.fixture(scope="module")
-def templates(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Template]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server of buckets, for those that ask for it."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as opened:
+        set_credentials(patch)
+        yield opened.enter_context(bucket_server("moto", tmp_path_factory.mktemp("buckets"))).url
+
+
+@pytest.fixture(scope="module")
+def templates(
+    server: DevServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[str], Template]:
     made: dict[str, Template] = {}
     place = tmp_path_factory.mktemp("templates")
 
     def template(kind: str) -> Template:
         if kind not in made:
-            made[kind] = _interrupted(kind, server, place)
+            url = request.getfixturevalue("bucket") if kind == "bucket" else ""
+            made[kind] = _interrupted(kind, server, place, url)
         return made[kind]
 
     return template
 
 
-def _interrupted(kind: str, server: DevServer, place: Path) -> Template:
+def _interrupted(kind: str, server: DevServer, place: Path, bucket: str) -> Template:
     source = place / f"{kind}.txt"
     source.write_text("".join(f"{server.url}/get/file-{number:010d}\n" for number in range(FILES)))
-    argv = (source, *KINDS[kind].options)
+
+    def argv(dest: Path) -> tuple[object, ...]:
+        where: tuple[object, ...] = ("-o", dest)
+        if bucket:
+            where = ("-o", "s3://shards/walk", "--endpoint-url", bucket, "--region", "us-east-1")
+            where = (*where, "--journal", dest)
+        return (source, *KINDS[kind].options, *where)
+
     dest = place / kind
     before = server.stats()["gets"]
-    job = Job(*command(*argv, "-o", dest))
+    job = Job(*command(*argv(dest)))
     try:
         job.until(lambda: server.stats()["gets"] - before > FILES * 2 // 3)
         job.kill()
@@ -117,7 +148,7 @@ def walk(kind: str, victim: str, what: str, template: Template, place: Path) -> 
     if not plant(what, dest / victim, outside):
         return []
     found = []
-    for argv in (("status", dest), ("verify", dest), (*template.argv, "-o", dest)):
+    for argv in (("status", dest), ("verify", dest), template.argv(dest)):
         done = bounded(*argv)
         check(what, victim, done)
         assert outside.now() == outside.before, f"{victim} as {what}, {argv[0]}: {done}"

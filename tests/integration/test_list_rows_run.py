@@ -159,12 +159,12 @@ def test_duplicates_are_the_same_however_often_a_job_is_killed(
 @pytest.mark.parametrize("how", ["skip", "number"])
 def test_descriptors_that_a_run_inherits(run_downloader: Run, tmp_path: Path, how: str) -> None:
     """With others than these, a descriptor of the supervisor's journal was that of a file of the feeder."""
-    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     try:
         with Server(default=answer) as server:
             rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 8}.x"} for n in range(16)]
             argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
-            for limit, count in ((6, 4), (12, 5), (16, 5)):
+            for limit, count in ((6, 4), (16, 20)):
                 done = run_downloader(*argv, "--limit", limit, pass_fds=others[:count])
                 assert done.returncode == 0, done.stderr
     finally:
