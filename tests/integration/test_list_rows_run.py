@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import crc32c
 import msgspec
 import pytest
-from harness import Job, report_of, stored
+from harness import ROOT, Job, command, environment, report_of, stored
 from list_writer import write
 from servers import RESET, Nth, Request, Server, Step, ok, redirect, status
 
@@ -156,20 +156,32 @@ def test_duplicates_are_the_same_however_often_a_job_is_killed(
     assert report["listed"] == 600
 
 
+# Opens files, with the lowest descriptors that are free, and becomes the program.
+_INHERITS = """
+import os, sys
+for _ in range(int(sys.argv[1])):
+    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 @pytest.mark.parametrize("how", ["skip", "number"])
-def test_descriptors_that_a_run_inherits(run_downloader: Run, tmp_path: Path, how: str) -> None:
-    """With others than these, a descriptor of the supervisor's journal was that of a file of the feeder."""
-    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
-    try:
-        with Server(default=answer) as server:
-            rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 8}.x"} for n in range(16)]
-            argv = (write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
-            for limit, count in ((6, 4), (16, 20)):
-                done = run_downloader(*argv, "--limit", limit, pass_fds=others[:count])
-                assert done.returncode == 0, done.stderr
-    finally:
-        for fd in others:
-            os.close(fd)
+def test_descriptors_that_a_run_inherits(tmp_path: Path, how: str) -> None:
+    """With these, the descriptors of the supervisor's journal are not those that the feeder would have."""
+    with Server(default=answer) as server:
+        rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 8}.x"} for n in range(16)]
+        argv = command(write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
+        for limit, count in ((6, 4), (16, 20)):
+            done = subprocess.run(
+                [sys.executable, "-c", _INHERITS, str(count), *argv, "--limit", str(limit)],
+                cwd=ROOT,
+                env=environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            assert done.returncode == 0, done.stderr
     assert len(stored(tmp_path / "d")) == (16 if how == "number" else 8)
 
 
