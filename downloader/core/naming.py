@@ -9,6 +9,7 @@ the server's name can be derived from the file's. Sinks detect names that the fi
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b32encode
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ __all__ = [
     "mirror_path",
     "numbered",
     "printable",
+    "printable_json",
     "quote_all",
     "quote_name",
     "shown",
@@ -114,6 +116,11 @@ def printable(text: str) -> str:
     if _UNPRINTABLE.search(text) is None:
         return text
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def printable_json(text: str) -> str:
+    """Return the JSON ``text`` with the same escaped as JSON has it; it means what it meant."""
+    return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _refuse(why: str, raw: str | bytes) -> BadName:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from downloader.core.naming import printable
+from downloader.core.naming import printable, printable_json
 from downloader.core.redact import redact
 from downloader.errors import DestinationError
 
@@ -61,7 +61,7 @@ def say_json(record: Any) -> None:
     """Write a result to stdout as one line of JSON, in UTF-8 whatever the locale."""
     import msgspec
 
-    say(msgspec.json.encode(record))
+    say(printable_json(msgspec.json.encode(record).decode()).encode())
 
 
 def own_standard_streams() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from downloader.core.inflate import inflate
-from downloader.core.naming import printable
+from downloader.core.naming import printable, printable_json
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.database import connect
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_home, open_regular
@@ -218,4 +219,7 @@ def test_inflating_is_bounded() -> None:
 
 def test_printable_text_has_no_controls_but_ends_of_lines() -> None:
     assert printable("a\nb") == "a\nb"
+    text = '{"a": "\x9b2J\u202e\U000e0001"}'
+    assert printable_json(text) == '{"a": "\\u009b2J\\u202e\\udb40\\udc01"}'
+    assert json.loads(printable_json(text)) == json.loads(text)
     assert printable("a\x1b[2J\r\x9b\u202eb\ud800") == "a\\x1b[2J\\r\\x9b\\u202eb\\ud800"
