@@ -352,12 +352,14 @@ class Entry:
         with self._above() as (at, leaf):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(leaf, mode, dir_fd=at)
-            os.close(self._below(at, leaf))
+            os.close(self._below(at, self.name))
 
     def opened(self) -> Directory:
         """Return this directory, opened."""
-        with self._above() as (at, leaf):
-            return Directory(self._below(at, leaf), self.directory.path / self.name, self.directory.owners)
+        with self._above() as (at, _):
+            return Directory(
+                self._below(at, self.name), self.directory.path / self.name, self.directory.owners
+            )
 
     def remove_tree(self) -> None:
         """Remove this directory with all that is in it, or whatever has its name."""
@@ -376,8 +378,8 @@ class Entry:
         *above, leaf = self.name.split("/")
         at = self.directory.fd
         try:
-            for segment in above:
-                below = self._below(at, segment)
+            for depth in range(1, len(above) + 1):
+                below = self._below(at, "/".join(above[:depth]))
                 if at != self.directory.fd:
                     os.close(at)
                 at = below
@@ -386,7 +388,9 @@ class Entry:
             if at != self.directory.fd:
                 os.close(at)
 
-    def _below(self, at: int, segment: str) -> int:
+    def _below(self, at: int, name: str) -> int:
+        """Open the directory ``name``, of which ``at`` is the directory that has its last segment."""
+        segment = name.rpartition("/")[2]
         try:
             fd = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
         except OSError as error:
@@ -394,18 +398,12 @@ class Entry:
                 raise
             found = os.stat(segment, dir_fd=at, follow_symlinks=False)
             what = "a file" if stat.S_ISREG(found.st_mode) else _kind(found.st_mode)
-            raise unsafe(
-                f"{self.directory}/{self._until(segment)}", f"is {what}, not a directory"
-            ) from error
+            raise unsafe(self.directory.path / name, f"is {what}, not a directory") from error
         owners = self.directory.owners
         if owners is not None and (owner := os.fstat(fd).st_uid) not in owners:
             os.close(fd)
-            path = f"{self.directory}/{self._until(segment)}"
-            raise unsafe(path, f"belongs to another user ({_user(owner)})")
+            raise unsafe(self.directory.path / name, f"belongs to another user ({_user(owner)})")
         return fd
-
-    def _until(self, segment: str) -> str:
-        return f"{self.name.partition(f'{segment}/')[0]}{segment}"
 
 
 def _remove_tree(at: int, name: str) -> None:
