@@ -344,7 +344,9 @@ def test_name_that_is_taken_by_a_directory_stops_the_shard_and_leaves_nothing(tm
     with publishing(tmp_path, reproducible=True) as shards:
         job = shards.job(1, examples(1, 4))
         (tmp_path / "00001.tar").mkdir()
-        with pytest.raises(DestinationError, match=r"cannot publish shard 00001 in .*: it is a directory"):
+        with pytest.raises(
+            DestinationError, match=r"cannot publish shard 00001 in .* is a directory, not a file"
+        ):
             shards.publisher.publish(job)
         assert not any(name.startswith(".downloader-") for name in shards.names())
         (tmp_path / "00001.tar").rmdir()

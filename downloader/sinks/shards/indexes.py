@@ -114,8 +114,6 @@ def write_indexes_of(
             _replace(target, INDEX, _index(files))
             _replace(target, SIZES, _sizes(files))
         failure = _put(root, str(home), endpoint_url, region) if bucket else ""
-    except UnsafeFile:
-        raise
     except OSError as error:
         failure = advice(error)
     if failure:
