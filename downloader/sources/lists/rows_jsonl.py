@@ -48,6 +48,9 @@ class JsonlParser:
         self._are_dicts = False
         self._decode: Callable[[bytes], Any] = msgspec.json.decode
 
+    def close(self) -> None:
+        """See ``Parser``."""
+
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
         fields: dict[str, Any] = {}
