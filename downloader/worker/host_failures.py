@@ -68,7 +68,8 @@ class HostFailures:
             # A host that has never answered, and sent no packet in all of --connect-timeout, is dead.
             # Another attempt would take as long, and the end of the run would wait for it.
             dead = not host.answered and error.unreachable
-            if dead or not error.transient or rounds > self._policy.retries + (host.answered > 0):
+            last = not error.transient or rounds > self._policy.retries + (host.answered > 0)
+            if dead or (last and not trouble.hardly_tried):
                 schedule.condemn(host, error.code, error.detail, now)
                 return
         self._pause(host, rounds, error if asked else None, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -235,3 +236,34 @@ def test_surplus_response_within_a_tls_record_is_not_stored(tmp_path: Path) -> N
         result = download(server.url, tmp_path / "d", *QUICK[:-2], *options)
     assert result.files == {"a": first.partition(b"\r\n\r\n")[2], "b": b"b"}
     assert result.exit == 0
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("retries", ["0", "1"])
+@pytest.mark.parametrize("what", ["certificate", "cut"])
+def test_one_bad_machine_behind_a_name_costs_its_own_files_only(
+    what: str, retries: str, lane: str, tmp_path: Path
+) -> None:
+    certificates = Certificates(tmp_path)
+    good, bad = certificates.context(), certificates.context(Tls.EXPIRED)
+    first = True
+
+    def greet(connection: ssl.SSLObject, name: str, context: ssl.SSLContext) -> int | None:
+        nonlocal first
+        failing, first = first, False
+        if failing and what == "cut":
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        if failing:
+            connection.context = bad
+        return None
+
+    good.sni_callback = greet
+    with Server(default=ok(BODY), tls=good) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(FILES))
+        options = ("--retries", retries, "--lane", lane, "--cacert", str(certificates.ca))
+        result = download(
+            "-", tmp_path / "d", "--workers", "1", "--connections", "1", *options, stdin=listed
+        )
+    lost = 1 if what == "certificate" or retries == "0" else 0
+    assert len(result.files) == FILES - lost, result.codes
+    assert set(result.codes.values()) <= {"tls-verify" if what == "certificate" else "tls-handshake"}
