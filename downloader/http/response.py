@@ -30,6 +30,7 @@ STORED = frozenset({200, 203})
 
 _HEAD = 64 << 10
 _SWITCHING = 101
+_LENGTH, _CODING = "content-length", "transfer-encoding"
 _HTTP_1_0 = 10  # as http.client has it
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
 _LINE_ENDS = (b"\r\n", b"\n")
@@ -103,7 +104,11 @@ class StrictResponse(http.client.HTTPResponse):
     def _delimit(self) -> None:
         """Set where the body ends, by ``core.framing``; put it into the header field that urllib3 reads."""
         headers = self.headers
-        lengths, codings = headers.get_all("Content-Length", ()), headers.get_all("Transfer-Encoding", ())
+        found: dict[str, list[str]] = {_LENGTH: [], _CODING: []}
+        for name, value in headers.raw_items():  # get_all() takes several times as long
+            if (lower := name.lower()) in found:
+                found[lower].append(value)
+        lengths, codings = found.values()
         bodiless = self.status < 200 or self.status in (204, 304)  # whatever the fields say
         try:
             length = body_length(lengths, codings)
@@ -112,14 +117,15 @@ class StrictResponse(http.client.HTTPResponse):
             self._fault = "" if bodiless else str(error)
         stated = [str(length)] if length is not None else []
         if lengths and lengths != stated:
-            del headers["Content-Length"]
+            del headers[_LENGTH]
             for value in stated:
-                headers["Content-Length"] = value
+                headers[_LENGTH] = value
         self.length = 0 if bodiless else length
         # RFC 9112 §6.1: a sender of both, or of chunks in HTTP/1.0, may mean another end.
         doubtful = codings and (lengths or self.version == _HTTP_1_0)
         unknown = self.length is None and not self.chunked
-        self.will_close = bool(unknown or doubtful or self._check_close())  # type: ignore[attr-defined]
+        if unknown or doubtful or lengths != stated:
+            self.will_close = bool(unknown or doubtful or self._check_close())  # type: ignore[attr-defined]
 
     def read(self, amt: int | None = None) -> bytes:
         if self._fault:
