@@ -26,6 +26,7 @@ from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.stated_checksum import Body, Stated, stated_checksum  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
+from downloader.core.urls import login_of  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.content_coding import CHUNK, chunks, coding_of  # noqa: E402
 from downloader.http.exceptions import (  # noqa: E402
@@ -215,7 +216,7 @@ class RequestsClient:
         stored = self._stored
         if given is not None and given.expected_status != 200:
             stored = {given.expected_status}
-        first, hops = origin, 0
+        first, hops, left = origin, 0, False
         try:
             while True:
                 try:
@@ -234,9 +235,11 @@ class RequestsClient:
                 if target.key != origin.key:
                     # Credentials and headers are for the first origin only; once dropped, they are not
                     # sent again in this attempt.
-                    at, origin, extra = origin, target, ()
+                    at, origin, extra, left = origin, target, (), True
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
+                elif not left and login_of(url) is not None:
+                    origin = session.origin(url)  # with the login that the server names, as curl sends it
                 if self._permit is not None and not self._permit(url, origin):
                     raise Postponed(0.0, hops + 1, origin)
                 if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:

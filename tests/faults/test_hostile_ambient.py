@@ -243,6 +243,44 @@ def test_only_a_machine_of_the_netrc_is_for_a_redirect(lane: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_login_in_a_location_is_for_the_server_that_sent_it(lane: str, tmp_path: Path) -> None:
+    """As with curl: one for another host is not sent, nor is one where -H has an Authorization."""
+    with Server(default=ok(BODY), host="0.0.0.0") as server:
+        here, there = (f"{host}:{server.port}" for host in ("127.0.0.1", "127.0.0.2"))
+        server.routes |= {
+            "/same": redirect(f"http://us%40er:s3cret@{here}/at/same"),
+            "/same-relative": redirect(f"//us%40er:s3cret@{here}/at/again"),
+            "/at/again": redirect("/at/same-relative"),
+            "/other": redirect(f"http://us%40er:s3cret@{there}/at/other"),
+            "/back": redirect(f"http://{there}/at/back"),
+            "/at/back": redirect(f"http://us%40er:s3cret@{here}/at/home"),
+        }
+        listed = [f"http://me:pw@{here}/{name}" for name in ("same", "same-relative", "other", "back")]
+        given = (*QUICK, "--lane", lane, "--manifest", str(tmp_path / "m.jsonl"), "-vv")
+        result = download("-", tmp_path / "d", *given, stdin="\n".join(listed))
+        assert (result.exit, set(result.files.values())) == (0, {BODY}), result.stderr
+        sent = {each.target: each.header("Authorization") for each in server.requests}
+        login = basic("us@er", "s3cret")
+        assert {target: sent[target] for target in sent if target.startswith("/at/")} == {
+            "/at/same": login,
+            "/at/again": login,
+            "/at/same-relative": login,
+            "/at/other": None,
+            "/at/back": None,
+            "/at/home": None,
+        }
+        server.requests.clear()
+        mine = ("-H", "Authorization: Bearer mine")
+        assert download("-", tmp_path / "e", *QUICK, *mine, "--lane", lane, stdin=listed[0]).exit == 0
+        assert {each.header("Authorization") for each in server.requests} == {"Bearer mine"}
+    written = (tmp_path / "m.jsonl").read_text() + result.stderr + str(result.report)
+    written += "".join(
+        each.read_bytes().decode("latin-1") for each in (tmp_path / "d").rglob("*") if each.is_file()
+    )
+    assert "s3cret" not in written
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_login_of_a_url_with_and_without_a_password(lane: str, tmp_path: Path) -> None:
     path = tmp_path / "netrc"
     path.write_text("machine 127.0.0.1 login me password pw\n")

@@ -86,6 +86,22 @@ KNOWN = (
         (f"{TARGETS}test_location_is_followed_as_it_was_written[auto]",),
     ),
     Mutant(
+        "a host without two slashes",
+        "the file at a path of the old host is stored in the place of the one that a redirect leads to",
+        "resolve",
+        "_split(_with_clear_host(reference, base.partition(':')[0]))",
+        "_split(reference)",
+        (f"{TARGETS}test_location_whose_host_is_not_clear_is_refused[auto-False]",),
+    ),
+    Mutant(
+        "login of a Location ignored",
+        "a file behind a redirect with user and password fails as http-401",
+        "RequestsClient._open",
+        "not left and login_of(url) is not None",
+        "False",
+        (f"{AMBIENT}test_login_in_a_location_is_for_the_server_that_sent_it[auto]",),
+    ),
+    Mutant(
         "hosts by IDNA2008",
         "hosts with emoji, and others that browsers and curl reach, fail as bad-url",
         "_mapped",
