@@ -277,7 +277,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             found.append(self.auth[1])
         for url in (self.source, *self.proxies.values()):
             found += credentials_in(url)
-        found += [password for _, password in (files.logins if files else {}).values() if password]
+        logins = files.logins.values() if files else ()
+        found += {each.password: None for of_host in logins for each in of_host if each.password}
         if self.key_password:
             found.append(self.key_password)
         return tuple(found)

@@ -125,6 +125,7 @@ def test_each_origin_is_asked_once_by_a_worker(tmp_path: Path) -> None:
         (status(503), "robots", 2),
         (status(501), "robots", 1),
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", CUT], "robots", 2),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 9, 9\r\n\r\n", CLOSE], "robots", 2),
         ([HANG], "robots", 2),
         (Nth(status(500), ok(b"")), "", 2),
         (Nth(status(503, "Retry-After: 0"), ok(NOTHING)), "robots", 2),

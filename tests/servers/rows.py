@@ -33,6 +33,8 @@ def head(*lines: str) -> bytes:
 
 
 CHUNKED = head("Transfer-Encoding: chunked")
+OLD_AND_OPEN = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n"
+FOUND = b"HTTP/1.1 302 Found\r\nLocation: /target\r\n"
 BODY = b"hello"
 
 CASES: dict[str, Case] = {
@@ -95,8 +97,54 @@ CASES: dict[str, Case] = {
     "length-exabyte": Case([head("Content-Length: 999999999999999999"), BODY, CLOSE], "truncated", 2),
     "length-two": Case([head("Content-Length: 5", "Content-Length: 6"), BODY, CLOSE], "protocol", 2),
     "length-twice": Case([head("Content-Length: 5", "Content-Length: 5"), BODY], BODY, 1),
+    # Equal ones in one field are one (RFC 9110 §8.6), on a connection that stays open, too.
+    "length-list": Case([head("Content-Length: 5, 5"), BODY], BODY, 1),
+    "length-list-large": Case([head("Content-Length: 300000,300000"), b"x" * 300_000], b"x" * 300_000, 1),
+    "length-list-cut": Case([head("Content-Length: 20, 20"), BODY, CLOSE], "truncated", 2),
+    "length-list-cut-large": Case([head("Content-Length: 900000, 900000"), b"x" * 300_000, CLOSE],
+                                  "truncated", 2),
+    "length-list-cut-http10": Case([b"HTTP/1.0 200 OK\r\nContent-Length: 20,20\r\n\r\n", BODY, CLOSE],
+                                   "truncated", 2),
+    "length-list-and-field": Case([head("Content-Length: 20, 20", "content-length: 20"), BODY, CLOSE],
+                                  "truncated", 2),
+    "length-list-differs": Case([head("Content-Length: 5, 6"), BODY, CLOSE], "protocol", 2),
+    "length-list-open": Case([head("Content-Length: 5,"), BODY, CLOSE], "protocol", 2),
+    "length-list-of-nothing": Case([head("Content-Length: ,"), BODY, CLOSE], "protocol", 2),
+    "length-field-and-list": Case([head("Content-Length: 5", "Content-Length: 5, 6"), BODY, CLOSE],
+                                  "protocol", 2),
+    "length-field-and-nothing": Case([head("Content-Length: 5", "Content-Length:"), BODY, CLOSE],
+                                     "protocol", 2),
+    "length-twice-cut": Case([head("Content-Length: 20", "Content-Length: 20"), BODY, CLOSE],
+                             "truncated", 2),
+    "length-zeros": Case([head("Content-Length: 0005"), BODY], BODY, 1),
+    "length-zeros-cut": Case([head("Content-Length: 020"), BODY, CLOSE], "truncated", 2),
+    "length-zeros-many": Case([head("Content-Length: " + "0" * 30 + "5"), BODY], BODY, 1),
+    "length-blank-within": Case([head("Content-Length: 5 5"), BODY, CLOSE], "protocol", 2),
+    "length-quoted": Case([head('Content-Length: "5"'), BODY, CLOSE], "protocol", 2),
+    "length-hexadecimal": Case([head("Content-Length: 0x5"), BODY, CLOSE], "protocol", 2),
+    "length-decimal-point": Case([head("Content-Length: 5.0"), BODY, CLOSE], "protocol", 2),
+    "length-superscript": Case([head("Content-Length: \xb2"), BODY, CLOSE], "protocol", 2),
+    "length-blank-before-colon": Case([head("Content-Length : 20"), BODY, CLOSE], "protocol", 2),
+    "length-http10": Case([OLD_AND_OPEN + b"Content-Length: 5\r\n\r\n", BODY], BODY, 1),
+    "length-identity-cut": Case([head("Transfer-Encoding: identity", "Content-Length: 20"), BODY, CLOSE],
+                                "truncated", 2),
+    "length-list-and-chunked": Case([head("Transfer-Encoding: chunked", "Content-Length: 5, 6"),
+                                     b"5\r\nhello\r\n0\r\n\r\n", CLOSE], BODY, 1),
+    # The status says it all.
+    "404-length-differs": Case([b"HTTP/1.1 404 No\r\nContent-Length: 2, 3\r\n\r\nno", CLOSE],
+                               "http-404", 1),
+    "404-coding-unknown": Case([b"HTTP/1.1 404 No\r\nTransfer-Encoding: x\r\n\r\nno", CLOSE],
+                               "http-404", 1),
+    "204-length-list": Case([b"HTTP/1.1 204 No\r\nContent-Length: 5, 5\r\n\r\n"], "unexpected-status", 1),
+    "hop-length-list": Case([FOUND + b"Content-Length: 2, 2\r\n\r\nno"], BODY, 1),
+    "hop-length-differs": Case([FOUND + b"Content-Length: 2, 3\r\n\r\nno"], BODY, 1),
     "length-and-chunked": Case([head("Transfer-Encoding: chunked", "Content-Length: 3"),
                                 b"5\r\nhello\r\n0\r\n\r\n", CLOSE], BODY, 1),
+    # Behind chunks in HTTP/1.0 the connection is closed (RFC 9112 §6.1): nothing there is a response.
+    "chunked-http10": Case([OLD_AND_OPEN + b"Transfer-Encoding: chunked\r\n\r\n",
+                            b"5\r\nhello\r\n0\r\n\r\n"], BODY, 1),
+    "coding-unknown-cut": Case([head("Transfer-Encoding: gzip", "Content-Length: 5"), BODY, CLOSE],
+                               "protocol", 2),
     "coding-unknown": Case([head("Transfer-Encoding: gzip, chunked"),
                             b"5\r\nhello\r\n0\r\n\r\n", CLOSE], "protocol", 2),
     # Statuses.

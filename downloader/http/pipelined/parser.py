@@ -262,9 +262,10 @@ class ResponseParser:
         fields = self._fields
         if shape.chunked:
             # A chunked body marks its own end. llhttp rejects one that also has a length, and reads to
-            # the end of the connection if chunked is not the last coding.
-            coding = fields[shape.chunked].rstrip(b" ").lower()
-            if coding != b"chunked" or not self.parser.should_keep_alive():
+            # the end of the connection if chunked is not the last coding. After one in HTTP/1.0 the
+            # connection must be closed (RFC 9112 §6.1).
+            coding, parser = fields[shape.chunked].rstrip(b" ").lower(), self.parser
+            if coding != b"chunked" or not parser.should_keep_alive() or parser.get_http_version() == "1.0":
                 raise NeedsRequestsClient
             self._before = self._idle = 0
             return

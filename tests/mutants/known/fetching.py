@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from syntax import Replacement
+
 from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
@@ -34,6 +36,18 @@ KNOWN = (
         "writer = open_writer(task, self._checking)",
         "response.enforce_content_length = False\nwriter = open_writer(task, self._checking)",
         (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-short-large]",),
+    ),
+    Mutant(
+        "a length in a list is none",
+        "a body with 'Content-Length: 20, 20' that ends early is stored, short (requests does that)",
+        "StrictResponse.begin",
+        "self._delimit()",
+        "pass",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-length-list-cut]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-length-list-cut]",
+        ),
+        more=(Replacement("_check_whole", "response.tell() != length", "False"),),
     ),
     Mutant(
         "cut TLS connection counts as closed",
@@ -72,6 +86,22 @@ KNOWN = (
         (f"{TARGETS}test_location_is_followed_as_it_was_written[auto]",),
     ),
     Mutant(
+        "a host without two slashes",
+        "the file at a path of the old host is stored in the place of the one that a redirect leads to",
+        "resolve",
+        "_split(_with_clear_host(reference, base.partition(':')[0]))",
+        "_split(reference)",
+        (f"{TARGETS}test_location_whose_host_is_not_clear_is_refused[auto-False]",),
+    ),
+    Mutant(
+        "login of a Location ignored",
+        "a file behind a redirect with user and password fails as http-401",
+        "RequestsClient._open",
+        "not left and login_of(url) is not None",
+        "False",
+        (f"{AMBIENT}test_login_in_a_location_is_for_the_server_that_sent_it[auto]",),
+    ),
+    Mutant(
         "hosts by IDNA2008",
         "hosts with emoji, and others that browsers and curl reach, fail as bad-url",
         "_mapped",
@@ -107,19 +137,35 @@ KNOWN = (
         (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-blanks-coding]",),
     ),
     Mutant(
+        "backslash of a netrc dropped",
+        "a password with a backslash is sent without it (Python's netrc does that)",
+        "_words",
+        "word = match[2]",
+        "word = match[2] and _ESCAPE.sub(lambda hit: hit[1], match[2])",
+        (f"{AMBIENT}test_netrc_is_read_as_by_curl[auto]",),
+    ),
+    Mutant(
+        "last entry of a netrc",
+        "of two logins for a host the second is sent (Python's netrc does that)",
+        "parse_netrc",
+        "(*found.get(host, found[_OTHERS]), login)",
+        "(login,)",
+        (f"{AMBIENT}test_netrc_is_read_as_by_curl[auto]",),
+    ),
+    Mutant(
         "netrc left behind",
         "files behind a login host (NASA Earthdata) all fail as http-401",
         "HttpSession._login",
-        "if bare:\n    return machine",
-        "if bare:\n    return None",
+        "login_for(logins, host, default=False)",
+        "None",
         (f"{AMBIENT}test_login_of_the_host_that_a_redirect_leads_to",),
     ),
     Mutant(
         "netrc's default follows redirects",
         "any server can have the default login of a netrc sent to any other",
         "HttpSession._login",
-        "if bare:\n    return machine",
-        "if bare:\n    return machine or logins.get('default')",
+        "login_for(logins, host, default=False)",
+        "login_for(logins, host)",
         (f"{AMBIENT}test_only_a_machine_of_the_netrc_is_for_a_redirect",),
     ),
     Mutant(

@@ -24,6 +24,14 @@ KNOWN = (
         (f"{RUN}test_members_have_the_extension_of_the_path_or_of_the_media_type",),
     ),
     Mutant(
+        "index.html is the name of a picture",
+        "the picture at a URL that ends in a slash becomes .html: loaders find no image",
+        "extension_of",
+        "extension == 'html' and is_invented(name, url)",
+        "False",
+        (f"{RUN}test_members_have_the_extension_of_the_path_or_of_the_media_type",),
+    ),
+    Mutant(
         "torn sample counts as whole",
         "after a power cut a shard has a sample with the bytes of nothing",
         "_Content.is_stated",
