@@ -55,6 +55,7 @@ _HEADS: Final = 16
 _UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]").search
 _MORE_THAN_A_URL: Final = re.compile(r"[ \t]+(?:#|https?://)|[\t\r]", re.IGNORECASE).search
 _MORE: Final = {"a comment": "#", "a tab": "\t", "a line end (CR)": "\r", "another URL": ""}
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
 
 
@@ -349,7 +350,7 @@ def _as_text(value: Any) -> str:
 def _encodable(value: Any) -> Any:
     """Return ``value`` as MessagePack can have it: valid Unicode, and larger integers as text."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_encodable(name): _encodable(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -9,6 +9,7 @@ __all__ = ["KNOWN"]
 ROWS = "tests/unit/test_list_rows.py::"
 FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
+COLUMNS = "tests/integration/test_hostile_columns.py::"
 BAGS = "tests/integration/test_bags.py::"
 
 KNOWN = (
@@ -131,5 +132,21 @@ KNOWN = (
         "self._is_row(text)",
         "False",
         (f"{ROWS}test_a_row_that_cannot_be_read_is_a_fault", f"{ROWS}test_captions_with_single_quotes"),
+    ),
+    Mutant(
+        "value that msgspec refuses ends the row",
+        "a file is not fetched for half of a surrogate pair in its caption",
+        "JsonlParser.table",
+        "self._lenient(line)",
+        "decode(line)",
+        (f"{COLUMNS}test_values_of_json_that_no_format_has",),
+    ),
+    Mutant(
+        "half of a surrogate pair goes on as it is",
+        "the feeder ends with UnicodeEncodeError, and with it the run",
+        "_lenient_dict",
+        "_without_halves(_decode_lenient(line.decode('utf-8')))",
+        "_decode_lenient(line.decode('utf-8'))",
+        (f"{COLUMNS}test_columns_of_json_with_values_that_no_format_has",),
     ),
 )
