@@ -196,10 +196,13 @@ class Lines:
         return lines
 
     def sample(self) -> list[bytes]:
-        """Return the first lines of the list, which are not taken; of a pipe one line at least."""
+        """Return the first lines of the list, which are not taken; of a pipe one line at least.
+
+        What is before an error is enough: it is raised when that place is read. Raises SourceError if there
+        is nothing before it.
+        """
         text = b""
-        # What is before an error is enough; the error is raised when that place is read.
-        with contextlib.suppress(*READ_ERRORS):
+        try:
             if isinstance(self._stream, Pipe):
                 text = self._stream.sample(self._longest)
             else:
@@ -207,6 +210,9 @@ class Lines:
                     text = stream.readline(self._longest)
                     while len(text) < _SAMPLE and (more := stream.readline(_SAMPLE - len(text))):
                         text += more
+        except READ_ERRORS as error:
+            if not text:
+                raise self._unreadable(error) from error
         # The last line may go on, or have no end.
         *lines, last = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
         return [*(line + b"\n" for line in lines if line), *([last] if last else [])]
@@ -394,10 +400,14 @@ class Lines:
         try:
             return cast("bytes", read(size))  # type: ignore[operator]
         except READ_ERRORS as error:
-            raise SourceError(
-                f"{self._shown} cannot be read after line {self._read_lines}: {error}; write it again, and "
-                "run the same command"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> SourceError:
+        why = " ".join(str(error).split()).rstrip(".")
+        return SourceError(
+            f"{self._shown} cannot be read after line {self._read_lines}: {why}; write it again, and run "
+            "the same command"
+        )
 
     def _check(self, expected: Place) -> None:
         if self._at.line < expected.line:

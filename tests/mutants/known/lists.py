@@ -149,4 +149,12 @@ KNOWN = (
         "_decode_lenient(line.decode('utf-8'))",
         (f"{COLUMNS}test_columns_of_json_with_values_that_no_format_has",),
     ),
+    Mutant(
+        "list that is none breaks off",
+        "a run ends with 4, stopped early, though nothing was started and the same command cannot resume it",
+        "_never_started",
+        "ConfigError(str(error))",
+        "error",
+        (f"{FORMATS}test_file_of_several_that_cannot_be_read",),
+    ),
 )
