@@ -25,9 +25,10 @@ from downloader.errors import SourceError
 from downloader.sources.compression import READ_ERRORS, BinaryStream, open_stream
 from downloader.sources.stdin import Pipe
 
-__all__ = ["LONGEST_LINE", "REMEDY", "Lines", "Part", "Place"]
+__all__ = ["LONGEST_LINE", "REMEDY", "TOO_LONG", "Lines", "Part", "Place", "is_cut"]
 
 LONGEST_LINE = 64 << 10
+TOO_LONG = f"longer than {LONGEST_LINE >> 10} KiB, the limit"
 _BLOCK = 1 << 20
 _SAMPLE = 256 << 10
 _PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
@@ -63,6 +64,11 @@ class Part(NamedTuple):
     lines: list[tuple[int, bytes]]
     start: Place
     end: Place
+
+
+def is_cut(line: bytes, longest: int = LONGEST_LINE) -> bool:
+    """Return whether ``line``, as ``Lines`` returns it, is only the beginning of one that is too long."""
+    return len(line) >= longest and line[-1] != _NEWLINE
 
 
 class _Tail(NamedTuple):

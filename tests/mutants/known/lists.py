@@ -151,10 +151,26 @@ KNOWN = (
     ),
     Mutant(
         "list that is none breaks off",
-        "a run ends with 4, stopped early, though nothing was started and the same command cannot resume it",
+        "a run ends with 4, stopped early, though nothing was started",
         "_never_started",
         "ConfigError(str(error))",
         "error",
         (f"{FORMATS}test_file_of_several_that_cannot_be_read",),
+    ),
+    Mutant(
+        "beginning of a line is taken for a URL",
+        "of a line of more than 64 KiB another URL than that of the list is requested",
+        "TxtParser.table",
+        "LONGEST_LINE",
+        "1 << 40",
+        (f"{RUNS}test_lines_that_are_too_long_or_have_what_nobody_sees",),
+    ),
+    Mutant(
+        "invisible character is not named",
+        "a list that was copied from a web page fails with 404, and nothing shows why",
+        "told_of",
+        "invisible_in(url)",
+        "''",
+        (f"{RUNS}test_lines_that_are_too_long_or_have_what_nobody_sees",),
     ),
 )
