@@ -98,8 +98,8 @@ class BagManifests:
                 f"{shown(os.path.dirname(path) or '.')}: the checksums in {names} cannot be computed, only "
                 f"{', '.join(_STRENGTH)}; --checksums off fetches without them"
             )
+        self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
         try:
-            self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute(
                 "CREATE TABLE sums (manifest INTEGER, path TEXT, digest TEXT NOT NULL, form TEXT, "
@@ -109,9 +109,17 @@ class BagManifests:
             for number in range(len(self._all)):
                 self._read(number)
         except sqlite3.Error as error:
+            self.close()
             raise SourceError(
                 f"a temporary database for the manifests beside {shown(path)}: {error}"
             ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
 
     def __bool__(self) -> bool:
         return bool(self._all)

@@ -111,6 +111,9 @@ class Parser(Protocol):
         beside the list is not what it was.
         """
 
+    def close(self) -> None:
+        """Close what it has opened beside the list."""
+
 
 class Rows(Protocol):
     """The rows of one file. Positions are MessagePack, which only the reader understands.

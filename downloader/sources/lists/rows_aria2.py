@@ -38,6 +38,9 @@ class Aria2Parser:
     def __init__(self) -> None:
         self._ignored: dict[str, int] = {}
 
+    def close(self) -> None:
+        """See ``Parser``."""
+
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
         return ()

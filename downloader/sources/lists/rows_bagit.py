@@ -44,6 +44,11 @@ class BagitParser:
         self._encoding = tag_encoding(path)
         self._manifests = BagManifests(path, self._encoding) if checksums else None
 
+    def close(self) -> None:
+        """See ``Parser``."""
+        if self._manifests is not None:
+            self._manifests.close()
+
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
         return ()
@@ -94,12 +99,14 @@ def check_bag(path: str, shown: str) -> None:
     ``shown`` is its name in messages. Raises ConfigError.
     """
     encoding = tag_encoding(path)
-    manifests = BagManifests(path, encoding)
-    if not manifests:
-        return
     number = 0
     # Where the list cannot be read is told when its rows are.
-    with contextlib.suppress(SourceError, *READ_ERRORS):
+    with (
+        contextlib.closing(BagManifests(path, encoding)) as manifests,
+        contextlib.suppress(SourceError, *READ_ERRORS),
+    ):
+        if not manifests:
+            return
         stream, _ = open_stream(path, shown, cr_ends=True)
         with contextlib.closing(stream):
             while line := stream.readline(LONGEST_LINE):

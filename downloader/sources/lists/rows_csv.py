@@ -62,6 +62,9 @@ class CsvParser:
         self._warned = False
         csv.field_size_limit(_LONGEST_FIELD)
 
+    def close(self) -> None:
+        """See ``Parser``."""
+
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``. Raises ConfigError if the header cannot be read."""
         first = self._first_row(list(map(_text, sample)))

@@ -51,6 +51,9 @@ class JsonlParser:
         self._decode: Callable[[bytes], Any] = msgspec.json.decode
         self._row: Callable[..., Any] = dict
 
+    def close(self) -> None:
+        """See ``Parser``."""
+
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
         fields: dict[str, Any] = {}

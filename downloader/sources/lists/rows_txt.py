@@ -26,6 +26,9 @@ class TxtParser:
     fixed = True
     fields = NO_FIELDS
 
+    def close(self) -> None:
+        """See ``Parser``."""
+
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
         return ("url",)

@@ -46,9 +46,13 @@ class TextRows:
         self._lines = Lines(
             source, shown, longest=parser.longest, comment=parser.comment, cr_ends=parser.cr_ends
         )
-        self.columns = parser.columns or self._choose(wanted)
-        parser.select(self.columns)
-        parser.skip_header(self._lines)
+        try:
+            self.columns = parser.columns or self._choose(wanted)
+            parser.select(self.columns)
+            parser.skip_header(self._lines)
+        except BaseException:
+            self.close()
+            raise
 
     def _choose(self, wanted: Wanted) -> Columns:
         sample = self._lines.sample()
@@ -80,6 +84,7 @@ class TextRows:
     def close(self) -> None:
         """See ``Rows``."""
         self._lines.close()
+        self._parser.close()
 
     def advance(self, to: bytes) -> None:
         """See ``Rows``."""
