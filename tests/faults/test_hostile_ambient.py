@@ -105,6 +105,14 @@ def test_advice_is_not_what_was_followed_already(lane: str, tmp_path: Path) -> N
         assert "name its CA with --cacert FILE.pem, or install it on this system (update-ca" in told
 
 
+def test_advice_about_credentials(tmp_path: Path) -> None:
+    with Server(default=status(401)) as server:
+        without = download(server.url, tmp_path / "d", *QUICK)
+        wrong = download(server.url, tmp_path / "e", *QUICK, "-H", "Authorization: Bearer x")
+    assert without.report["stopped_by"].endswith("; give credentials with --auth-file, --netrc or -H")
+    assert wrong.report["stopped_by"].endswith("; are the credentials right, and those for this host?")
+
+
 def test_file_named_system_is_named_with_its_directory(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     home = tmp_path / "home"  # where it runs
