@@ -110,6 +110,7 @@ class RequestsClient:
         self._checking = config.checking
         self._session = session
         self._secrets = config.secrets
+        self._cacert = config.cacert
         # By greenlet: the response that it reads, since when, and its measurement for --min-speed.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace | None]] = {}
 
@@ -201,7 +202,7 @@ class RequestsClient:
         except (FetchError, DestinationError, Postponed):
             raise
         except Exception as error:
-            raise translate(error, self._secrets) from error
+            raise translate(error, self._secrets, self._cacert) from error
         finally:
             clock.close()
 
@@ -248,7 +249,7 @@ class RequestsClient:
         except Exception as error:
             if (not hops and origin is first) or isinstance(error, Postponed):
                 raise
-            failed = translate(error, self._secrets)
+            failed = translate(error, self._secrets, self._cacert)
             failed.requests, failed.origin = hops + 1, origin.key
             raise failed from error
 

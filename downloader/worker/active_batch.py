@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from downloader.core.checksum import crc32
 from downloader.core.host import Host
+from downloader.core.invisible import told_of
 from downloader.core.item_states import OWNED, SKIPPED, UNTOUCHED, claims
 from downloader.core.latency import Histogram
 from downloader.errors import DestinationError, FetchError
@@ -246,7 +247,8 @@ class ActiveBatch:
             self.states[index] = SKIPPED
             self._skipped += 1
             return
-        self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
+        detail = told_of(item.url, error.code, error.detail)
+        self.failures.append(Failure(index, item.name, url, error.code, detail, attempts))
         self._failed += 1
 
     def failed_before(self, failure: Failure) -> None:

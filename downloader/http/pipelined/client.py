@@ -98,6 +98,7 @@ class PipelinedClient:
         self._owner = owner
         self.census = session.census
         self.secrets = config.secrets
+        self.cacert = config.cacert
         self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
         self.depths: dict[int, int] = {}
@@ -366,7 +367,7 @@ class PipelinedClient:
             made.connect()
         except Exception as error:
             made.close()
-            failed = translate(error, self.secrets)
+            failed = translate(error, self.secrets, self.cacert)
             failed.wire = 1
             raise failed from error
         except BaseException:
