@@ -31,6 +31,7 @@ __all__ = [
     "Lease",
     "Log",
     "Message",
+    "Narrowed",
     "Outcome",
     "Page",
     "Rate",
@@ -270,7 +271,8 @@ class Lease(Message, frozen=True):
     fetched one at a time, with nothing else in flight. ``poison``: indices to fail as poison. ``replace``:
     indices whose own file may be damaged and is to be replaced, in addition to those that are OWNED.
     ``shards``, where the sink has shards: the first one is that of the batch, and gives its items their
-    keys; the last one is the one to write.
+    keys; the last one is the one to write. ``narrowed``: see ``Narrowed``; ``core.lease_items`` reads
+    ``items`` then.
     """
 
     seq: int
@@ -283,6 +285,7 @@ class Lease(Message, frozen=True):
     poison: tuple[int, ...] = ()
     replace: tuple[int, ...] = ()
     shards: tuple[int, ...] = ()
+    narrowed: bool = False
 
 
 class Rate(Message, frozen=True):
@@ -359,6 +362,18 @@ class BatchDone(Outcome, frozen=True):
     failures: list[Failure]
 
 
+class Narrowed(Outcome, frozen=True):
+    """The outcome so far of a batch whose last items take long: others get its slot in the ledger.
+
+    ``lease`` is what is left of it, which its worker still holds. The counts and ``failures`` are those of
+    the items that are finished. They will not be reported again, except where the sink has shards: then
+    ``lease`` has all items, and nothing is counted yet.
+    """
+
+    failures: list[Failure]
+    lease: Lease
+
+
 class Returned(Outcome, frozen=True):
     """The outcome of a batch that is returned in a drain: what is published of it."""
 
@@ -383,4 +398,6 @@ class Stop(Message, frozen=True):
 
 
 ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
-FromChild = Ready | Heartbeat | Credit | Batch | Ended | BatchDone | Returned | HostPause | Log | Stop
+FromChild = (
+    Ready | Heartbeat | Credit | Batch | Ended | BatchDone | Narrowed | Returned | HostPause | Log | Stop
+)

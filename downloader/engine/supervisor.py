@@ -41,6 +41,7 @@ from downloader.messages import (
     Heartbeat,
     HostPause,
     Log,
+    Narrowed,
     Rate,
     Ready,
     Returned,
@@ -225,7 +226,7 @@ class Supervisor:
                 self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):
             self._add_batch(message)
-        elif isinstance(message, (BatchDone, Returned)):
+        elif isinstance(message, (BatchDone, Narrowed, Returned)):
             self._add_outcome(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
@@ -243,10 +244,12 @@ class Supervisor:
         elif isinstance(message, Stop):
             self._child_stopped(message)
 
-    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
+    def _add_outcome(self, process: Process, outcome: BatchDone | Narrowed | Returned) -> None:
         self._checkpoint.add(process.number, outcome)
         process.live = Tally()
-        for failure in outcome.failures if self._config.verbose and isinstance(outcome, BatchDone) else ():
+        for failure in (
+            () if isinstance(outcome, Returned) or not self._config.verbose else outcome.failures
+        ):
             self._progress.log("info", f"failed: {failed_text(failure)}")
 
     def _child_ready(self, process: Process, message: Ready) -> None:
