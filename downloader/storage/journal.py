@@ -382,11 +382,14 @@ class Journal:
         return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
 
     def contested(self, after: tuple[int, int], most: int) -> list[tuple[int, Failure]]:
-        """Return at most ``most`` ``name-taken`` failures with their batches, in order.
+        """Return at most ``most`` ``name-taken`` failures of finished batches, with these, in order.
 
         They follow the item ``after`` (batch, index).
         """
-        query = "WHERE (seq, idx) > (?, ?) AND code = 'name-taken' ORDER BY seq, idx LIMIT ?"
+        finished = "(SELECT done FROM batch WHERE batch.seq = failure.seq) = 1"
+        query = (
+            f"WHERE (seq, idx) > (?, ?) AND code = 'name-taken' AND {finished} ORDER BY seq, idx LIMIT ?"
+        )
         return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
 
     def mark_damaged(self, seq: int, damaged: list[Failure]) -> None:
