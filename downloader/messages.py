@@ -37,6 +37,7 @@ __all__ = [
     "Rate",
     "Ready",
     "Recall",
+    "Receiving",
     "ResponseInfo",
     "Returned",
     "Stop",
@@ -169,10 +170,29 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.encoded + other.encoded,
         )
 
+    def less(self, other: Tally) -> Tally:
+        """Return the counts without those of ``other``, each at least 0."""
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Tally(*(max(count - taken, 0) for count, taken in pairs))
+
     @property
     def settled(self) -> int:
         """Return the number of finished items."""
         return self.stored + self.skipped + self.failed
+
+
+class Receiving(msgspec.Struct, frozen=True, array_like=True):
+    """The bodies that arrive now, of files that are not finished.
+
+    ``bytes`` have arrived. ``missing``: how many bytes are known to be missing, of ``known`` of the files.
+    """
+
+    bytes: int = 0
+    missing: int = 0
+    known: int = 0
+
+    def __add__(self, other: Receiving) -> Receiving:
+        return Receiving(self.bytes + other.bytes, self.missing + other.missing, self.known + other.known)
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -331,7 +351,7 @@ class Heartbeat(Message, frozen=True):
     connections are not used deeper, and for how many origins. ``waiting``: how many files wait for hosts
     that pause or do not answer. ``hosts``: a hash of each of these hosts, since other workers may wait for
     the same. ``limit``: the maximum of connections that the worker allowed itself at any time and now, and
-    why not more.
+    why not more. ``receiving``: the bodies that arrive now.
     """
 
     tally: Tally
@@ -341,6 +361,7 @@ class Heartbeat(Message, frozen=True):
     waiting: int = 0
     hosts: tuple[int, ...] = ()
     limit: tuple[int, int, str] = (0, 0, "")
+    receiving: Receiving = Receiving()
 
 
 class Outcome(Message, frozen=True):

@@ -389,7 +389,9 @@ class Worker:
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""
-        return make_heartbeat(self.tally, self.schedule, self.pipelined, self.connections)
+        return make_heartbeat(
+            self.tally, self.schedule, self.pipelined, self.requests_client, self.connections
+        )
 
     def preempt_slow(self) -> None:
         """Preempt slow requests until the process ends."""

@@ -6,21 +6,26 @@ batches here, and the list has more batches than that.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from checker import HOME, agree, ledgers
+from checker import HOME, agree, in_flight, ledgers
 from harness import Job, slow_but
 from servers import Request, Server, Step, download, ok, status
 from shard_checker import samples_in
 
 FILES = 2000
+SEEDS = int(os.environ.get("CHAOS", "10"))
+FIRST = int(os.environ.get("CHAOS_SEED", "0"))
 # Some 15 s of retries: long enough for all others, whatever the machine has to do.
 PATIENT = ("--workers", "1", "--connections", "1", "--retries", "200", "--backoff", "100ms")
 PATIENT += ("--max-retry-after", "100ms")
@@ -52,6 +57,12 @@ class Refusing:
                 if len(self._seen_since) == FILES // 10:
                     self.waiting.set()
         return status(404) if n % 100 == 37 else status(503) if refused else ok(b"body %d" % n)
+
+    @property
+    def total(self) -> int:
+        """Return the number of requests."""
+        with self._lock:
+            return self.asked.total()
 
     def listed(self, server: Server) -> str:
         return "".join(f"{server.url}/f{n}\n" for n in range(FILES))
@@ -130,3 +141,52 @@ def test_kill_while_files_of_all_batches_wait(
     assert bodies(dest, store) == WANTED
     again = sum(answers.asked[n] - before[n] for n in range(FILES) if n % 10 != 3 and n not in MISSING)
     assert again <= requested
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=pytest.mark.slow if seed - FIRST > 1 and "CHAOS" not in os.environ else ())
+        for seed in range(FIRST, FIRST + SEEDS)
+    ],
+)
+def test_kills_at_random_instants_while_files_wait(
+    seed: int, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    rng, dest, answers = random.Random(seed), tmp_path / "d", Refusing()
+    store = rng.choice(("files", "tar", "parquet"))
+    connections = rng.choice((1, 2, 4))
+    # What a connection may have requested and not stored.
+    at_most = connections * 512
+    with Server(default=answers, record=False) as server:
+        (tmp_path / "list.txt").write_text(answers.listed(server))
+        argv = (tmp_path / "list.txt", "-o", dest, "--json", *PATIENT, *stored_as(store))
+        argv += ("--workers", rng.choice((1, 2)), "--connections", connections)
+        job, allowed = start(*argv), 0
+        for _ in range(rng.randrange(1, 5)):
+            count = answers.total + rng.randrange(1500)
+            while answers.total < count and job.process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    job.process.wait(0.002)
+            workers = job.children()[1:]
+            if rng.random() < 0.5 or not workers:
+                job.kill()
+                job.alone()
+                allowed += in_flight(dest)
+                job = start(*argv)
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rng.choice(workers), signal.SIGKILL)
+                allowed += at_most
+        assert job.wait() == 1, job.err
+        job.alone()
+        # Once more, for a run that had ended before the last kill.
+        job = start(*argv)
+        assert job.wait() == 1, job.err
+    report = json.loads(job.out)
+    agree(dest, 1, report)
+    assert (report["listed"], report["failed"]) == (FILES, len(MISSING))
+    assert report["stored"] + report["skipped"] == len(WANTED)
+    assert bodies(dest, store) == WANTED
+    again = sum(answers.asked[n] - 1 for n in range(FILES) if n % 10 != 3 and n not in MISSING)
+    assert 0 <= again <= allowed
