@@ -184,15 +184,22 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
 class Receiving(msgspec.Struct, frozen=True, array_like=True):
     """The bodies that arrive now, of files that are not finished.
 
-    ``bytes`` have arrived. ``missing``: how many bytes are known to be missing, of ``known`` of the files.
+    ``bytes`` have arrived, of so many ``files``. ``missing``: how many bytes are known to be missing, of
+    ``known`` of these files.
     """
 
     bytes: int = 0
+    files: int = 0
     missing: int = 0
     known: int = 0
 
     def __add__(self, other: Receiving) -> Receiving:
-        return Receiving(self.bytes + other.bytes, self.missing + other.missing, self.known + other.known)
+        return Receiving(
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.missing + other.missing,
+            self.known + other.known,
+        )
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):

@@ -132,7 +132,8 @@ class RequestsClient:
         """Return what has arrived of the bodies of unfinished files."""
         responses = [response for response, _, _ in self._reading.values()]
         missing = [rest for response in responses if (rest := response.length_remaining)]
-        return Receiving(sum(response.tell() for response in responses), sum(missing), len(missing))
+        arrived = sum(response.tell() for response in responses)
+        return Receiving(arrived, len(responses), sum(missing), len(missing))
 
     def fetch(self, task: FetchTask, url: str) -> Fetched:
         """Fetch ``url``, store it as the file of ``task`` in its batch, and return the result.

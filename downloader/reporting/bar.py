@@ -69,7 +69,7 @@ def make_bar(stream: IO[str]) -> tuple[Progress, TaskID]:
     # auto_refresh would draw from a thread; the supervisor must have one thread when it forks.
     bar = _Fitting(
         BarColumn(),
-        _Percent(),
+        _Percent(table_column=Column(no_wrap=True)),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
         rate,
         speed,

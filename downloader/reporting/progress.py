@@ -27,6 +27,7 @@ __all__ = ["Progress", "Totals"]
 
 _BAR_EVERY = 0.2
 _LINE_EVERY = 10.0
+_OBSERVED_EVERY = 1.0  # workers report as often
 _CANNOT_DRAW = ("dumb", "unknown")  # names of terminals that cannot move the cursor
 _LEVELS = {"debug": 2, "info": 1, "warning": 0, "error": -1}
 
@@ -55,7 +56,7 @@ class Progress:
         if kind == "bar" and os.environ.get("TERM", "").lower() in _CANNOT_DRAW:
             kind = "plain"
         self._kind = "none" if config.quiet else kind
-        self._began = self._last = monotonic()
+        self._began = self._last = self._observed = monotonic()
         self._before = 0
         self._listed = 0
         self._position = -1.0
@@ -71,7 +72,7 @@ class Progress:
         """
         self._listed = listed
         self._before = before.stored
-        self._began = self._last = monotonic()
+        self._began = self._last = self._observed = monotonic()
         self._rates = Rates(self._began)
 
     def listed(self, count: int, position: float) -> None:
@@ -97,11 +98,17 @@ class Progress:
         """Draw if it is time to; ``count`` is called only then."""
         now = monotonic()
         every = _BAR_EVERY if self._kind == "bar" else _LINE_EVERY
-        if self._kind == "none" or now - self._last < every:
+        is_due = now - self._last >= every
+        is_observed = now - self._observed < _OBSERVED_EVERY
+        if self._kind == "none" or (is_observed and not is_due):
+            return
+        totals = count()
+        if not is_observed:
+            self._observed = now
+            self._rates.observe(now, totals.tally.settled, totals.tally.bytes + totals.receiving.bytes)
+        if not is_due:
             return
         self._last = now
-        totals = count()
-        self._rates.observe(now, totals.tally.settled, totals.tally.bytes + totals.receiving.bytes)
         waiting = self.note
         if hosts := totals.hosts:
             what = "" if self._kind == "bar" else " files"  # the bar has little room

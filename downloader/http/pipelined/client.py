@@ -192,8 +192,9 @@ class PipelinedClient:
     def receiving(self) -> Receiving:
         """Return what has arrived of the bodies of unfinished files."""
         parsers = [each.parser for each in self.awaiting]
+        arrived = [parser.progress for parser in parsers if parser.progress]
         missing = [parser.missing for parser in parsers if parser.missing]
-        return Receiving(sum(parser.progress for parser in parsers), sum(missing), len(missing))
+        return Receiving(sum(arrived), len(arrived), sum(missing), len(missing))
 
     def requeue_outstanding(self) -> None:
         """Store responses that are known to be in step, requeue the rest, and close all connections."""
