@@ -318,7 +318,10 @@ KNOWN = (
         "seconds_left",
         "left <= receiving.files",
         "False",
-        (f"{LINES}[auto-True]", "tests/unit/test_core_progress_estimate.py"),
+        (
+            f"{LINES}[auto-True]",
+            "tests/unit/test_core_progress_estimate.py::test_time_left_is_said_where_it_is_known",
+        ),
     ),
     # Diagnostics
     Mutant(
