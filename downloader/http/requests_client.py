@@ -39,7 +39,7 @@ from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask, open_writer  # noqa: E402
-from downloader.messages import ResponseInfo  # noqa: E402
+from downloader.messages import Receiving, ResponseInfo  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 from downloader.sources.source import Request  # noqa: E402
 
@@ -127,6 +127,14 @@ class RequestsClient:
         """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
         reading = self._reading.get(greenlet)
         return int(reading[0].tell()) if reading is not None else 0
+
+    @property
+    def receiving(self) -> Receiving:
+        """Return what has arrived of the bodies of unfinished files."""
+        responses = [response for response, _, _ in self._reading.values()]
+        missing = [rest for response in responses if (rest := response.length_remaining)]
+        arrived = sum(response.tell() for response in responses)
+        return Receiving(arrived, len(responses), sum(missing), len(missing))
 
     def fetch(self, task: FetchTask, url: str) -> Fetched:
         """Fetch ``url``, store it as the file of ``task`` in its batch, and return the result.
