@@ -253,7 +253,8 @@ class CsvParser:
             return f"{self._wrong_width(row)}{source.last}"
         if source.urls:
             ((_, url),) = source.urls
-            if row[self._url].strip() != url and not row[self._url].startswith(f"{url}{delimiter}"):
+            # A URL in quotes may have delimiters; one with a line break fails by itself.
+            if re.split(rf"[{delimiter}\r\n]", row[self._url].strip())[0] != url:
                 return source.goes_on()
         if self._url >= 0 and source.has_escapes:
             reader = csv.reader(source.texts, delimiter=delimiter, doublequote=False, escapechar="\\")
