@@ -119,7 +119,7 @@ def fed(command: str, path: str, shown: str) -> str:
     suffix, name = path.lower()[-4:], shlex.quote(shown)
     if suffix == ".zst" or suffix.endswith(".gz"):
         return f"{'zstd' if suffix == '.zst' else 'gzip'} -dc {name} | {command}"
-    return f"{command} <{name}"
+    return f"{command} < {name}"
 
 
 def _buffered(packed: _Packed) -> BinaryStream:

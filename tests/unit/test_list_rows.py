@@ -275,7 +275,7 @@ def test_text_that_is_not_utf8_fails_with_its_row(tmp_path: Path) -> None:
     assert told(chunks, "b")[0] == ("caf\u00e9",)
     assert [chunk.table.note for chunk in chunks] == [
         "l.csv: line 3: not valid UTF-8, and a list must be; if it is in Windows-1252, convert it with: "
-        "iconv -f WINDOWS-1252 -t UTF-8 <l.csv"
+        "iconv -f WINDOWS-1252 -t UTF-8 < l.csv"
     ]
     path.write_bytes("url,na\u00efve\n".encode("latin-1") + row.encode())
     with pytest.raises(ConfigError, match=r"l.csv: the header, line 1, is not valid UTF-8, .*iconv"):
