@@ -248,6 +248,33 @@ def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Pa
     assert nested == [["\udcffx"], ["y"], ["z"]]
 
 
+OUT_OF_RANGE = "<value out of range: 4611686018427387904>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.timestamp("us"), OUT_OF_RANGE),
+        (pa.timestamp("us", "Europe/Berlin"), "17036-07-06T14:00:27.387904Z"),
+        (pa.duration("ms"), "PT4611686018427387.904S"),
+        (pa.struct([("x", pa.timestamp("us"))]), {"x": OUT_OF_RANGE}),
+        (pa.list_(pa.duration("s")), ["PT4611686018427387904S"]),
+    ],
+    ids=str,
+)
+def test_value_that_python_cannot_have_changes_no_other(kind: pa.DataType, said: object) -> None:
+    numbers: list[Any] = [1_577_934_245, None, 1_500, 2**62]
+    if isinstance(said, dict):
+        numbers = [None if n is None else {"x": n} for n in numbers]
+    elif isinstance(said, list):
+        numbers = [None if n is None else [n] for n in numbers]
+    column = pa.array(numbers, kind)
+    found = values_of(column)
+    assert found[:3] == column.slice(0, 3).to_pylist()
+    assert found[3] == said
+    assert [values_of(column.slice(at, 1)) for at in range(4)] == [[value] for value in found]
+
+
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
 def test_value_that_parquet_cannot_have_fails_alone(
     lane: str, server: Server, run_downloader: Run, tmp_path: Path

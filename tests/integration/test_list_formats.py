@@ -196,6 +196,9 @@ def test_changed_list_is_refused_with_its_row(
     assert "begun with other options" in options.stderr
 
 
+TAR = ("--store", "tar", "--member")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "more", "says"),
     [
@@ -215,7 +218,7 @@ def test_changed_list_is_refused_with_its_row(
         ("empty", None, [], "there is no list in this directory"),
         ("l.csv", "url,a\nhttp://h/1,2\n", ["--header-column", "h"], "no column 'h' (--header-column)"),
         ("l.csv", "url,a,a\nhttp://h/1,2,3\n", ["--keep-columns", "all"], "has 2 columns 'a'"),
-        ("l.csv", "gr\u00f6\u00dfe,a\n1,2\n".encode("latin-1"), [], "(--url-column), it has gr\\udcf6"),
+        ("l.csv", "gr\u00f6\u00dfe,a\n1,2\n".encode("latin-1"), [], "header, line 1, is not valid UTF-8"),
         ("l.csv", 'url,"a\nhttp://h/1,2\n', [], "the header, line 1, has a quote that is not closed"),
         ("l.csv", "url,a\rb\nhttp://h/1,2\n", [], "the header, line 1, has a carriage return"),
         ("l.csv", "url,a\rhttp://h/1,2\r", [], "has CR alone as the end of its lines"),
@@ -224,6 +227,10 @@ def test_changed_list_is_refused_with_its_row(
         ("l.jsonl", '{"k": "url"}\n' * 30_000, [], "no column 'url' (--url-column), it has k"),
         ("l.jsonl", '{"a": {"b": 1}}\n', ["--url-column", "a.c"], "no column 'a.c' (--url-column)"),
         ("l.txt", "http://h/1\n", ["--quote", "none"], "--quote is for lists in csv and tsv"),
+        ("l.csv", "url,b\nu,1\n", ["--member", "txt=b"], "--member is for --store tar or parquet, and not"),
+        ("l.csv", "url\nu\n", ["--shard-compression", "gz"], "--shard-compression is for --store tar or"),
+        ("l.csv", "url,bc\nu,1\n", [*TAR, "txt=b"], "no column 'b' (--member), it has url, bc; did you"),
+        ("l.csv", "url,b\nu,1\n", [*TAR, "json=b"], "json is the member with the metadata of the sample"),
         ("l.txt.gz", "http://h/1\n", [], "l.txt.gz cannot be read after line 0: Not a gzipped file"),
         ("l.csv.gz", gzip.compress(b"url\nhttp://h/1\n", mtime=0)[:12], [], "after line 0: Compressed"),
         ("l.jsonl.gz", "", [], "is empty, and so no gzip file; write it again"),

@@ -411,6 +411,30 @@ def test_captions_with_quotes_lose_no_row(run_downloader: Run, tmp_path: Path) -
     assert [row["columns"]["2"] for row in rows] == captions
 
 
+def test_list_as_other_programs_write_it(run_downloader: Run, tmp_path: Path) -> None:
+    """With backslashes in front of quotes, in Windows-1252, with NA and NULL and 3.2e+01."""
+    with Server(default=answer) as server:
+        lines = [
+            ('"a red TV, 27\\""', "NA", "bad-row"),
+            ("plain", "3.2e+01", ""),
+            ('"monitor, 24\\""', "NULL", "bad-row"),
+            ('"a, b"', "\\N", ""),
+            ("caf\u00e9", "32", "bad-row"),
+            ("x", "NA", ""),
+        ]
+        rows = [f"{server.url}/{n},{caption},{size},\\N\n" for n, (caption, size, _) in enumerate(lines)]
+        (tmp_path / "l.csv").write_bytes(f"url,caption,size,name\n{''.join(rows)}".encode("cp1252"))
+        argv = (tmp_path / "l.csv", "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+        done = run_downloader(*argv)
+    assert complete_report(done)["listed"] == len(lines)
+    assert {int(line.split()[1]) - 2: code for line, (code, _) in failures_of(tmp_path / "f").items()} == {
+        n: code for n, (_, _, code) in enumerate(lines) if code
+    }
+    assert sorted(stored(tmp_path / "d")) == ["1", "3", "5"]
+    assert 'where \\" stands for a quote, convert the list with Python: ' in done.stderr
+    assert f"convert it with: iconv -f WINDOWS-1252 -t UTF-8 < {tmp_path / 'l.csv'}" in done.stderr
+
+
 # header fields
 
 

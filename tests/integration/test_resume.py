@@ -285,7 +285,9 @@ def test_a_list_in_utf_16(run_downloader: Run, tmp_path: Path, server: Server, f
         done = run_downloader(source, "-o", tmp_path / "d", *ONE, stdin=stdin)
     assert done.returncode == 2
     name = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE"}.get(form, "UTF-16")
-    assert f"looks like {name}, and a list must be UTF-8; convert it with: iconv -f {name}" in done.stderr
+    read = f"gzip -dc {path} | " if form == "gz" else ""
+    convert = f"{read}iconv -f {name} -t UTF-8"
+    assert f"looks like {name}, and a list must be UTF-8; convert it with: {convert}" in done.stderr
     assert report_of(done)["listed"] == server.count() == 0
 
 

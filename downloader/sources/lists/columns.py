@@ -24,7 +24,7 @@ _SHOWN: Final = 30
 class Wanted(NamedTuple):
     """The columns that the options name. ``checksum`` is (algorithm, column), ``keep`` a list or "all".
 
-    "" stands for an option that is not given.
+    "" stands for an option that is not given. ``members``: those of --member, which ``keep`` has as well.
     """
 
     url: str = "url"
@@ -34,6 +34,7 @@ class Wanted(NamedTuple):
     header: str = ""
     keep: str = ""
     positions: bool = False
+    members: tuple[str, ...] = ()
 
 
 class Columns(NamedTuple):
@@ -104,12 +105,14 @@ def choose(
     checksums = _checksums(wanted, present, where, varying=varying, find=find)
     header = find("--header-column", wanted.header) if wanted.header else ""
     url = find("--url-column", url)
+    members = {name: find("--member", name) for name in wanted.members}
     keep: tuple[str, ...] | None = ()
     if wanted.keep == ALL:
         left_out = {url, header}
         keep = None if varying else tuple(find("", name) for name in present if name not in left_out)
     elif wanted.keep:
-        keep = tuple(find("--keep-columns", name) for name in dict.fromkeys(wanted.keep.split(",")) if name)
+        names = filter(None, dict.fromkeys(wanted.keep.split(",")))
+        keep = tuple(members.get(name) or find("--keep-columns", name) for name in names)
         if header in keep and header:
             raise ConfigError(f"--keep-columns: {header!r} has the header fields, which are kept nowhere")
     return Columns(
@@ -142,7 +145,7 @@ def _checksums(
 def _missing(option: str, name: str, present: Sequence[str], where: str) -> ConfigError:
     folded = {each.casefold(): each for each in present}
     near = get_close_matches(name.casefold(), folded, 1, 0.5)
-    written = option if option.endswith("=") else f"{option} "
+    written = {"--member": "--member EXT="}.get(option, option if option.endswith("=") else f"{option} ")
     hint = f"; did you mean {written}{shown(folded[near[0]])}?" if near else ""
     names = ", ".join(map(shown, present[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
     return ConfigError(

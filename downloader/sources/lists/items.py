@@ -61,6 +61,11 @@ _MORE: Final = {"#": "a comment", "\t": "a tab", "\r": "a line end (CR)"}
 _BLANKS: Final = " \t\n\r\f\v"  # what lines of text are stripped of, too
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
+_EXPONENT: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?[eE][+-]?[0-9]{1,2}").fullmatch
+# What programs write for no value: R, pandas, MySQL, PostgreSQL. No size, checksum or header field is
+# called so, but a file may be, except the last.
+_NOTHING: Final = frozenset({"na", "n/a", "<na>", "nan", "null", "none", "\\n"})
+_NO_NAME: Final = "\\N"
 
 
 class _Fault(Exception):
@@ -222,7 +227,7 @@ class ItemMaker:
             text = _as_text(leaf)
             safe = of_url
             try:
-                if text:
+                if text and text != _NO_NAME:
                     safe = self._path_of(text)
                     _forgive_name(index, faults)
                 if directory:
@@ -244,7 +249,7 @@ class ItemMaker:
                 checksum = f"{algorithm}:{text.lower()}" if algorithm else text
                 if is_checksum(checksum):
                     found[index] = checksum
-                else:
+                elif text.casefold() not in _NOTHING:
                     faults[index] = _bad_checksum(checksum)
         return found
 
@@ -309,15 +314,21 @@ def _size(value: Any) -> int:
         return -1
     text = str(value).strip() if isinstance(value, (str, float, Decimal)) else ""
     match = _DIGITS(text)
-    if match is None:
-        raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(_as_text(value))}")
-    return int(match[1])
+    if match is not None:
+        return int(match[1])
+    if text.casefold() in _NOTHING:
+        return -1
+    if _EXPONENT(text) and (number := Decimal(text)) == (whole := int(number)) < 1 << 62:
+        return whole
+    raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(_as_text(value))}")
 
 
 def _headers(value: Any) -> tuple[tuple[str, str], ...]:
     try:
         return row_headers(value)
     except ValueError as error:
+        if isinstance(value, str) and value.strip().casefold() in _NOTHING:
+            return ()
         raise _Fault("bad-row", f" has header fields that cannot be sent: {error}") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from downloader.sources.compression import fed
 from downloader.sources.lists.columns import Wanted
 from downloader.sources.lists.files import BINARY, ListFile
 from downloader.sources.lists.rows import Parser, Rows
@@ -78,7 +79,13 @@ def _parser(file: ListFile, shown: str, reading: Reading) -> Parser:
         from downloader.sources.lists.rows_csv import CsvParser
 
         delimiter = "," if file.form == "csv" else "\t"
-        return CsvParser(shown, delimiter, header=not reading.wanted.positions, quoted=reading.quoted)
+        return CsvParser(
+            shown,
+            delimiter,
+            header=not reading.wanted.positions,
+            quoted=reading.quoted,
+            convert=lambda command: fed(command, file.path, shown),
+        )
     if file.form == "jsonl":
         from downloader.sources.lists.rows_jsonl import JsonlParser
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import shlex
 from collections.abc import Callable
 
 import msgspec
 
 from downloader.errors import ConfigError
+from downloader.sources.compression import fed
 from downloader.sources.lines import Lines, Place
 from downloader.sources.lists.columns import Columns, Wanted, choose
 from downloader.sources.lists.rows import Chunk, Numbered, Parser
@@ -125,20 +125,19 @@ class TextRows:
 
     def _check_first(self, line: bytes) -> None:
         """Raise ConfigError if the list that begins with ``line`` is no text of lines in UTF-8."""
-        name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
         for magic, (kind, remedy) in _OTHER_FILES.items():
             if line.startswith(magic):
                 raise ConfigError(f"{self._shown} is {kind}, and a list of this format is text; {remedy}")
         if form := _other_form(line):
             raise ConfigError(
                 f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
-                f"iconv -f {form} -t UTF-8{name}"
+                f"{fed(f'iconv -f {form} -t UTF-8', self._source, self._shown)}"
             )
         if _ends_in_cr(line):
-            source = name and f" <{name}"
+            command = fed(r"tr '\r' '\n'", self._source, self._shown)
             raise ConfigError(
                 f"{self._shown} has CR alone as the end of its lines, and a list must have LF or CRLF; "
-                f"convert it with: tr '\\r' '\\n'{source}"
+                f"convert it with: {command}"
             )
 
 
