@@ -107,18 +107,34 @@ def _type_of(value: Any) -> type:
 
 
 def _named(kept: Iterable[str], own: tuple[str, ...]) -> dict[str, str]:
-    """Return the names of ``kept`` columns in a table, where our ``own`` come first."""
-    return {name: f"columns.{name}" if name in (*own, "columns") else name for name in kept}
+    """Return the names of ``kept`` columns in a table, where our ``own`` come first; no two are the same."""
+    kept = list(kept)
+    ours = {*own, "columns"}
+    taken = {*ours, *kept}
+    found: dict[str, str] = {}
+    for name in kept:
+        free = name
+        while free in ours or (free != name and free in taken):
+            free = f"columns.{free}"
+        taken.add(free)
+        found[name] = free
+    return found
 
 
 def _write_csv(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]]) -> None:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*names, *_named(kept, names).values()))
+    plain = csv.writer(text, lineterminator="\n")
+    # The other one leaves a CR unquoted, which to most readers ends a line.
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def write(fields: list[str]) -> None:
+        (quoted if "\r" in "".join(fields) else plain).writerow(fields)
+
+    write([*names, *_named(kept, names).values()])
     for batch in chain([[]], rows):
         for row in batch:
             own = [_as_text(getattr(row, name)) for name in names]
-            writer.writerow(own + [_as_text(row.columns.get(name)) for name in kept])
+            write(own + [_as_text(row.columns.get(name)) for name in kept])
         file.write(text.getvalue().encode("utf-8", "replace"))
         text.seek(0)
         text.truncate()

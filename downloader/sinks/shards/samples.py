@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -86,12 +87,24 @@ def encode_sample(
     values = _decode_columns(columns)
     parts = [padding(sample.size)]
     for text, column in texts.items():
-        if (value := values.get(column)) is not None:
-            body = value.encode() if isinstance(value, str) else _encode_json(value)
+        if (body := _member(values.get(column))) is not None:
             parts += (header(f"{key}.{text}".encode(), len(body), modified), body, padding(len(body)))
     body = _encode_json(_with_columns(sample, values) if values else sample)
     parts += (header(f"{key}.json".encode(), len(body), modified), body, padding(len(body)))
     return before, b"".join(parts)
+
+
+def _member(value: Any) -> bytes | None:
+    """Return the content of a member that has ``value``, None where there is no value.
+
+    Text and binary values are what they are, times are text, all else is JSON.
+    """
+    if isinstance(value, bytes):
+        return value
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return None
+    text = value if isinstance(value, str) else msgspec.to_builtins(value)
+    return text.encode() if isinstance(text, str) else _encode_json(text)
 
 
 def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:
