@@ -41,6 +41,7 @@ __all__ = [
     "Stop",
     "Tally",
     "ToChild",
+    "Types",
 ]
 
 BATCH_ITEMS = 1000
@@ -252,6 +253,12 @@ class Batch(Message, frozen=True):
     marks: bytes = b""
 
 
+class Types(Message, frozen=True):
+    """The types of kept columns (``core.column_types``), as JSON: those of all batches that follow."""
+
+    text: str
+
+
 class Ended(Message, frozen=True):
     """The end of the source, or of what --limit allows (``limited``)."""
 
@@ -270,7 +277,7 @@ class Lease(Message, frozen=True):
     fetched one at a time, with nothing else in flight. ``poison``: indices to fail as poison. ``replace``:
     indices whose own file may be damaged and is to be replaced, in addition to those that are OWNED.
     ``shards``, where the sink has shards: the first one is that of the batch, and gives its items their
-    keys; the last one is the one to write.
+    keys; the last one is the one to write. ``types``: of their kept columns, see ``Types``.
     """
 
     seq: int
@@ -283,6 +290,7 @@ class Lease(Message, frozen=True):
     poison: tuple[int, ...] = ()
     replace: tuple[int, ...] = ()
     shards: tuple[int, ...] = ()
+    types: str = ""
 
 
 class Rate(Message, frozen=True):
@@ -383,4 +391,6 @@ class Stop(Message, frozen=True):
 
 
 ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
-FromChild = Ready | Heartbeat | Credit | Batch | Ended | BatchDone | Returned | HostPause | Log | Stop
+FromChild = (
+    Ready | Heartbeat | Credit | Types | Batch | Ended | BatchDone | Returned | HostPause | Log | Stop
+)

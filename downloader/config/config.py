@@ -151,6 +151,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     colon: str = COLON
     # Nor this: by which rules this job numbers names (``storage.records.JobSpec``).
     naming: int = 2
+    # Nor this: the types of the kept columns of this job (``core.column_types``), as far as they are known.
+    column_types: str = ""
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 

@@ -131,6 +131,7 @@ class LeaseBook:
                     poison=tuple(poison),
                     replace=lease.replace,
                     shards=lease.shards,
+                    types=lease.types,
                 )
             )
         return poisoned

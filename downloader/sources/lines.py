@@ -195,13 +195,16 @@ class Lines:
         self._check(end)
         return lines
 
-    def sample(self) -> list[bytes]:
-        """Return the first lines of the list, which are not taken; of a pipe one line at least."""
+    def sample(self, *, whole: bool = False) -> list[bytes]:
+        """Return the first lines of the list, which are not taken; of a pipe one line at least.
+
+        ``whole``: as many lines of a pipe as of a file.
+        """
         text = b""
         # What is before an error is enough; the error is raised when that place is read.
         with contextlib.suppress(*READ_ERRORS):
             if isinstance(self._stream, Pipe):
-                text = self._stream.sample(self._longest)
+                text = self._stream.sample(_SAMPLE if whole else self._longest, whole=whole)
             else:
                 with contextlib.closing(self._open_again()[0]) as stream:
                     text = stream.readline(self._longest)
