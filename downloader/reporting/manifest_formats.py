@@ -51,7 +51,7 @@ _OWN: Final = tuple(name for name in Row.__struct_fields__ if name not in ("colu
 
 
 def writer_of(
-    path: str, layout: str, rows: Rows, types: str, *, nodes: bool = False
+    path: str, layout: str, rows: Rows, types: str = "", *, nodes: bool = False
 ) -> Callable[[BinaryIO], None]:
     """Return a function that writes ``rows`` to a file, in the format of the manifest ``path``.
 

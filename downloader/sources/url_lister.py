@@ -69,7 +69,8 @@ class UrlLister:
     Where a column is missing, ConfigError is raised before any item is returned, if the file can be read
     by then. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
-    many items as were asked for, as long as its file has them and a batch has room for them.
+    many items as were asked for, as long as its file has them and a batch has room for them. ``literal``:
+    see ``ItemMaker``.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class UrlLister:
         mirror: bool,
         colon: str,
         full: bool = False,
+        literal: bool = False,
     ) -> None:
         self._full = full
         self._files = files
@@ -92,6 +94,7 @@ class UrlLister:
         self._options = options
         self._mirror = mirror
         self._colon = colon
+        self._literal = literal
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -117,6 +120,7 @@ class UrlLister:
             colon=self._colon,
             checksums=self._reading.checksums,
             cut=self._full,
+            literal=self._literal,
         )
         self._number = number
 
