@@ -41,7 +41,8 @@ class Columns(NamedTuple):
 
     ``keep``: columns that travel with the item; None: all but ``url`` and ``header``, which differ from row
     to row. ``hidden``: what does not travel of the structs among them. ``whole_lines``: a row is a line
-    that has a URL and nothing else. ``literal``: files must have the very names that the list gives them, ``below`` a directory.
+    that has a URL and nothing else. ``literal``: files must have the
+    very names that the list gives them, ``below`` a directory.
     """
 
     url: str
