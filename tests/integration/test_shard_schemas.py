@@ -65,10 +65,10 @@ def tables(dest: Path) -> list[Path]:
     return sorted(path for path in dest.glob("*.parquet") if not path.name.endswith("_items.parquet"))
 
 
-def read(dest: Path) -> list[dict[str, Any]]:
-    """Return the rows of all tables; the schema is the same in all of them."""
+def read(dest: Path, count: int = COUNT // 3) -> list[dict[str, Any]]:
+    """Return the rows of ``count`` tables; the schema is the same in all of them."""
     schemas = [parquet.read_schema(path) for path in tables(dest)]
-    assert len(schemas) == COUNT // 3
+    assert len(schemas) == count
     assert all(schema == schemas[0] for schema in schemas)
     rows: list[dict[str, Any]] = dataset.dataset(list(map(str, tables(dest)))).to_table().to_pylist()
     return sorted(rows, key=lambda row: str(row["key"]))
@@ -119,16 +119,20 @@ def test_types_of_json_are_those_of_its_beginning(
     later = {"int": 0.5, "float": 2**60, "mixed": "b", "text": 7, "none": 3, "new": {"a": [1]}}
     rows: list[dict[str, Any]] = [{**seen, "mixed": "b" if at else 1} for at in range(9)]
     rows += [{**later, "w": at} for at in range(3)]
+    rows += [{**later, "w": at} for at in range(3)]
     for at, row in enumerate(rows):
         row["url"] = f"{server.url}/{at}.jpg"
         row["pad"] = "x" * 40_000  # 256 KiB are looked at
     columns = "int,float,mixed,text,none,new,w,list.other"
-    argv: tuple[object, ...] = (write(tmp_path / "l.jsonl", rows), "-o", tmp_path / "d", "--store", store)
+    (tmp_path / "lists").mkdir()
+    write(tmp_path / "lists" / "a.jsonl", rows[:-3])
+    argv: tuple[object, ...] = (tmp_path / "lists", "-o", tmp_path / "d", "--store", store)
     argv += (*QUICK[:2], *QUICK[4:], "--keep-columns", columns)
-    assert run_downloader(*argv, "--limit", 3).returncode == 0
+    assert run_downloader(*argv).returncode == 0
+    write(tmp_path / "lists" / "b.jsonl", rows[-3:])
     done = run_downloader(*argv, "--manifest", tmp_path / "m.parquet")
     assert done.returncode == 0, done.stderr
-    first, *_, last = read(tmp_path / "d")
+    first, *_, last = read(tmp_path / "d", COUNT // 3 + 1)
     assert {name: first[name] for name in ("int", "float", "mixed", "text", "none", "list.other_")} == {
         **{"int": 1, "float": 0.5, "mixed": "1", "text": "a", "none": None, "list.other_": "x"}
     }
