@@ -119,7 +119,7 @@ def test_types_of_json_are_those_of_its_beginning(
     later = {"int": 0.5, "float": 2**60, "mixed": "b", "text": 7, "none": 3, "new": {"a": [1]}}
     rows: list[dict[str, Any]] = [{**seen, "mixed": "b" if at else 1} for at in range(9)]
     rows += [{**later, "w": at} for at in range(3)]
-    rows += [{**later, "w": at} for at in range(3)]
+    rows += [{**later, "w": at, "list.other": "x"} for at in range(3)]
     for at, row in enumerate(rows):
         row["url"] = f"{server.url}/{at}.jpg"
         row["pad"] = "x" * 40_000  # 256 KiB are looked at

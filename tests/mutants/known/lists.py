@@ -32,8 +32,8 @@ KNOWN = (
         "blanks at the end of a path in a bag do not count",
         "a bag with `data/x` and `data/x ` cannot be read",
         "_entries",
-        "(line.removeprefix('\ufeff') if number == 1 else line).lstrip(_BLANKS).rstrip('\n')",
-        "(line.removeprefix('\ufeff') if number == 1 else line).strip(_BLANKS)",
+        r"(line.removeprefix('\ufeff') if number == 1 else line).lstrip(_BLANKS).rstrip('\n')",
+        r"(line.removeprefix('\ufeff') if number == 1 else line).strip(_BLANKS)",
         (f"{BAGS}test_a_bag_is_completed_in_place_under_the_very_paths_that_it_states[1.0]",),
     ),
     Mutant(

@@ -20,7 +20,7 @@ KNOWN = (
         "CR in a CSV manifest without quotes",
         "one row of a manifest becomes two, of which one has a single field",
         "_write_csv.write",
-        "quoted if '\r' in ''.join(fields) else plain",
+        r"quoted if '\r' in ''.join(fields) else plain",
         "plain",
         ("tests/integration/test_shard_schemas.py::test_manifest_in_csv_is_read_alike_by_all",),
     ),
