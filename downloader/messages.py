@@ -43,6 +43,7 @@ __all__ = [
     "Stop",
     "Tally",
     "ToChild",
+    "Types",
 ]
 
 BATCH_ITEMS = 1000
@@ -280,6 +281,12 @@ class Batch(Message, frozen=True):
     marks: bytes = b""
 
 
+class Types(Message, frozen=True):
+    """The types of kept columns (``core.column_types``), as JSON: those of all batches that follow."""
+
+    text: str
+
+
 class Ended(Message, frozen=True):
     """The end of the source, or of what --limit allows (``limited``)."""
 
@@ -299,7 +306,7 @@ class Lease(Message, frozen=True):
     indices whose own file may be damaged and is to be replaced, in addition to those that are OWNED.
     ``shards``, where the sink has shards: the first one is that of the batch, and gives its items their
     keys; the last one is the one to write. ``narrowed``: see ``Narrowed``; ``core.lease_items`` reads
-    ``items`` then.
+    ``items`` then. ``types``: of their kept columns, see ``Types``.
     """
 
     seq: int
@@ -313,6 +320,7 @@ class Lease(Message, frozen=True):
     replace: tuple[int, ...] = ()
     shards: tuple[int, ...] = ()
     narrowed: bool = False
+    types: str = ""
 
 
 class Rate(Message, frozen=True):
@@ -427,5 +435,16 @@ class Stop(Message, frozen=True):
 
 ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
 FromChild = (
-    Ready | Heartbeat | Credit | Batch | Ended | BatchDone | Narrowed | Returned | HostPause | Log | Stop
+    Ready
+    | Heartbeat
+    | Credit
+    | Types
+    | Batch
+    | Ended
+    | BatchDone
+    | Narrowed
+    | Returned
+    | HostPause
+    | Log
+    | Stop
 )

@@ -227,6 +227,7 @@ class _Driver:
                 SliceTask(
                     *(name, plan, self._at, self._config.scratch, rate),
                     items=self._slices.heads[name].items,
+                    types=self._slices.heads[name].types,
                     local=is_local(self._config),
                 ),
                 workers,

@@ -53,7 +53,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     """A slice to run: ``plan`` is ``Plan.id``, ``rate`` is its share at the start.
 
     ``scratch`` may have variables of the environment, which the node replaces. ``items``: see ``Head``.
-    ``local``: DEST is on the node's own disk, and may have variables, too.
+    ``local``: DEST is on the node's own disk, and may have variables, too. ``types``: see ``Head``.
     """
 
     name: str
@@ -63,6 +63,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     rate: float
     items: str
     local: bool = False
+    types: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -156,7 +157,15 @@ def _attempt(
     journal = scratch.path
     result = journal / f"result-{attempt}.json"
     job = SliceJob(
-        config=encode(changed(config, slice=items, journal=os.fspath(journal), rate=task.rate)),
+        config=encode(
+            changed(
+                config,
+                slice=items,
+                journal=os.fspath(journal),
+                rate=task.rate,
+                column_types=task.types,
+            )
+        ),
         result=os.fspath(result),
         parent=os.getpid(),
     )

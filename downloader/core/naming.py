@@ -31,8 +31,10 @@ __all__ = [
     "hashed",
     "is_invented",
     "list_path",
+    "literal_path",
     "mirror_path",
     "numbered",
+    "one_line",
     "quote_all",
     "quote_name",
     "shown",
@@ -111,6 +113,13 @@ def shown(text: str) -> str:
         out.append(form)
         room -= len(form)
     return "".join(out)
+
+
+def one_line(text: str) -> str:
+    """Return ``text``, of any length, with terminal control characters written as in ``repr``."""
+    if text.isprintable():
+        return text
+    return _UNSHOWABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _refuse(why: str, raw: str | bytes) -> BadName:
@@ -225,6 +234,26 @@ def list_path(name: str) -> str:
     if "/" not in name:
         return escape(name.encode("utf-8", "surrogateescape") if not name.isascii() else name)
     return mirror_path([part.encode("utf-8", "surrogateescape") for part in name.split("/")])
+
+
+def literal_path(name: str, below: str = "") -> str:
+    """Return ``name`` itself, as the relative path under which a file must be stored.
+
+    Unlike other names it may have ``%``, ``\\`` and control characters. Raises BadName where no file can
+    have it, or where it leads elsewhere than ``below``, a directory with its slash.
+    """
+    segments = name.split("/")
+    if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+        raise _refuse("is not text in the encoding of the list", name)
+    if not all(segments) or any(map(_RESERVED.match, segments)):
+        raise _refuse("leads elsewhere, or is one of the downloader's own", name)
+    if not name.startswith(below):
+        raise _refuse(f"is not below {below}, where it must be", name)
+    if "\0" in name:
+        raise _refuse("has a NUL, which no file can have", name)
+    if max(len(segment.encode()) for segment in segments) > _NAME_BYTES:
+        raise _refuse(f"takes more than {_NAME_BYTES} bytes", name)
+    return _joined(segments)
 
 
 def cut_path(name: str) -> SafeName:

@@ -47,6 +47,7 @@ from downloader.messages import (
     Returned,
     Stop,
     Tally,
+    Types,
 )
 from downloader.process.spawn import ChildMain
 from downloader.reporting.progress import Progress, Totals
@@ -83,6 +84,7 @@ class Supervisor:
         self._book = LeaseBook()
         shards = config.sink_kind.shard_items(config) > 0
         self._queue = BatchQueue(self._journal, failed_only=config.retry_failed, shards=shards)
+        self._queue.types = config.column_types
         self._number = 0
         self._limits = RespawnLimits()
         self._phase = Phase.FETCHING
@@ -225,8 +227,8 @@ class Supervisor:
             process.waiting, process.hosts = message.waiting, message.hosts
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
-        elif isinstance(message, Batch):
-            self._add_batch(message)
+        elif isinstance(message, (Types, Batch)):
+            self._add_listed(message)
         elif isinstance(message, (BatchDone, Narrowed, Returned)):
             self._add_outcome(process, message)
         elif isinstance(message, Credit):
@@ -260,7 +262,12 @@ class Supervisor:
         if process.number != FEEDER:
             self._book.add_worker(process.number)
 
-    def _add_batch(self, batch: Batch) -> None:
+    def _add_listed(self, batch: Types | Batch) -> None:
+        if isinstance(batch, Types):
+            self._destination.settle_types(batch.text)
+            self._queue.types = batch.text
+            self._config = self._destination.config_of_job()  # for another feeder, should this one die
+            return
         self._limits.record_batch()
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)

@@ -34,11 +34,12 @@ from downloader.messages import (
     Recall,
     Tally,
     ToChild,
+    Types,
 )
 from downloader.process.channel import PlainChildLink
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
-from downloader.sources.source import Fetch, Lister
+from downloader.sources.source import DeclaresColumns, Fetch, Lister
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
@@ -104,7 +105,13 @@ def _obey(
 ) -> None:
     """Carry out commands until the last one."""
     inbox = _Inbox(link)
+    told = config.column_types
     for command in iter(inbox.command, None):
+        if isinstance(lister, DeclaresColumns):
+            begun = isinstance(command, Recall) or bool(command.cursor)
+            if (types := lister.column_types(told, begun=begun)) != told:
+                told = types
+                link.send(Types(told))
         if isinstance(command, Recall):
             page = lister.recall(command)
             if duplicates:

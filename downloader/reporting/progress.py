@@ -13,6 +13,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from downloader.config.config import Config
+from downloader.core.naming import one_line
 from downloader.core.progress_estimate import Rates, seconds_left
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
@@ -85,6 +86,8 @@ class Progress:
         if _LEVELS.get(level, 0) > self._verbose:
             return
         text = redact(text, self._secrets)
+        if level != "debug":  # a traceback
+            text = one_line(text)
         if self._json:
             self._write_json({"level": level, "message": text})
         elif self._bar is not None:

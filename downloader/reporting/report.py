@@ -11,7 +11,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
-from downloader.core.naming import shown
+from downloader.core.naming import one_line, shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.errors import DownloaderError, failure_kind
@@ -164,7 +164,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
 
 def failed_text(failure: Failure) -> str:
     """Return the name of a file that failed, with the reason."""
-    return f"{shown(failure.name)}: {failure.code} {failure.detail}".rstrip()
+    return f"{shown(failure.name)}: {failure.code} {one_line(failure.detail)}".rstrip()
 
 
 def state_of(complete: bool) -> str:

@@ -201,16 +201,16 @@ class Lines:
         self._check(end)
         return lines
 
-    def sample(self) -> list[bytes]:
+    def sample(self, *, whole: bool = False) -> list[bytes]:
         """Return the first lines of the list, which are not taken; of a pipe one line at least.
 
-        What is before an error is enough: it is raised when that place is read. Raises SourceError if there
-        is nothing before it.
+        ``whole``: as many lines of a pipe as of a file. What is before an error is enough: it is raised
+        when that place is read. Raises SourceError if there is nothing before it.
         """
         text = b""
         try:
             if isinstance(self._stream, Pipe):
-                text = self._stream.sample(self._longest)
+                text = self._stream.sample(_SAMPLE if whole else self._longest, whole=whole)
             else:
                 with contextlib.closing(self._open_again()[0]) as stream:
                     text = stream.readline(self._longest)

@@ -128,13 +128,16 @@ class UrlList:
 
         Raises ConfigError.
         """
-        if config.output and os.path.isdir(config.source) and _is_same(config.source, config.output):
-            raise ConfigError(
-                "-o: DEST is the directory of the lists; what is stored there would be listed"
-            )
         from downloader.sources.lists.requirements import require
 
         files = _files(config)
+        # Of a bag, only its fetch.txt is read.
+        is_bag = [file.form for file in files] == ["bagit"]
+        inside = config.output and os.path.isdir(config.source) and _is_same(config.source, config.output)
+        if inside and not is_bag:
+            raise ConfigError(
+                "-o: DEST is the directory of the lists; what is stored there would be listed"
+            )
         self._check_columns(config, {file.form for file in files})
         for file in files:
             require(file)
@@ -184,6 +187,8 @@ class UrlList:
             mirror=config.layout == "mirror",
             colon=config.colon,
             full=config.sink_kind.shard_items(config) > 0,
+            # In shards no file has the name.
+            literal=config.naming > 2 and not config.sink_kind.shard_items(config),
         )
 
     def request_builder(self, config: Config) -> RequestBuilder:

@@ -19,6 +19,7 @@ import gevent
 import msgspec
 
 from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHARD, cut, weight
+from downloader.core.column_types import ColumnTypes, joined, settled
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
 from downloader.errors import ConfigError, SourceError
@@ -28,7 +29,8 @@ from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
 from downloader.sources.lists.items import ItemMaker
 from downloader.sources.lists.open_rows import Reading, check_file, open_rows
-from downloader.sources.lists.rows import Chunk, Rows, joined
+from downloader.sources.lists.rows import Chunk, Rows
+from downloader.sources.lists.rows import joined as joined_chunks
 
 __all__ = ["Cursor", "UrlLister"]
 
@@ -76,7 +78,8 @@ class UrlLister:
     ConfigError is also raised where a file is found to be no list, or not to be readable, before any item
     was returned. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
-    many items as were asked for, as long as its file has them and a batch has room for them.
+    many items as were asked for, as long as its file has them and a batch has room for them. ``literal``:
+    see ``ItemMaker``.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class UrlLister:
         mirror: bool,
         colon: str,
         full: bool = False,
+        literal: bool = False,
     ) -> None:
         self._full = full
         self._files = files
@@ -99,6 +103,7 @@ class UrlLister:
         self._options = options
         self._mirror = mirror
         self._colon = colon
+        self._literal = literal
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -107,6 +112,7 @@ class UrlLister:
         self._rows: Rows
         self._maker: ItemMaker
         self._is_checked = False
+        self._kinds: list[dict[str, str]] = []  # of the columns to keep, of each file that was checked
         self._recalled: tuple[int, _Read] | None = (
             None  # of the last batch, if it is a part of what was read
         )
@@ -123,6 +129,7 @@ class UrlLister:
             colon=self._colon,
             checksums=self._reading.checksums,
             cut=self._full,
+            literal=self._literal,
         )
         self._number = number
 
@@ -136,6 +143,22 @@ class UrlLister:
         return f"{shown(file.name)} {place}" if file.name else place
 
     # see Lister
+
+    def column_types(self, before: str, *, begun: bool) -> str:
+        """See ``DeclaresColumns``."""
+        known, keep = ColumnTypes.decode(before), self._reading.wanted.keep
+        if not keep or (known is not None and known.keep == keep):
+            return before
+        self._check_files(begun=begun)
+        if len(self._files) == 1:
+            if self._number < 0:
+                with contextlib.nullcontext() if begun else _never_started():
+                    self._open(0)
+            self._kinds = [self._rows.kinds()]
+        # Files may be added, and lines of JSON differ.
+        more = bool(self._files[0].name) or any(file.form == "jsonl" for file in self._files)
+        found = ColumnTypes(settled(joined(self._kinds)), more, keep)
+        return (known.extended(found) if known is not None else found).encode()
 
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
@@ -233,7 +256,7 @@ class UrlLister:
                 taken, weighed = exact, len(items)
             if chunk.last:
                 break
-        return _Read(joined(chunks), items)
+        return _Read(joined_chunks(chunks), items)
 
     def _parts(
         self, chunk: Chunk, items: list[Item], first: int, most: int, size: Callable[[], int]
@@ -286,7 +309,7 @@ class UrlLister:
             # A single one is checked where it is opened, but not what stands beside it.
             if file.path != "-" and (len(self._files) > 1 or file.form == "bagit"):
                 with contextlib.suppress(SourceError) if begun else _never_started():
-                    check_file(file, self._name_of(file), self._reading)
+                    self._kinds.append(check_file(file, self._name_of(file), self._reading))
                 gevent.sleep(0)
 
     def _position(self) -> float:

@@ -303,7 +303,16 @@ class Destination:
 
     def config_of_job(self) -> Config:
         """Return the Config of this run, with what was settled when the job began."""
-        return msgspec.structs.replace(self._config, colon=self.job.colon, naming=self.job.naming)
+        types = self._config.column_types if self._config.slice else self.job.types
+        return msgspec.structs.replace(
+            self._config, colon=self.job.colon, naming=self.job.naming, column_types=types
+        )
+
+    def settle_types(self, types: str) -> None:
+        """Record the types of the kept columns, which are those of all further runs of this job."""
+        if types != self.job.types:
+            self.job = msgspec.structs.replace(self.job, types=types)
+            self.journal.begin(self.job)
 
     def _settled(self, job: JobSpec) -> JobSpec:
         """Return ``job``, which begins, with what depends on the file system and is never changed."""

@@ -186,6 +186,7 @@ class ShardBatch:
                     self._failed(content),
                     self._began,
                     time(),
+                    self._lease.types,
                 )
             )
             self._sink.published(self._shard)

@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-__all__ = ["field_at", "fields_of", "load_pyarrow", "size_of", "values_of"]
+from downloader.core.column_types import UNKNOWN
+
+__all__ = ["field_at", "fields_of", "kind_at", "load_pyarrow", "size_of", "values_of"]
 
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -148,6 +150,35 @@ def fields_of(fields: Any) -> dict[str, Any]:
     from pyarrow import types
 
     return {field.name: fields_of(field.type) if types.is_struct(field.type) else {} for field in fields}
+
+
+def kind_at(schema: Any, path: Sequence[str]) -> str:
+    """Return the kind (see ``core.column_types``) of the values that ``values_of`` returns of a column.
+
+    ``path``: its name in ``schema``, then those of fields of structs.
+    """
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return _kind(kind)
+
+
+def _kind(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _kind(kind.value_type)
+    if hasattr(kind, "storage_type"):
+        return "json" if types.is_nested(kind.storage_type) else "text"
+    if types.is_nested(kind):
+        return "text" if types.is_union(kind) else "json"
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_integer(kind):
+        return "uint" if types.is_uint64(kind) else "int"
+    if types.is_floating(kind):
+        return "float"
+    return UNKNOWN if types.is_null(kind) else "text"
 
 
 def field_at(batch: Any, path: Sequence[str]) -> Any:

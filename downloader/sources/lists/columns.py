@@ -42,7 +42,8 @@ class Columns(NamedTuple):
 
     ``keep``: columns that travel with the item; None: all but ``url`` and ``header``, which differ from row
     to row. ``hidden``: what does not travel of the structs among them. ``whole_lines``: a row is a line
-    that has a URL and nothing else.
+    that has a URL and nothing else. ``literal``: files must have the
+    very names that the list gives them, ``below`` a directory.
     """
 
     url: str
@@ -54,6 +55,8 @@ class Columns(NamedTuple):
     keep: tuple[str, ...] | None = ()
     hidden: tuple[str, ...] = ()
     whole_lines: bool = False
+    literal: bool = False
+    below: str = ""
 
     @property
     def needed(self) -> list[str]:

@@ -25,6 +25,7 @@ from downloader.core.naming import (
     cut_url_name,
     escape_all,
     list_path,
+    literal_path,
     shown,
     url_name,
     url_path,
@@ -83,7 +84,8 @@ class ItemMaker:
     ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``; ``colon``:
     see ``url_path``.
     ``checksums``: use those of the list; else its rows have none, not even a bad one. ``cut``: no file has
-    the names, so one that is too long is cut.
+    the names, so one that is too long is cut. ``literal``: names are stored as they are where the list
+    demands that.
     """
 
     def __init__(
@@ -95,12 +97,14 @@ class ItemMaker:
         colon: str = COLON,
         checksums: bool = True,
         cut: bool = False,
+        literal: bool = False,
     ) -> None:
         self._columns = columns
         self._key = name_key
         self._mirror = mirror
         self._verifies = checksums
         self._cut = cut
+        self._literal = literal and columns.literal
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         self._of_url = functools.partial(url_path, colon=colon) if mirror else url_name
         self._hidden = columns.hidden
@@ -211,6 +215,8 @@ class ItemMaker:
             return cut_url_name(url)
 
     def _path_of(self, name: str) -> str:
+        if self._literal:
+            return literal_path(name, self._columns.below)
         try:
             return list_path(name)
         except BadName:
@@ -224,7 +230,7 @@ class ItemMaker:
         names = []
         for index, (name, of_url) in enumerate(zip(given, of_urls, strict=True)):
             directory, leaf = name if type(name) is tuple and len(name) == 2 else ("", name)
-            text = _as_text(leaf)
+            text = leaf if self._literal else _as_text(leaf)
             safe = of_url
             try:
                 if text and text != _NO_NAME:

@@ -100,6 +100,9 @@ class Parser(Protocol):
     def select(self, columns: Columns) -> None:
         """Read these columns from now on."""
 
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """Return the kinds of the columns to keep; ``sample`` returns the first lines of the list."""
+
     def skip_header(self, lines: Lines) -> None:
         """Read the header, if there is one."""
 
@@ -124,6 +127,12 @@ class Rows(Protocol):
 
     unit: str
     columns: Columns
+
+    def kinds(self) -> dict[str, str]:
+        """Return the kinds of the columns to keep (``core.column_types``), as far as they are known.
+
+        Of JSON they are those of the first values.
+        """
 
     @property
     def fraction(self) -> float:

@@ -130,6 +130,10 @@ class CsvParser:
         self._url = self._present.index(columns.url) if columns.url in self._present else -1
         self._name = columns.name
 
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        return dict.fromkeys(columns.keep or (), "text")
+
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
         rows = 0 if self._has_header else 1

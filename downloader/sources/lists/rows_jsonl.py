@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from downloader.core.column_types import kind_of
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import Fields, prefixes, value_at
@@ -63,6 +64,17 @@ class JsonlParser:
                 _add_fields(fields, _as_dict(line))
         self.fields = fields
         return list(fields)
+
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        rows: list[dict[str, Any]] = []
+        for line in sample() if columns.keep != () else ():
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                rows.append(_as_dict(line))
+        left_out = {columns.url, columns.header}
+        every = dict.fromkeys(name for row in rows for name in row if name not in left_out)
+        names = every if columns.keep is None else columns.keep
+        return {name: kind_of(value_at(name, row) for row in rows) for name in names}
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""

@@ -36,6 +36,10 @@ class TxtParser:
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
 
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        return {}
+
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
 

@@ -76,6 +76,10 @@ class TextRows:
         keys = {key for each in (name, name.rpartition(".")[2]) for key in (_json(each), _json(each, True))}
         return self._lines.have(b"(?:" + b"|".join(map(re.escape, keys)) + rb")\s*:")
 
+    def kinds(self) -> dict[str, str]:
+        """See ``Rows``."""
+        return self._parser.kinds(lambda: self._lines.sample(whole=True), self.columns)
+
     @property
     def fraction(self) -> float:
         """See ``Rows``."""

@@ -14,6 +14,30 @@ BAGS = "tests/integration/test_bags.py::"
 
 KNOWN = (
     Mutant(
+        "names in a bag are made safe",
+        "`data/100%.txt` is stored as `data/100%25.txt`: the bag is complete, and invalid",
+        "ItemMaker._path_of",
+        "self._literal",
+        "False",
+        (f"{BAGS}test_a_bag_is_completed_in_place_under_the_very_paths_that_it_states[1.0]",),
+    ),
+    Mutant(
+        "%25 is decoded in bags of every version",
+        "`100%.txt` and `100%25.txt` of a bag in 0.97 are one file",
+        "tag_files",
+        "version is None or int(version[1]) >= 1",
+        "True",
+        (f"{BAGS}test_a_bag_is_completed_in_place_under_the_very_paths_that_it_states[0.97]",),
+    ),
+    Mutant(
+        "blanks at the end of a path in a bag do not count",
+        "a bag with `data/x` and `data/x ` cannot be read",
+        "_entries",
+        r"(line.removeprefix('\ufeff') if number == 1 else line).lstrip(_BLANKS).rstrip('\n')",
+        r"(line.removeprefix('\ufeff') if number == 1 else line).strip(_BLANKS)",
+        (f"{BAGS}test_a_bag_is_completed_in_place_under_the_very_paths_that_it_states[1.0]",),
+    ),
+    Mutant(
         "files before the cursor are not compared",
         "a list of several files that was replaced is read on in the middle: other files are never fetched",
         "Fingerprints.before",
@@ -104,7 +128,7 @@ KNOWN = (
     Mutant(
         "file that a manifest of a bag lacks has no checksum",
         "nobody verifies a file whose path is written otherwise in the manifest",
-        "BagManifests.checksum",
+        "BagManifests.find",
         "not self._all",
         "True",
         (f"{BAGS}test_checksum_that_cannot_be_found_is_an_error_before_the_start",),
