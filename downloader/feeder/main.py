@@ -107,7 +107,7 @@ def _obey(
     inbox = _Inbox(link)
     told = config.column_types
     for command in iter(inbox.command, None):
-        if isinstance(lister, DeclaresColumns):
+        if isinstance(lister, DeclaresColumns) and isinstance(command, (Recall, Continue)):
             begun = isinstance(command, Recall) or bool(command.cursor)
             if (types := lister.column_types(told, begun=begun)) != told:
                 told = types
