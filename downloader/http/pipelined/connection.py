@@ -325,12 +325,13 @@ class PipelinedConnection:
         Where its head has refused it, that is the failure, whatever else is wrong with it.
         """
         parser, client = self.parser, self._client
+        refusal = parser.refusal
         if isinstance(problem, FetchError):
-            problem = parser.refusal or problem
+            problem = refusal or problem
         parser.discard()
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
-        if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
+        if self._deep and problem is refusal and isinstance(problem, FetchError):
             # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)
