@@ -370,7 +370,7 @@ FLOODS = [b"X: %d\r\n" % n for n in range(30_000)]
         *("extension of 404", "trailers of 404", "chunks of 404", "none"),
     ],
 )
-@pytest.mark.parametrize("piece", [2, 24, 1000, 500_000])
+@pytest.mark.parametrize("piece", [2, 22, 1000, 500_000])
 def test_flood_is_given_up(start: bytes, flood: bytes, piece: int) -> None:
     """What brings no response on is bounded, wherever it stands, behind others too."""
     good = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
