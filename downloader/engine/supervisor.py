@@ -41,6 +41,7 @@ from downloader.messages import (
     Heartbeat,
     HostPause,
     Log,
+    Narrowed,
     Rate,
     Ready,
     Returned,
@@ -48,7 +49,7 @@ from downloader.messages import (
     Tally,
 )
 from downloader.process.spawn import ChildMain
-from downloader.reporting.progress import Progress
+from downloader.reporting.progress import Progress, Totals
 from downloader.reporting.report import failed_text
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
@@ -145,7 +146,7 @@ class Supervisor:
         self._check_processes()
         self._dispatch()
         self._progress.update(self._totals, self._queue.done)
-        for order in self._coordinator.exchange(lambda: self._totals()[0]) if self._coordinator else ():
+        for order in self._coordinator.exchange(lambda: self._totals().tally) if self._coordinator else ():
             if isinstance(order, Rate):
                 self._rates.change(order.per_second)
             elif isinstance(order, HostPause):
@@ -153,8 +154,9 @@ class Supervisor:
             else:
                 self._interrupt()
 
-    def _totals(self) -> tuple[Tally, tuple[int, int]]:
-        return self.result.tally + self._pool.live(), self._pool.waiting()
+    def _totals(self) -> Totals:
+        pool = self._pool
+        return Totals(self.result.tally + pool.live(), pool.receiving(), *pool.waiting())
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
@@ -219,13 +221,13 @@ class Supervisor:
     def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
         if isinstance(message, Heartbeat):
-            process.live = message.tally
+            process.live, process.receiving = message.tally, message.receiving
             process.waiting, process.hosts = message.waiting, message.hosts
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
         elif isinstance(message, Batch):
             self._add_batch(message)
-        elif isinstance(message, (BatchDone, Returned)):
+        elif isinstance(message, (BatchDone, Narrowed, Returned)):
             self._add_outcome(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
@@ -243,10 +245,12 @@ class Supervisor:
         elif isinstance(message, Stop):
             self._child_stopped(message)
 
-    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
+    def _add_outcome(self, process: Process, outcome: BatchDone | Narrowed | Returned) -> None:
         self._checkpoint.add(process.number, outcome)
-        process.live = Tally()
-        for failure in outcome.failures if self._config.verbose and isinstance(outcome, BatchDone) else ():
+        process.reported(outcome.tally)
+        for failure in (
+            () if isinstance(outcome, Returned) or not self._config.verbose else outcome.failures
+        ):
             self._progress.log("info", f"failed: {failed_text(failure)}")
 
     def _child_ready(self, process: Process, message: Ready) -> None:

@@ -280,7 +280,7 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
                 kind = failure_kind(error.code)
                 what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"
                 if not policy.allows(attempt, error.transient):
-                    raise SourceError(f"the listing failed: {what}{_advice(error.code)}") from None
+                    raise SourceError(f"the listing failed: {what}{_advice(error.code, config)}") from None
                 pause = policy.delay(attempt, random(), error.retry_after)
                 link.send(Log("warning", f"{what}; again in {pause:.1f} s"))
             time.sleep(pause)
@@ -289,11 +289,14 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
     return fetch
 
 
-def _advice(code: str) -> str:
+def _advice(code: str, config: Config) -> str:
+    login = "; give credentials with --auth-file, --netrc or -H"
+    if config.auth or config.netrc or config.headers or "@" in config.source:
+        login = "; are the credentials right, and those for this host?"
     return {
         "dns": "; check the host's name",
         "connect": "; is the server running, and is the port right?",
         "http-404": "; is this a file server, and is --list-path right?",
-        "http-401": "; give credentials with --auth-file, --netrc or -H",
-        "http-403": "; give credentials with --auth-file, --netrc or -H",
+        "http-401": login,
+        "http-403": login,
     }.get(code, "")

@@ -39,7 +39,7 @@ from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask, open_writer  # noqa: E402
-from downloader.messages import ResponseInfo  # noqa: E402
+from downloader.messages import Receiving, ResponseInfo  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 from downloader.sources.source import Request  # noqa: E402
 
@@ -111,6 +111,7 @@ class RequestsClient:
         self._checking = config.checking
         self._session = session
         self._secrets = config.secrets
+        self._cacert = config.cacert
         # By greenlet: the response that it reads, since when, and its measurement for --min-speed.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace | None]] = {}
 
@@ -127,6 +128,14 @@ class RequestsClient:
         """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
         reading = self._reading.get(greenlet)
         return int(reading[0].tell()) if reading is not None else 0
+
+    @property
+    def receiving(self) -> Receiving:
+        """Return what has arrived of the bodies of unfinished files."""
+        responses = [response for response, _, _ in self._reading.values()]
+        missing = [rest for response in responses if (rest := response.length_remaining)]
+        arrived = sum(response.tell() for response in responses)
+        return Receiving(arrived, len(responses), sum(missing), len(missing))
 
     def fetch(self, task: FetchTask, url: str) -> Fetched:
         """Fetch ``url``, store it as the file of ``task`` in its batch, and return the result.
@@ -202,7 +211,7 @@ class RequestsClient:
         except (FetchError, DestinationError, Postponed):
             raise
         except Exception as error:
-            raise translate(error, self._secrets) from error
+            raise translate(error, self._secrets, self._cacert) from error
         finally:
             clock.close()
 
@@ -249,7 +258,7 @@ class RequestsClient:
         except Exception as error:
             if (not hops and origin is first) or isinstance(error, Postponed):
                 raise
-            failed = translate(error, self._secrets)
+            failed = translate(error, self._secrets, self._cacert)
             failed.requests, failed.origin = hops + 1, origin.key
             raise failed from error
 

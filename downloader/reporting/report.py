@@ -32,10 +32,10 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
     """
     journal = destination.journal
     listed = journal.position()[2]
-    job = journal.tally()
     before = destination.before
     skipped = before.stored + run.tally.skipped
-    stored, failed = run.tally.stored, job.failed
+    # Those of batches that are not finished, too, which the next run fetches again.
+    stored, failed = run.tally.stored, journal.tally(open_too=True).failed
     stop: str | None = redact(str(run.stop), config.secrets) if run.stop else None
     complete = run.ended and not run.interrupted and run.stop is None
     exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(failed > 0)

@@ -25,9 +25,10 @@ from downloader.errors import SourceError
 from downloader.sources.compression import READ_ERRORS, BinaryStream, open_stream
 from downloader.sources.stdin import Pipe
 
-__all__ = ["LONGEST_LINE", "REMEDY", "Lines", "Part", "Place"]
+__all__ = ["LONGEST_LINE", "REMEDY", "TOO_LONG", "Lines", "Part", "Place", "is_cut"]
 
 LONGEST_LINE = 64 << 10
+TOO_LONG = f"longer than {LONGEST_LINE >> 10} KiB, the limit"
 _BLOCK = 1 << 20
 _SAMPLE = 256 << 10
 _PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
@@ -63,6 +64,11 @@ class Part(NamedTuple):
     lines: list[tuple[int, bytes]]
     start: Place
     end: Place
+
+
+def is_cut(line: bytes, longest: int = LONGEST_LINE) -> bool:
+    """Return whether ``line``, as ``Lines`` returns it, is only the beginning of one that is too long."""
+    return len(line) >= longest and line[-1] != _NEWLINE
 
 
 class _Tail(NamedTuple):
@@ -196,10 +202,13 @@ class Lines:
         return lines
 
     def sample(self) -> list[bytes]:
-        """Return the first lines of the list, which are not taken; of a pipe one line at least."""
+        """Return the first lines of the list, which are not taken; of a pipe one line at least.
+
+        What is before an error is enough: it is raised when that place is read. Raises SourceError if there
+        is nothing before it.
+        """
         text = b""
-        # What is before an error is enough; the error is raised when that place is read.
-        with contextlib.suppress(*READ_ERRORS):
+        try:
             if isinstance(self._stream, Pipe):
                 text = self._stream.sample(self._longest)
             else:
@@ -207,6 +216,9 @@ class Lines:
                     text = stream.readline(self._longest)
                     while len(text) < _SAMPLE and (more := stream.readline(_SAMPLE - len(text))):
                         text += more
+        except READ_ERRORS as error:
+            if not text:
+                raise self._unreadable(error) from error
         # The last line may go on, or have no end.
         *lines, last = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
         return [*(line + b"\n" for line in lines if line), *([last] if last else [])]
@@ -394,10 +406,14 @@ class Lines:
         try:
             return cast("bytes", read(size))  # type: ignore[operator]
         except READ_ERRORS as error:
-            raise SourceError(
-                f"{self._shown} cannot be read after line {self._read_lines}: {error}; write it again, and "
-                "run the same command"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> SourceError:
+        why = " ".join(str(error).split()).rstrip(".")
+        return SourceError(
+            f"{self._shown} cannot be read after line {self._read_lines}: {why}; write it again, and run "
+            "the same command"
+        )
 
     def _check(self, expected: Place) -> None:
         if self._at.line < expected.line:

@@ -21,7 +21,7 @@ import msgspec
 from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHARD, cut, weight
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
-from downloader.errors import SourceError
+from downloader.errors import ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.files import ListFile
@@ -61,11 +61,20 @@ class _Read(NamedTuple):
     items: list[Item]
 
 
+@contextlib.contextmanager
+def _never_started() -> Iterator[None]:
+    """Make a SourceError a ConfigError: the list has given no item, so nothing was started."""
+    try:
+        yield
+    except SourceError as error:
+        raise ConfigError(str(error)) from error
+
+
 class UrlLister:
     """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
-    Where a column is missing, ConfigError is raised before any item is returned, if the file can be read
-    by then. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
+    ConfigError is also raised where a file is found to be no list, or not to be readable, before any item
+    was returned. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
     many items as were asked for, as long as its file has them and a batch has room for them.
     """
@@ -130,7 +139,7 @@ class UrlLister:
 
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
-        self._check_files()
+        self._check_files(begun=True)
         cursor, end = self._range(batch.origin)
         chunk, found = self._again(cursor, end)
         behind = cursor.skip + batch.count
@@ -162,24 +171,29 @@ class UrlLister:
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""
-        self._check_files()
+        begun = bool(cursor)
+        self._check_files(begun=begun)
         read, first = None, 0
-        if not cursor:
+        if not begun:
             if self._number != 0:
-                self._open(0)
+                with _never_started():
+                    self._open(0)
         elif cursor != self._grown:
             read, first = self._go_to(self._decode(cursor))
         while True:
             most = size()
-            chunk, items = read or self._read(most)
+            with contextlib.nullcontext() if begun else _never_started():
+                chunk, items = read or self._read(most)
             read = None
+            begun = begun or bool(items)
             if chunk.taken:
                 yield from self._parts(chunk, items, first, most, size)
                 first = 0
             if not chunk.taken or (chunk.last and self._number + 1 == len(self._files)):
                 if self._number + 1 == len(self._files):
                     return
-                self._open(self._number + 1)
+                with contextlib.nullcontext() if begun else _never_started():
+                    self._open(self._number + 1)
 
     def _go_to(self, begin: Cursor) -> tuple[_Read | None, int]:
         """Go to ``begin``; return the rows that were read for that, if any, and how many precede it."""
@@ -260,15 +274,18 @@ class UrlLister:
         why = f"has {size >> 20} MiB with its columns to keep, and a row may have {MOST_OF_ITEM >> 20} MiB"
         return Item(name, fault="bad-row", detail=f"{name} {why}")
 
-    def _check_files(self) -> None:
-        """Check every file, once: what is wrong with one of them is told before anything is fetched."""
+    def _check_files(self, *, begun: bool) -> None:
+        """Check every file, once: what is wrong with one of them is told before anything is fetched.
+
+        ``begun``: the job has items already. Then a file that cannot be read is told where it is read.
+        """
         if self._is_checked:
             return
         self._is_checked = True
         for file in self._files:
             # A single one is checked where it is opened, but not what stands beside it.
             if file.path != "-" and (len(self._files) > 1 or file.form == "bagit"):
-                with contextlib.suppress(SourceError):  # raised again where the file is read
+                with contextlib.suppress(SourceError) if begun else _never_started():
                     check_file(file, self._name_of(file), self._reading)
                 gevent.sleep(0)
 

@@ -32,7 +32,7 @@ from downloader.storage import known_records, record_spool
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.journal import exists as journal_exists
-from downloader.storage.ledger import read as read_ledger
+from downloader.storage.ledger import read_merged
 from downloader.storage.lock import lock
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
@@ -161,11 +161,11 @@ class Destination:
         path = self.ledger(number)
         self.sync()
         found = {}
-        for seq, marks in read_ledger(path):
+        for seq, (marks, in_flight) in read_merged(path).items():
             if (lease := held.get(seq)) is not None:
                 # It may have died before it had checked all items that were stored before.
-                packed = core_marks.merge(lease.done, marks.packed(), lease.count)
-                found[seq] = (packed, marks.in_flight())
+                packed = core_marks.merge(lease.done, marks, lease.count)
+                found[seq] = (packed, in_flight)
         self.keep({seq: packed for seq, (packed, _) in found.items()})
         path.unlink(missing_ok=True)
         return found
@@ -333,7 +333,7 @@ class Destination:
 def collect_ledgers(home: Path, journal: Journal, verify: Verify) -> None:
     """Move the ledgers that the workers of a killed run have left into the journal."""
     for path in sorted(home.glob("ledger-*")):
-        journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, verify)
+        journal.keep_marks({seq: packed for seq, (packed, _) in read_merged(path).items()}, verify)
         path.unlink()
 
 

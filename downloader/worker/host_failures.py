@@ -69,7 +69,8 @@ class HostFailures:
             # Another attempt would take as long, and the end of the run would wait for it.
             dead = not host.answered and error.unreachable
             last = not error.transient or rounds > self._policy.retries + (host.answered > 0)
-            if dead or (last and not trouble.hardly_tried):
+            # Another attempt may meet another machine behind the name; but a name is there or not.
+            if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
                 schedule.condemn(host, error.code, error.detail, now)
                 return
         self._pause(host, rounds, error if asked else None, now)

@@ -92,6 +92,30 @@ def test_cas_of_the_system_are_trusted_when_requested(lane: str, tmp_path: Path)
         assert proxy.heads
 
 
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_advice_is_not_what_was_followed_already(lane: str, tmp_path: Path) -> None:
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    ours.mkdir()
+    others.mkdir()
+    env = {"SSL_CERT_FILE": str(Certificates(others).ca)}
+    options = (*QUICK, "--lane", lane, "--cacert", "system")
+    with Server(default=ok(BODY), tls=Certificates(ours).context()) as server:
+        file = download("-", tmp_path / "d", *options, env=env, stdin=f"{server.url}/a")
+        listing = download(server.url, tmp_path / "e", *options, env=env)
+    assert file.codes == {"a": "tls-verify"}
+    for told in (file.failures["a"]["detail"], listing.report["stopped_by"]):
+        assert "--cacert system" not in told
+        assert "name its CA with --cacert FILE.pem, or install it on this system (update-ca" in told
+
+
+def test_advice_about_credentials(tmp_path: Path) -> None:
+    with Server(default=status(401)) as server:
+        without = download(server.url, tmp_path / "d", *QUICK)
+        wrong = download(server.url, tmp_path / "e", *QUICK, "-H", "Authorization: Bearer x")
+    assert without.report["stopped_by"].endswith("; give credentials with --auth-file, --netrc or -H")
+    assert wrong.report["stopped_by"].endswith("; are the credentials right, and those for this host?")
+
+
 def test_file_named_system_is_named_with_its_directory(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     home = tmp_path / "home"  # where it runs

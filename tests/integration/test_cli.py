@@ -322,7 +322,7 @@ def test_invalid_gz(run_downloader: Run, tmp_path: Path, cut: bool) -> None:
         lines = b"".join(b"%s/a?%d\n" % (server.url.encode(), n) for n in range(6000))
         (tmp_path / "list.txt.gz").write_bytes(gzip.compress(lines)[:-500] if cut else lines)
         done = run_downloader(tmp_path / "list.txt.gz", "-o", tmp_path / "d", *NOW, "--store", "null")
-    assert done.returncode == 4
+    assert done.returncode == (4 if cut else 2)  # nothing of the other can be read
     match = re.search(r"cannot be read after line (\d+): ", complaint(done))
     assert match
     assert (int(match[1]) > 1000) == cut

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import shutil
 import signal
@@ -222,6 +224,16 @@ def test_changed_list_is_refused_with_its_row(
         ("l.jsonl", '{"k": "url"}\n' * 30_000, [], "no column 'url' (--url-column), it has k"),
         ("l.jsonl", '{"a": {"b": 1}}\n', ["--url-column", "a.c"], "no column 'a.c' (--url-column)"),
         ("l.txt", "http://h/1\n", ["--quote", "none"], "--quote is for lists in csv and tsv"),
+        ("l.txt.gz", "http://h/1\n", [], "l.txt.gz cannot be read after line 0: Not a gzipped file"),
+        ("l.csv.gz", gzip.compress(b"url\nhttp://h/1\n", mtime=0)[:12], [], "after line 0: Compressed"),
+        ("l.jsonl.gz", "", [], "is empty, and so no gzip file; write it again"),
+        ("l.txt.zst", "http://h/1\n", [], "l.txt.zst cannot be read after line 0: Unable to decompress"),
+        ("l.parquet", "http://h/1\n", [], "is no complete Parquet file: Parquet magic bytes not found"),
+        ("l.parquet", "", [], "is no complete Parquet file"),
+        ("l.arrow", "", [], "is no complete Arrow IPC file or stream"),
+        ("l.txt.xz", "", [], "lists in .xz are not read, only in .gz and .zst; decompress it"),
+        ("l.txt", gzip.compress(b"http://h/1\n", mtime=0), [], "l.txt is gzip, and a list of this"),
+        ("l.bz2", bz2.compress(b"url\n"), ["--list-format", "csv"], "lists in .bz2 are not read"),
     ],
 )  # fmt: skip
 def test_usage_errors(
@@ -243,6 +255,7 @@ def test_usage_errors(
         b"u,note\n",
         "url,note\nhttp://h/1,x\n".encode("utf-16"),
         b"url,note\rx,y\r",
+        gzip.compress(b"url,note\nhttp://h/1,x\n", mtime=0),
     ],
 )
 def test_every_file_is_checked_before_the_first_is_fetched(
@@ -307,10 +320,28 @@ def test_list_that_is_cut_off_ends_the_run(
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     done = run_downloader(path, "-o", tmp_path / "d", *ONE)
-    assert done.returncode == 4
+    # Nothing can be read of those whose end says where all is, or which are one block.
+    assert (done.returncode, bool(server.requests)) == ((4, True) if name.endswith(".gz") else (2, False))
     assert name in done.stderr
     assert "is no complete" in done.stderr or "cannot be read after line" in done.stderr
     assert "write it again" in done.stderr
+
+
+def test_file_of_several_that_cannot_be_read(run_downloader: Run, tmp_path: Path, server: Files) -> None:
+    """Before the start it is a usage error; of a job that has begun, the source breaks off."""
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    write(lists / "a.csv", rows_of(server, 50))
+    (lists / "b.txt.gz").write_bytes(b"<html>")
+    argv = (lists, "-o", tmp_path / "d", *ONE)
+    done = run_downloader(*argv)
+    assert (done.returncode, server.requests) == (2, []), done.stderr
+    assert "b.txt.gz cannot be read after line 0: Not a gzipped file" in done.stderr
+    (lists / "b.txt.gz").unlink()
+    assert run_downloader(*argv, "--limit", 40).returncode == 0
+    (lists / "b.txt.gz").write_bytes(b"<html>")
+    assert run_downloader(*argv).returncode == 4
+    assert len(stored(tmp_path / "d")) == 50
 
 
 @pytest.mark.parametrize("name", ["l.csv.gz", "l.jsonl.gz"])

@@ -20,7 +20,7 @@ from downloader.errors import ConfigError, SourceError
 from downloader.messages import Recall
 from downloader.sources.lists.columns import Columns, Wanted, choose, parse_checksum_column
 from downloader.sources.lists.files import find_files
-from downloader.sources.lists.open_rows import Reading, open_rows
+from downloader.sources.lists.open_rows import Reading, check_file, open_rows
 from downloader.sources.lists.rows import Chunk, Rows
 from downloader.sources.url_lister import UrlLister
 
@@ -298,6 +298,25 @@ def test_bag_with_a_manifest(tmp_path: Path) -> None:
             ("http://h/2", None, "data/with space", f"sha256:{'aa' * 32}"),
         ]
         assert chunk.table.faults == {2: "not a URL, a length and a path"}
+
+
+def test_lines_of_every_format_that_are_too_long(tmp_path: Path) -> None:
+    """What is there of such a line is neither a name, nor a mirror, nor a path in a bag."""
+    long = "n" * 70_000
+    (tmp_path / "l").write_text(f"{U[1]}\n out={long}\n{U[2]}\t{U[3]}/{long}\n{U[4]}\n#{long}\n")
+    with closing(opened(tmp_path / "l", form="aria2")) as source:
+        chunks = read_on(source, b"", 1)
+    limit = "is longer than 64 KiB, the limit"
+    assert faults_of(chunks) == {1: f"line 2 {limit}", 3: f"line 3 {limit}"}
+    (tmp_path / "bagit.txt").write_text("BagIt-Version: 1.0\n")
+    (tmp_path / "fetch.txt").write_text(f"{U[1]} - data/{long}\n{U[2]} - data/a\n")
+    (tmp_path / "manifest-md5.txt").write_text(f"{0:032}  data/{long}\n{1:032}  data/a\n")
+    (file,) = find_files(str(tmp_path / "fetch.txt"), "")
+    check_file(file, "bag", Reading(Wanted()))
+    with closing(open_rows(file, "bag", Reading(Wanted()))) as source:
+        chunks = read_on(source, b"", 10)
+    assert faults_of(chunks) == {1: "longer than 64 KiB, the limit"}
+    assert told(chunks, "url", "path")[-1] == (U[2], "data/a")
 
 
 def test_order_of_files_is_that_of_their_names(tmp_path: Path) -> None:

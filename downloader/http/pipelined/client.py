@@ -52,6 +52,7 @@ from downloader.http.pipelined.parser import (  # noqa: E402
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask, open_writer  # noqa: E402
+from downloader.messages import Receiving  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedClient"]
@@ -98,6 +99,7 @@ class PipelinedClient:
         self._owner = owner
         self.census = session.census
         self.secrets = config.secrets
+        self.cacert = config.cacert
         self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
         self.depths: dict[int, int] = {}
@@ -186,6 +188,14 @@ class PipelinedClient:
     def awaiting(self) -> list[PipelinedConnection]:
         """Return the connections that wait for a response."""
         return [each for each in self._busy if each.parser.outstanding]
+
+    @property
+    def receiving(self) -> Receiving:
+        """Return what has arrived of the bodies of unfinished files."""
+        parsers = [each.parser for each in self.awaiting]
+        arrived = [parser.progress for parser in parsers if parser.progress]
+        missing = [parser.missing for parser in parsers if parser.missing]
+        return Receiving(sum(arrived), len(arrived), sum(missing), len(missing))
 
     def requeue_outstanding(self) -> None:
         """Store responses that are known to be in step, requeue the rest, and close all connections."""
@@ -366,7 +376,7 @@ class PipelinedClient:
             made.connect()
         except Exception as error:
             made.close()
-            failed = translate(error, self.secrets)
+            failed = translate(error, self.secrets, self.cacert)
             failed.wire = 1
             raise failed from error
         except BaseException:

@@ -138,7 +138,7 @@ class PipelinedConnection:
             except ssl.SSLZeroReturnError:
                 count = 0
             except OSError as error:
-                self._on_end(translate(error, self._client.secrets))
+                self._on_end(translate(error, self._client.secrets, self._client.cacert))
                 return
             if not count:
                 self._on_end(None)

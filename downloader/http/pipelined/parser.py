@@ -378,6 +378,11 @@ class ResponseParser:
         """
         return self.body if isinstance(self.body, Exception) else None
 
+    @property
+    def missing(self) -> int:
+        """Number of bytes that are missing of the current body, 0 if that is not known."""
+        return self._left
+
     def cut_error(self) -> FetchError:
         """Return the error for a connection that ends at this point."""
         if self.headers_complete:

@@ -115,6 +115,12 @@ class ShardBatch:
         self.recovered = recovered
         self._samples = len(recovered.written)
 
+    def suspend(self, lease: Lease) -> None:
+        """See ``Suspends``."""
+        self._lease = lease
+        self._keys.go_on(lease)
+        self.part.suspend()
+
     def put(
         self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
     ) -> int:

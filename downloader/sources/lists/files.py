@@ -26,6 +26,7 @@ WITH_COLUMNS: Final = frozenset({"csv", "tsv", "jsonl", "parquet", "arrow"})
 _SUFFIX = re.compile(
     r"\.(?:(txt|csv|tsv|jsonl|ndjson)(?:\.(?:gz|zst))?|(parquet|arrow|feather|ipc))\Z", re.IGNORECASE
 )
+_COMPRESSED = re.compile(r"\.(?:xz|bz2|lzma|lz4|br|zip|7z|z)\Z", re.IGNORECASE).search
 _SAME = {"ndjson": "jsonl", "feather": "arrow", "ipc": "arrow"}
 _SCHEME = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
 _MAGIC = re.compile(r"\*|\?|\[.+\]", re.DOTALL)
@@ -115,6 +116,11 @@ def _checked(path: str, form: str, name: str) -> ListFile:
         raise ConfigError(f"{named} is no text, so --list-format {form} cannot be right; leave it out")
     if not form and own == "txt" and _is_bag(path):
         form = "bagit"
+    if match := _COMPRESSED(path):
+        raise ConfigError(
+            f"{named}: lists in {match[0].lower()} are not read, only in .gz and .zst; decompress "
+            "it, or give its text on standard input with SOURCE -"
+        )
     if not (form or own):
         raise ConfigError(f"{named}: its suffix names no format; add --list-format {'|'.join(FORMATS)}")
     return ListFile(path, form or own, name)

@@ -17,6 +17,7 @@ import msgspec
 
 from downloader.core.content_check import ALGORITHMS, is_checksum
 from downloader.core.headers import row_headers
+from downloader.core.invisible import INVISIBLE, invisible_in
 from downloader.core.naming import (
     COLON,
     BadName,
@@ -30,7 +31,7 @@ from downloader.core.naming import (
 )
 from downloader.core.redact import redact, redact_url
 from downloader.messages import Item
-from downloader.sources.lines import LONGEST_LINE
+from downloader.sources.lines import LONGEST_LINE, TOO_LONG
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import without
 from downloader.sources.lists.rows import Table
@@ -53,8 +54,12 @@ _HEADS: Final = 16
 # Controls, and halves of surrogate pairs (also bytes that are not UTF-8). What else is not printable may be
 # part of an emoji, or one that this Python does not know yet.
 _UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]").search
-_MORE_THAN_A_URL: Final = re.compile(r"[ \t]+(?:#|https?://)|[\t\r]", re.IGNORECASE).search
-_MORE: Final = {"a comment": "#", "a tab": "\t", "a line end (CR)": "\r", "another URL": ""}
+_MORE_THAN_A_URL: Final = re.compile(
+    rf"(?<=[^ \t{INVISIBLE}])[ \t{INVISIBLE}]+(#|https?://)|([\t\r])", re.IGNORECASE
+).search
+_MORE: Final = {"#": "a comment", "\t": "a tab", "\r": "a line end (CR)"}
+_BLANKS: Final = " \t\n\r\f\v"  # what lines of text are stripped of, too
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
 
 
@@ -99,7 +104,8 @@ class ItemMaker:
     def items(self, table: Table, where: Callable[[int], str]) -> list[Item]:
         """Return an item for each row of ``table``; ``where`` makes a row's number its name in messages."""
         columns, values = self._columns, table.columns
-        faults = {index: _Fault("bad-row", f": {why}") for index, why in table.faults.items()}
+        code = "bad-url" if columns.whole_lines else "bad-row"
+        faults = {index: _Fault(code, f": {why}") for index, why in table.faults.items()}
         urls: Sequence[Any] = values.get(columns.url, ())
         mirrors: Sequence[tuple[str, ...]] | None = None
         if columns.mirrors:
@@ -335,7 +341,7 @@ def _shown(text: str) -> str:
 
 def _as_text(value: Any) -> str:
     if type(value) is str:
-        return value.strip() if value[:1] <= " " or value[-1:] <= " " else value
+        return value.strip(_BLANKS) if value[:1] <= " " or value[-1:] <= " " else value
     if value is None or (isinstance(value, float) and value != value):
         return ""
     if isinstance(value, bytes):
@@ -349,7 +355,7 @@ def _as_text(value: Any) -> str:
 def _encodable(value: Any) -> Any:
     """Return ``value`` as MessagePack can have it: valid Unicode, and larger integers as text."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_encodable(name): _encodable(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -382,11 +388,11 @@ def _check_one_url(line: str) -> None:
     A space may be part of the URL, as for wget: names of files have some. A tab separates columns.
     """
     if match := _MORE_THAN_A_URL(line):
-        what = next(what for what, text in _MORE.items() if match[0].strip(" ").startswith(text))
+        what, seen = _MORE.get(match[1] or match[2], "another URL"), invisible_in(line)
         raise _Fault(
             "bad-url",
             f" has {what} behind the URL, and a line is one URL (a comment has a line of its own; "
-            f"--list-format tsv reads a table): {_shown(line)}",
+            f"--list-format tsv reads a table): {_shown(line)}" + (f"; it {seen}" if seen else ""),
         )
 
 
@@ -394,5 +400,12 @@ def _check_url(url: str) -> None:
     """Raise _Fault if ``url`` is not an http(s) URL that can be requested."""
     if not url:
         raise _Fault("bad-url", " has no URL")
-    if not _is_url(url):
-        raise _Fault("bad-url", f" is not an http(s) URL: {_shown(url)}")
+    if _is_url(url):
+        return
+    if len(url) >= LONGEST_LINE:
+        raise _Fault("bad-url", f" has a URL that is {TOO_LONG}: {_shown(url)}")
+    if what := invisible_in(url):
+        raise _Fault("bad-url", f" is not an http(s) URL, it {what}; remove that: {_shown(url)}")
+    if _UNSENDABLE(url):
+        raise _Fault("bad-url", f" has a URL with a character that cannot be sent: {_shown(url)}")
+    raise _Fault("bad-url", f" is not an http(s) URL: {_shown(url)}")

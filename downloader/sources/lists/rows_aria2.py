@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from downloader.core.naming import shown
-from downloader.sources.lines import LONGEST_LINE, Lines
+from downloader.sources.lines import LONGEST_LINE, TOO_LONG, Lines, is_cut
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import NO_FIELDS
 from downloader.sources.lists.rows import Numbered, Table
@@ -64,6 +64,9 @@ class Aria2Parser:
                 continue
             if text[0] not in " \t":
                 rows.append((number, [url for url in text.split("\t") if url.strip()], {}))
+            if rows and is_cut(line):
+                faults[len(rows) - 1] = f"line {number} is {TOO_LONG}"
+            if text[0] not in " \t":
                 continue
             name, equals, value = text.strip().partition("=")
             if not rows:

@@ -14,7 +14,7 @@ import gevent
 from downloader.core.naming import shown as shorten
 from downloader.errors import ConfigError, SourceError
 from downloader.sources.compression import READ_ERRORS, open_stream
-from downloader.sources.lines import LONGEST_LINE, Lines
+from downloader.sources.lines import LONGEST_LINE, TOO_LONG, Lines, is_cut
 from downloader.sources.lists.bag_manifests import BagManifests, Unlisted, bag_path, fields_of, tag_encoding
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import NO_FIELDS
@@ -70,7 +70,10 @@ class BagitParser:
             if not fields:
                 continue
             checksum = None
-            if len(fields) < 3:
+            if is_cut(line):
+                faults[len(rows)] = TOO_LONG
+                fields = [fields[0], "-", ""]
+            elif len(fields) < 3:
                 faults[len(rows)] = "not a URL, a length and a path"
                 fields = [fields[0], "-", ""]
             elif self._manifests is not None:
@@ -108,7 +111,10 @@ def check_bag(path: str, shown: str) -> None:
         with contextlib.closing(stream):
             while line := stream.readline(LONGEST_LINE):
                 number += 1
-                if len(fields := fields_of(line, encoding)) == 3:
+                if is_cut(line):  # its row fails
+                    while line and line[-1:] != b"\n":
+                        line = stream.readline(LONGEST_LINE)
+                elif len(fields := fields_of(line, encoding)) == 3:
                     try:
                         manifests.checksum(fields[2])
                     except Unlisted as error:

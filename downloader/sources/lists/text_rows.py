@@ -19,6 +19,16 @@ __all__ = ["TextRows"]
 
 _encode = msgspec.msgpack.encode
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")
+# How files begin that are no text, what they are, and what to do.
+_OTHER_FILES = {
+    b"\x1f\x8b": ("gzip", "decompress it, or name it .gz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "decompress it, or name it .zst"),
+    b"\xfd7zXZ\0": ("xz", "decompress it"),
+    b"BZh91AY&SY": ("bzip2", "decompress it"),
+    b"PAR1": ("Parquet", "name it .parquet"),
+    b"ARROW1": ("Arrow IPC", "name it .arrow"),
+    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it, or save it as csv"),
+}
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
@@ -114,8 +124,11 @@ class TextRows:
             self._check_first(sample[0])
 
     def _check_first(self, line: bytes) -> None:
-        """Raise ConfigError if the list that begins with ``line`` is not UTF-8, or has no line ends."""
+        """Raise ConfigError if the list that begins with ``line`` is no text of lines in UTF-8."""
         name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
+        for magic, (kind, remedy) in _OTHER_FILES.items():
+            if line.startswith(magic):
+                raise ConfigError(f"{self._shown} is {kind}, and a list of this format is text; {remedy}")
         if form := _other_form(line):
             raise ConfigError(
                 f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "

@@ -465,4 +465,12 @@ KNOWN = (
         "self._adapter.get_connection_with_tls_context(request, True)",
         (PROXIES + "test_both_clients_send_the_same_request_to_a_forwarding_proxy",),
     ),
+    Mutant(
+        "advice is to do what was done",
+        "who trusts the CAs of the system and still fails is told to trust the CAs of the system",
+        "_advice",
+        "cacert == SYSTEM",
+        "False",
+        ("tests/faults/test_hostile_ambient.py::test_advice_is_not_what_was_followed_already[auto]",),
+    ),
 )

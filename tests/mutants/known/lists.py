@@ -9,6 +9,7 @@ __all__ = ["KNOWN"]
 ROWS = "tests/unit/test_list_rows.py::"
 FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
+COLUMNS = "tests/integration/test_hostile_columns.py::"
 BAGS = "tests/integration/test_bags.py::"
 
 KNOWN = (
@@ -131,5 +132,45 @@ KNOWN = (
         "self._is_row(text)",
         "False",
         (f"{ROWS}test_a_row_that_cannot_be_read_is_a_fault", f"{ROWS}test_captions_with_single_quotes"),
+    ),
+    Mutant(
+        "value that msgspec refuses ends the row",
+        "a file is not fetched for half of a surrogate pair in its caption",
+        "JsonlParser.table",
+        "self._lenient(line)",
+        "decode(line)",
+        (f"{COLUMNS}test_values_of_json_that_no_format_has",),
+    ),
+    Mutant(
+        "half of a surrogate pair goes on as it is",
+        "the feeder ends with UnicodeEncodeError, and with it the run",
+        "_lenient_dict",
+        "_without_halves(_decode_lenient(line.decode('utf-8')))",
+        "_decode_lenient(line.decode('utf-8'))",
+        (f"{COLUMNS}test_columns_of_json_with_values_that_no_format_has",),
+    ),
+    Mutant(
+        "list that is none breaks off",
+        "a run ends with 4, stopped early, though nothing was started",
+        "_never_started",
+        "ConfigError(str(error))",
+        "error",
+        (f"{FORMATS}test_file_of_several_that_cannot_be_read",),
+    ),
+    Mutant(
+        "beginning of a line is taken for a URL",
+        "of a line of more than 64 KiB another URL than that of the list is requested",
+        "TxtParser.table",
+        "LONGEST_LINE",
+        "1 << 40",
+        (f"{RUNS}test_lines_that_are_too_long_or_have_what_nobody_sees",),
+    ),
+    Mutant(
+        "invisible character is not named",
+        "a list that was copied from a web page fails with 404, and nothing shows why",
+        "told_of",
+        "invisible_in(url)",
+        "''",
+        (f"{RUNS}test_lines_that_are_too_long_or_have_what_nobody_sees",),
     ),
 )
