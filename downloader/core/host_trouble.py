@@ -83,9 +83,9 @@ class Trouble:
         self.unreached = 0
         if self.given_up or down:
             return not self.given_up
+        self.throttle.record(now, refused=1)
         if not fresh:
             return False
-        self.throttle.record(now, refused=1)
         self.streak += 1
         if self.streak < _IN_A_ROW or self.streak < self._unlikely():
             return False

@@ -46,8 +46,13 @@ class HostFailures:
         if asked:
             to_blame = not trouble.given_up
         else:
+            # A 429 is about the host, whichever attempt it answers.
             to_blame = trouble.blames_host(
-                blame, fresh=fresh, answered=host.answered > 0, down=down, now=now
+                blame,
+                fresh=fresh or error.code == "http-429",
+                answered=host.answered > 0,
+                down=down,
+                now=now,
             )
         host.gap = trouble.throttle.gap
         self.refused += host.answered > 0 and (
