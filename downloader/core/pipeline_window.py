@@ -12,7 +12,7 @@ __all__ = ["is_long", "longest_drain", "rest_after", "room", "room_in_window"]
 # The size of a window: a multiple of the depth, and a minimum.
 _TIMES_DEPTH, _MIN_REQUESTS = 8, 256
 # The duration of a window in seconds, until its last response, and as a multiple of the rest behind it.
-_LONG, _TIMES_REST = 4.0, 8
+_LONG, _TIMES_REST = 4.0, 7
 _SHORT_REST, _MAX_REST = 1.0, 5.0  # seconds
 _DRAINS = 3  # how many times the usual time a drain may take while held responses are awaited
 
