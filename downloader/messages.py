@@ -330,7 +330,9 @@ class Rate(Message, frozen=True):
 
 
 class Drain(Message, frozen=True):
-    """A request to start nothing new, and to finish or return what is in flight in ``grace`` seconds."""
+    """A request to start nothing new, and to finish or return what is in flight in ``grace`` seconds.
+
+    For responses that are held it may take longer: see ``core.pipeline_window``."""
 
     grace: float
 

@@ -20,6 +20,7 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
+from downloader.core.pipeline_window import longest_drain
 from downloader.core.respawn import MAX_BLAMELESS_DEATHS, MAX_FAILED_FEEDERS, RespawnLimits
 from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
@@ -404,7 +405,7 @@ class Supervisor:
             return
         self._enter(RunEvent.DRAIN)
         grace = self._config.drain_grace
-        self._drain_by = monotonic() + grace + 2.0
+        self._drain_by = monotonic() + longest_drain(grace) + 2.0
         self._book.forget_waiting()
         self._pool.send_all(Drain(grace), but=(FEEDER,))
         if feeder := self._pool.get(FEEDER):

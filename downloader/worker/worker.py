@@ -25,6 +25,7 @@ from downloader.core.host import Host
 from downloader.core.lease_items import Items, items_of
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.naming import shown
+from downloader.core.pipeline_window import longest_drain
 from downloader.core.read_ahead import max_resting, wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.errors import Blame, DestinationError, FetchError, failure_kind
@@ -406,11 +407,16 @@ class Worker:
             gevent.spawn(self.drain, 0.5)
 
     def drain(self, grace: float) -> None:
-        """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches."""
+        """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches.
+
+        Responses that are complete, and held until they are known to be in step, are given longer.
+        """
         self.draining = True
+        latest = monotonic() + longest_drain(grace)
         if self.schedule.in_flight:
             self._idle.wait(grace)
         self.greenlets.kill(timeout=1)
+        self.pipelined.await_held(latest)
         self.commits.drain(grace)
         self.pipelined.requeue_outstanding()
         if self.drained:

@@ -72,6 +72,9 @@ _STAY, _LONGEST_STAY = 0.3, 2.0
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
+# Seconds between two looks at the connections that hold responses at the end, and seconds that these may
+# take longer than expected.
+_LOOK, _OVERDUE = 0.05, 1.0
 
 
 class PipelinedClient:
@@ -196,6 +199,17 @@ class PipelinedClient:
         arrived = [parser.progress for parser in parsers if parser.progress]
         missing = [parser.missing for parser in parsers if parser.missing]
         return Receiving(sum(arrived), len(arrived), sum(missing), len(missing))
+
+    def await_held(self, deadline: float) -> None:
+        """Wait until the responses that can be in step by ``deadline`` are stored.
+
+        Nothing more is to be sent meanwhile. Not waited for is a connection whose responses come later
+        than they can be expected.
+        """
+        while (now := monotonic()) < deadline:
+            if not any(now - _OVERDUE < each.holds_until <= deadline for each in self._busy):
+                return
+            gevent.sleep(_LOOK)
 
     def requeue_outstanding(self) -> None:
         """Store responses that are known to be in step, requeue the rest, and close all connections."""

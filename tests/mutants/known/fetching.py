@@ -12,6 +12,7 @@ PIPELINING = "tests/faults/test_pipelining.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
 HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
+WINDOW = "tests/unit/test_core_pipeline_window.py::"
 GOODPUT = "tests/unit/test_core_goodput.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 TARGETS = "tests/faults/test_targets.py::"
@@ -402,6 +403,46 @@ KNOWN = (
         "self._transport.acknowledge()",
         "",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
+    ),
+    Mutant(
+        "responses are held without a limit in time",
+        "nothing of a slow server is stored for minutes, and a kill loses all of it",
+        "Window.is_long",
+        "is_long(now - self.began, self.slowest, self.gap)",
+        "False",
+        (f"{PIPELINING}test_slow_responses_are_stored_while_the_run_goes_on",),
+    ),
+    Mutant(
+        "held responses are given back by a drain",
+        "after Ctrl-C, complete files of a slow server are fetched again",
+        "Worker.drain",
+        "self.pipelined.await_held(latest)",
+        "",
+        (f"{PIPELINING}test_held_responses_are_stored_by_a_drain[2-0.4-False]",),
+    ),
+    Mutant(
+        "the supervisor does not wait for held responses",
+        "the same, where it takes longer than the usual time of a drain: workers are killed",
+        "Supervisor._drain",
+        "longest_drain(grace)",
+        "grace",
+        (f"{PIPELINING}test_held_responses_are_stored_by_a_drain[15-0.8-False]",),
+    ),
+    Mutant(
+        "the rest takes latencies as measured behind a surplus response",
+        "they are too short by one response; files of a slow server under other names",
+        "rest_after",
+        "slowest + gap - elapsed",
+        "slowest - elapsed",
+        (f"{WINDOW}test_answer_behind_a_surplus_response_arrives_within_the_rest",),
+    ),
+    Mutant(
+        "rests for as long as requests wait for one another",
+        "connections to a slow server do nothing for a third of the time",
+        "rest_after",
+        "min(slowest, max(slowest + gap - elapsed, _SHORT_REST))",
+        "slowest",
+        (f"{WINDOW}test_rest_after_requests_that_wait_for_one_another_is_that_of_one",),
     ),
     Mutant(
         "waits behind a large file",
