@@ -201,11 +201,23 @@ def test_unreachable_server(run_downloader: Run, tmp_path: Path, verbose: list[s
     assert "resume with: downloader http://127.0.0.1:1/x" in done.stdout
 
 
-def test_listing_that_is_not_found(run_downloader: Run, tmp_path: Path) -> None:
-    with Server() as server:
-        done = run_downloader(server.url, "-o", tmp_path / "d", *NOW)
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (status(404), "(http-404); is this a file server, and is --list-path right? "),
+        (ok(b"<html>"), "is not valid JSON: "),
+        (ok(b"[]"), 'has no list "FileNames"; is this a file server, '),
+        (status(403), "; give credentials with --auth-file, --netrc or -H "),
+    ],
+)
+def test_source_is_no_server_but_a_file(
+    run_downloader: Run, tmp_path: Path, page: list[bytes], says: str
+) -> None:
+    with Server({"/a.jpg": ok(b"A")}, default=page) as server:
+        done = run_downloader(f"{server.url}/a.jpg", "-o", tmp_path / "d", *NOW)
     assert done.returncode == 4
-    assert "(http-404); is this a file server, and is --list-path right?" in complaint(done)
+    assert says in complaint(done)
+    assert "(to fetch one URL: echo URL | downloader - -o DEST)" in complaint(done)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +248,7 @@ def test_third_page_is_bad(run_downloader: Run, tmp_path: Path, page: list[bytes
     text = complaint(done)
     assert says in text
     assert "page 3 of the listing" in text or "next-marker=m%202%26%25" in text
+    assert "echo URL" not in text
     report = json.loads(done.stdout)
     assert not report["complete"]
     assert report["stopped_by"] == text
