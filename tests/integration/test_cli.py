@@ -17,6 +17,8 @@ import pytest
 from harness import Job, command, environment
 from servers import RESET, Certificates, Server, Tls, listing, ok, status
 
+from downloader.process import isolation
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 NOW = ("--retries", "0", "--workers", "1")
 SECRET = "s3cr3t-Tok3n"
@@ -350,6 +352,33 @@ def test_interrupted_dry_run_leaves_nothing(start: Callable[..., Job], number: s
         assert job.wait(20) == 130
         assert job.err == "downloader: error: interrupted\n"
         job.alone()
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["MODULE"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "argv"),
+    [
+        ("downloader.process.isolation", [sys.executable, "-m", "downloader", "--version"]),
+        ("click", [sys.executable, "-m", "downloader", "--version"]),
+        ("downloader.process.isolation", [sys.executable, "-m", "diagnostics", "--help"]),
+        ("diagnostics.cli", [sys.executable, "-m", "diagnostics", "--help"]),
+        ("colorsys", isolation.child("colorsys:rgb_to_hls")[0]),
+    ],
+)
+def test_interrupt_while_modules_are_imported(module: str, argv: list[str], tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED)
+    env = environment(MODULE=module, PYTHONPATH=str(tmp_path))
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_output_that_cannot_be_written_or_encoded(run_downloader: Run, tmp_path: Path) -> None:
