@@ -33,12 +33,14 @@ __all__ = [
     "Preempted",
     "below_min_speed",
     "deadline_exceeded",
+    "is_reset",
     "is_stale",
     "is_tls_end",
     "translate",
 ]
 
-_RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+# The last is what a socket says of itself once its connection was reset.
+_RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN}
 # The second is for a name that exists and has no address. It is deprecated, and not in every system.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
@@ -54,6 +56,11 @@ _VERSION_WORDS = (
 
 class HandshakeCut(ssl.SSLError):
     """The connection ended in the TLS handshake; a plain SSLEOFError means that it ended later."""
+
+
+def is_reset(error: BaseException) -> bool:
+    """Return whether ``error`` says that an open connection was reset, before or while it was used."""
+    return isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno in _RESET
 
 
 def is_tls_end(error: BaseException) -> bool:
@@ -167,7 +174,7 @@ def _response_code(chain: list[BaseException]) -> str:
         u3.DecodeError,
     ):
         return "protocol"
-    if any(isinstance(each, OSError) and each.errno in _RESET for each in chain):
+    if any(map(is_reset, chain)):
         return "reset"
     if has(OSError):
         return "connect"

@@ -46,6 +46,7 @@ from downloader.sources.source import Request  # noqa: E402
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 
 _SMALL = 64 << 10
+_DRAIN = 1.0  # seconds to wait for a small body that is not stored
 
 
 class Fetched(NamedTuple):
@@ -352,12 +353,16 @@ def _refusal(response: Any) -> FetchError:
 
 
 def _discard_response(response: Any) -> None:
-    """Drain a body that is known to be short, so that its connection can be reused; else close it."""
+    """Drain a body that is known to be short, so that its connection can be reused; else close it.
+
+    The status counts however the body ends, so a slow one is not waited for.
+    """
     left = response.length_remaining
     if response.status < 200 or response.status in (204, 304):
         # These have no body, whatever the headers say; if one arrives, it must not be read as the next
         # response.
         left = None
     if left is not None and left <= _SMALL and not response.chunked:
-        response.drain_conn()
+        with gevent.Timeout(_DRAIN, False):
+            response.drain_conn()
     response.close()

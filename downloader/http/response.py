@@ -29,6 +29,7 @@ STORED = frozenset({200, 203})
 """The statuses of a response whose body is the file. 203: a proxy changed something (RFC 9110 §15.3.4)."""
 
 _HEAD = 64 << 10
+_MAX_BLANKS = 4
 _SWITCHING = 101
 _LENGTH, _CODING = "content-length", "transfer-encoding"
 _HTTP_1_0 = 10  # as http.client has it
@@ -44,19 +45,25 @@ _HARMLESS = (StartBoundaryNotFoundDefect, MultipartInvariantViolationDefect)
 class _Head:
     """A wrapper of the stream while the head is read.
 
-    It limits the head to ``_HEAD`` bytes, and raises IncompleteRead if the stream ends within the head.
-    After ``fields``, all header fields come as one line: http.client counts lines.
+    It limits the head to ``_HEAD`` bytes, with all 1xx before it, and raises IncompleteRead if the stream
+    ends within the head. A few empty lines before it are skipped, as by the pipelined client. After
+    ``fields``, all header fields come as one line: http.client counts lines.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._left = _HEAD
+        self._blanks = _MAX_BLANKS  # empty lines that may still be skipped
         self._pending: list[bytes] = []
 
     def readline(self, most: int) -> bytes:
         if self._pending:
             return self._pending.pop()
         line: bytes = self._stream.readline(most)
+        while line in _LINE_ENDS and self._blanks:
+            self._blanks -= 1
+            line = self._stream.readline(most)
+        self._blanks = 0
         if not line and self._left < _HEAD:
             raise http.client.IncompleteRead(b"")
         self._left -= len(line)
@@ -74,6 +81,9 @@ class _Head:
         block = _OBSOLETE_FOLD.sub(b" ", _BARE_CR.sub(b" ", b"".join(lines)))
         block = _TRAILING_BLANKS.sub(b"", block)
         self._pending = [line, block] if block else [line]
+
+    def flush(self) -> None:
+        """Do nothing: http.client flushes what it closes."""
 
     def close(self) -> None:
         self._stream.close()
@@ -139,13 +149,18 @@ class StrictResponse(http.client.HTTPResponse):
 
     def _read_status(self) -> tuple[str, int, str]:
         """Return the status line of the final response; skip informational responses before it."""
+        head: Any = self.fp
+        connects = not isinstance(head, _Head)
+        if connects:  # http.client reads a proxy's response to CONNECT line by line, without a limit
+            head = _Head(head)
+            self.fp = head
         while True:
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:
-                if isinstance(self.fp, _Head):  # not that of a proxy's response to CONNECT
-                    self.fp.fields()
+                if not connects:
+                    head.fields()
                 return version, status, reason
-            while self.fp.readline(_HEAD) not in _LINE_ENDS:
+            while head.readline(_HEAD) not in _LINE_ENDS:
                 pass
 
     def _read_next_chunk_size(self) -> int:

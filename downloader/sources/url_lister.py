@@ -27,7 +27,7 @@ from downloader.messages import Item, Page, Recall
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
-from downloader.sources.lists.items import ItemMaker
+from downloader.sources.lists.items import ItemMaker, encodable
 from downloader.sources.lists.open_rows import Reading, check_file, open_rows
 from downloader.sources.lists.rows import Chunk, Rows
 from downloader.sources.lists.rows import joined as joined_chunks
@@ -146,7 +146,7 @@ class UrlLister:
 
     def column_types(self, before: str, *, begun: bool) -> str:
         """See ``DeclaresColumns``."""
-        known, keep = ColumnTypes.decode(before), self._reading.wanted.keep
+        known, keep = ColumnTypes.decode(before), encodable(self._reading.wanted.keep)
         if not keep or (known is not None and known.keep == keep):
             return before
         self._check_files(begun=begun)
@@ -157,7 +157,7 @@ class UrlLister:
             self._kinds = [self._rows.kinds()]
         # Files may be added, and lines of JSON differ.
         more = bool(self._files[0].name) or any(file.form == "jsonl" for file in self._files)
-        found = ColumnTypes(settled(joined(self._kinds)), more, keep)
+        found = ColumnTypes(settled(joined(encodable(self._kinds))), more, keep)
         return (known.extended(found) if known is not None else found).encode()
 
     def recall(self, batch: Recall) -> Page:

@@ -105,6 +105,24 @@ def test_hosts_with_bad_tls_see_few_connections(ran: Ran, name: str) -> None:
     assert 0 < ran.servers[name].connections <= CASES[name].most + 2 * (3 + 4)
 
 
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_reset_as_soon_as_it_was_accepted_has_one_code(lane: str, tmp_path: Path) -> None:
+    """Also where the reset comes before the client looks at its socket, which is a matter of chance."""
+    certificates = Certificates(tmp_path)
+    with (
+        Server(connected=[RESET], host="0.0.0.0") as plain,
+        Server(connected=[RESET], host="0.0.0.0", tls=certificates.context()) as secure,
+    ):
+        hosts = [f"127.0.3.{n}" for n in range(1, 201)]
+        urls = [f"http://{host}:{plain.port}/p{n}" for n, host in enumerate(hosts)]
+        urls += [f"https://{host}:{secure.port}/s{n}" for n, host in enumerate(hosts)]
+        options = (*QUICK, "--cacert", str(certificates.ca), "--lane", lane)
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls))
+    assert len(result.codes) == 400
+    assert {code for name, code in result.codes.items() if name[0] == "p"} == {"reset"}
+    assert {code for name, code in result.codes.items() if name[0] == "s"} == {"tls-handshake"}
+
+
 def test_insecure_accepts_any_certificate(tmp_path: Path) -> None:
     context = Certificates(tmp_path).context(Tls.UNKNOWN_CA)
     with Server(files={"a": ok(BODY)}, tls=context) as server:

@@ -411,7 +411,7 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
         (("--store", "tar", "--existing", "keep"), "--existing keep is for --store files"),
         (("--store", "tar", "--member", "caption"), "is not EXT=COLUMN"),
         (("--store", "tar", "--shard-files", "0"), "is not a number from 1 to"),
-        (("--store", "tar", "--member", "JSON=caption"), "is not EXT=COLUMN"),
+        (("--store", "tar", "--member", "JSON=caption"), "json is the member with the metadata"),
         (("--store", "tar", "--member", "t=a", "--member", "T=b"), "t is given two columns, a and b"),
         (("--store", "parquet", "--shard-compression", "gz"), "is for --store tar"),
         (("--store", "parquet", "--digests", "crc32"), "--digests is for --store tar"),

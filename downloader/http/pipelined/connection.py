@@ -300,8 +300,8 @@ class PipelinedConnection:
             else:
                 self.requeue_outstanding()
             return
-        if error is None and isinstance(parser.body, FetchError):
-            parser.finish()  # the body of an error response, which ends with the connection
+        if parser.refusal is not None:
+            parser.finish()  # its body ends with the connection, in whatever way
             self._on_close()
             return
         error = error or parser.cut_error()
@@ -320,12 +320,18 @@ class PipelinedConnection:
         self.fail(error)
 
     def fail(self, problem: Exception) -> None:
-        """Fail the response that is being received, requeue those behind it, and close the connection."""
+        """Fail the response that is being received, requeue those behind it, and close the connection.
+
+        Where its head has refused it, that is the failure, whatever else is wrong with it.
+        """
         parser, client = self.parser, self._client
+        refusal = parser.refusal
+        if isinstance(problem, FetchError):
+            problem = refusal or problem
         parser.discard()
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
-        if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
+        if self._deep and problem is refusal and isinstance(problem, FetchError):
             # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)

@@ -37,7 +37,7 @@ from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import without
 from downloader.sources.lists.rows import Table
 
-__all__ = ["ItemMaker"]
+__all__ = ["ItemMaker", "encodable"]
 
 # A URL that is valid and whose last segment is its name as it is: nothing to decode, no place for a secret.
 _PLAIN: Final = re.compile(
@@ -266,7 +266,7 @@ class ItemMaker:
             return self._encode(row)
         except Exception:
             # Text with surrogates, integers of any size, times that have no offset, …
-            return self._encode(_encodable(row))
+            return self._encode(encodable(row))
 
 
 def _valid_urls(
@@ -369,14 +369,14 @@ def _as_text(value: Any) -> str:
         return f"<a value of type {type(value).__name__}>"
 
 
-def _encodable(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """Return ``value`` as MessagePack can have it: valid Unicode, and larger integers as text."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(each) for name, each in value.items()}
+        return {encodable(name): encodable(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_encodable(each) for each in value]
+        return [encodable(each) for each in value]
     try:
         msgspec.msgpack.encode(value)
     except Exception:

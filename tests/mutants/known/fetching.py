@@ -10,6 +10,8 @@ __all__ = ["KNOWN"]
 
 PIPELINING = "tests/faults/test_pipelining.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
+WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
+HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
 GOODPUT = "tests/unit/test_core_goodput.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 TARGETS = "tests/faults/test_targets.py::"
@@ -22,8 +24,8 @@ KNOWN = (
         "no length check, pipelined client",
         "a body that ends early is stored as if it were whole",
         "PipelinedConnection._on_end",
-        "isinstance(parser.body, FetchError)",
-        "parser.headers_complete",
+        "parser.refusal is not None",
+        "error is None and parser.headers_complete",
         (
             f"{PIPELINING}test_truncated_response_charges_only_the_first_request[4-End.CLOSE]",
             f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-short]",
@@ -48,6 +50,89 @@ KNOWN = (
             f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-length-list-cut]",
         ),
         more=(Replacement("_check_whole", "response.tell() != length", "False"),),
+    ),
+    Mutant(
+        "status lost with the end of its body",
+        "a 404 whose connection is cut is 'reset', retried, and its Retry-After does not count",
+        "PipelinedConnection._on_end",
+        "parser.refusal is not None",
+        "error is None and isinstance(parser.body, FetchError)",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-tls-404-cut-off]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-403-wait-reset]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-hop-reset]",
+        ),
+        more=(Replacement("PipelinedConnection.fail", "refusal or problem", "problem"),),
+    ),
+    Mutant(
+        "status lost while its body is awaited",
+        "a 404 whose body never comes is 'read-timeout' and retried",
+        "PipelinedConnection.fail",
+        "refusal or problem",
+        "problem",
+        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-404-silent]",),
+    ),
+    Mutant(
+        "body of a status is waited for",
+        "a 404 whose body drips lasts until --deadline, and is 'timeout'",
+        "_discard_response",
+        "_DRAIN",
+        "1000",
+        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-404-slow]",),
+    ),
+    Mutant(
+        "empty lines without end",
+        "a server that sends empty lines instead of a response holds a connection until --deadline",
+        "ResponseParser._feed",
+        "self._blank > MAX_BLANK",
+        "False",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-blank-lines-slowly]",
+            f"{WIRE}[reader]",
+        ),
+    ),
+    Mutant(
+        "1xx without end",
+        "a server that sends 100 for ever holds a connection until --deadline",
+        "ResponseParser._feed",
+        "self._idle > MAX_HEAD",
+        "self.in_message and self._idle > MAX_HEAD",
+        (f"{WIRE}[reader]",),
+    ),
+    Mutant(
+        "error page without end",
+        "trailers or extensions of chunks of a 404 are read until --deadline",
+        "ResponseParser._inside",
+        "self._idle > MAX_HEAD",
+        "not refused and self._idle > MAX_HEAD",
+        (f"{WIRE}[reader]",),
+    ),
+    Mutant(
+        "bytes of other responses count as no progress",
+        "a large read that ends behind the head of a chunked response is 'protocol'",
+        "ResponseParser.on_message_complete",
+        "self._received = self._idle = self._blank = 0",
+        "self._received = self._blank = 0",
+        (f"{WIRE}[reader]",),
+        more=(
+            Replacement("ResponseParser._check_framing", "self._before = _HEAD_ONLY", "self._before = 0"),
+        ),
+    ),
+    Mutant(
+        "end of a proxy's 100 is not seen",
+        "a proxy that answers CONNECT with '100' and closes makes a worker spin until it is killed",
+        "StrictResponse._read_status",
+        "head = _Head(head)",
+        "",
+        (f"{PROXIES}test_proxy_refuses_the_tunnel[closes-in-100-auto]",),
+    ),
+    Mutant(
+        "reset taken for a refusal",
+        "a connection that is reset as soon as it was accepted is now 'connect', now 'reset'",
+        "_connect",
+        "error and error not in _ACCEPTED",
+        "error",
+        (f"{HOSTILE_TLS}test_reset_as_soon_as_it_was_accepted_has_one_code[auto]",),
     ),
     Mutant(
         "cut TLS connection counts as closed",
