@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import lzma
+import os
 import shutil
 import signal
 import subprocess
@@ -245,6 +246,7 @@ TAR = ("--store", "tar", "--member")
         ("l.csv", lzma.compress(b"url\n"), [], "l.csv is xz, and a list of this format is text; unpack"),
         ("l.csv", '"url";"a"\n"u";"1"\n', [], "closing quote; its delimiter seems to be a semicolon; conv"),
         ("l.tsv", "url,a\nu,1\n", [], "seems to be a comma; add --list-format csv"),
+        ("l.tsv", 'url\t"a"b, c\nu\t1\n', [], "text behind a closing quote; where quotes are text, --"),
         ("l.csv", "http://h/1,a\n", [], "that is no header: --no-header names columns 1, 2"),
         ("l.jsonl", '{"url": "u"}\n', ["--url-column", "a.url"], "did you mean --url-column url?"),
         ("l.txt", gzip.compress(b"http://h/1\n", mtime=0), [], "l.txt is gzip, and a list of this"),
@@ -281,7 +283,9 @@ def test_url_of_every_object_is_deeper(run_downloader: Run, tmp_path: Path, serv
     assert done.returncode == 1, "one line has the key"
 
 
-def test_delimiters_of_spreadsheets(run_downloader: Run, tmp_path: Path, server: Files) -> None:
+def test_delimiters_of_spreadsheets(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path, server: Files
+) -> None:
     """Excel writes semicolons where the comma is decimal; a first line ``sep=`` says so, and no other."""
     rows = "".join(f'"{server.url}/{n}";"a, ""b"" {n}"\r\n' for n in range(30))
     named, plain = tmp_path / "named.csv", tmp_path / "plain.csv"
@@ -294,6 +298,14 @@ def test_delimiters_of_spreadsheets(run_downloader: Run, tmp_path: Path, server:
         assert done.returncode == 0, done.stderr
     captions = [json.loads(line)["columns"]["caption"] for line in manifest.read_text().splitlines()]
     assert captions == [f'a, "b" {n}' for n in range(30)]
+    # The first line of a pipe may come alone.
+    job = start("-", "-o", tmp_path / "f", *ONE, "--list-format", "csv", stdin=subprocess.PIPE)
+    with job.process.stdin as pipe:
+        first, rest = named.read_bytes().split(b"\n", 1)
+        os.write(pipe.fileno(), first + b"\n")
+        job.until(lambda: len(job.children()) == 2)
+        os.write(pipe.fileno(), rest)
+    assert (job.wait(), len(stored(tmp_path / "f"))) == (0, 30), job.err
     refused = run_downloader(plain, "-o", tmp_path / "e", *ONE)
     assert refused.returncode == 2
     said, _, command = refused.stderr.partition("; convert it with: ")

@@ -109,7 +109,9 @@ class CsvParser:
             del texts[0]
         first = self._first_row(texts)
         if self._has_header and _HALF("".join(first)):
-            raise ConfigError(f"{self._where}: the header, line 1, is {_NOT_UTF8}{self._encoding_hint}")
+            raise ConfigError(
+                f"{self._where}: the header, line {self._above + 1}, is {_NOT_UTF8}{self._encoding_hint}"
+            )
         if self._has_header:
             self._present = [name.strip() for name in first]
             self.cause = self._cause(texts[0]) if texts else ""
@@ -162,7 +164,7 @@ class CsvParser:
 
     def _remedied(self, problem: str, line: str) -> str:
         """Return ``problem``, which ``line`` has, with what to do about it."""
-        hint = self._delimiter_hint(line)
+        hint = self._delimiter_hint(line) if self._delimiter not in line else ""
         return problem.partition(";")[0] + hint if hint else problem
 
     def select(self, columns: Columns) -> None:

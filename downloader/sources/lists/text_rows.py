@@ -65,6 +65,8 @@ class TextRows:
         if not any(line.strip() for line in sample):
             return Columns(wanted.url)  # an empty file has no rows, so it lacks no column
         self._check_first(sample[0])
+        if len(sample) == 1 and sample[0].lstrip(b'"').startswith(b"sep="):
+            sample = self._lines.sample(whole=True)  # a pipe may have no header yet
         parser = self._parser
         present = parser.begin(sample)
         varying = not parser.fixed

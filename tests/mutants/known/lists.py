@@ -38,6 +38,14 @@ KNOWN = (
         (f"{FORMATS}test_delimiters_of_spreadsheets",),
     ),
     Mutant(
+        "sep= that comes alone has no header behind it",
+        "a producer that writes line by line cannot give a list with `sep=` on standard input",
+        "TextRows._choose",
+        "len(sample) == 1",
+        "False",
+        (f"{FORMATS}test_delimiters_of_spreadsheets",),
+    ),
+    Mutant(
         "the header behind sep= is a row",
         "each run of a list with `sep=` fails for its header",
         "CsvParser.skip_header",
