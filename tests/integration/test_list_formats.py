@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import fcntl
 import gzip
 import hashlib
 import json
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -303,7 +305,7 @@ def test_delimiters_of_spreadsheets(
     with job.process.stdin as pipe:
         first, rest = named.read_bytes().split(b"\n", 1)
         os.write(pipe.fileno(), first + b"\n")
-        job.until(lambda: len(job.children()) == 2)
+        job.until(lambda: not any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))))
         os.write(pipe.fileno(), rest)
     assert (job.wait(), len(stored(tmp_path / "f"))) == (0, 30), job.err
     refused = run_downloader(plain, "-o", tmp_path / "e", *ONE)
