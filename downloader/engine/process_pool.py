@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
+from downloader.config.machine import why_killed
 from downloader.errors import BootError
 from downloader.messages import Message, Receiving, Tally
 from downloader.process.channel import Link
@@ -26,6 +27,7 @@ FEEDER = -1
 """The feeder's number; workers have 0, 1, 2 … and a replacement has a new number."""
 
 _MAX_ITERATION = 1.0
+_LESS = "give more memory, or fewer --workers or --connections"
 
 
 @dataclass
@@ -177,6 +179,8 @@ def _exits(pid: int, within: float) -> bool:
 
 
 def describe(status: int) -> str:
-    """Describe a wait status in words."""
+    """Describe a wait status in words, with what may be the cause."""
     code = os.waitstatus_to_exitcode(status)
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    return f"signal {signal.Signals(-code).name}{why_killed(-code, _LESS)}"

@@ -16,6 +16,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_states import OWNED, changed
+from downloader.core.listing import NO_SERVER, ONE_FILE
 from downloader.core.name_list import encode_names
 from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
@@ -303,7 +304,7 @@ def _advice(code: str, config: Config) -> str:
     return {
         "dns": "; check the host's name",
         "connect": "; is the server running, and is the port right?",
-        "http-404": "; is this a file server, and is --list-path right?",
+        **dict.fromkeys(("http-400", "http-404", "http-405", "http-410"), f"; {NO_SERVER}"),
         "http-401": login,
-        "http-403": login,
+        "http-403": f"{login} ({ONE_FILE})",
     }.get(code, "")

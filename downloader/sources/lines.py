@@ -14,6 +14,7 @@ import codecs
 import contextlib
 import re
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import NamedTuple, cast
 
@@ -32,7 +33,6 @@ TOO_LONG = f"longer than {LONGEST_LINE >> 10} KiB, the limit"
 _BLOCK = 1 << 20
 _SAMPLE = 256 << 10
 _PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
-_OVERLAP = 4 << 10  # bytes that are searched again with those that follow
 _NEWLINE = 10
 # Seconds of silence, or of slow input in all, after which the lines read so far are returned.
 _SILENCE = 0.2
@@ -223,23 +223,31 @@ class Lines:
         *lines, last = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
         return [*(line + b"\n" for line in lines if line), *([last] if last else [])]
 
-    def have(self, pattern: bytes) -> bool:
-        """Return whether ``pattern`` is in the list, or may be: pipes and damaged data are not searched."""
-        if isinstance(self._stream, Pipe):
+    @property
+    def searchable(self) -> bool:
+        """Whether the whole list can be searched before it is read, unlike a pipe."""
+        return not isinstance(self._stream, Pipe)
+
+    def have(self, pattern: bytes, accept: Callable[[bytes], bool]) -> bool:
+        """Return whether a line that ``pattern`` is found in is one to ``accept``, or may be.
+
+        Pipes and damaged data are not searched, nor what is longer than a line may be.
+        """
+        if not self.searchable:
             return True
         search = re.compile(pattern).search
         held = b""
         try:
             with contextlib.closing(self._open_again()[0]) as stream:
                 while block := stream.read(_BLOCK):
-                    held += block
-                    if search(held):
+                    text, end, rest = (held + block).rpartition(b"\n")
+                    held = rest[: self._longest]
+                    if end and search(text) and any(map(accept, filter(search, text.split(b"\n")))):
                         return True
-                    held = held[-_OVERLAP:]
                     gevent.sleep(0)  # a long list takes a while; heartbeats must continue
         except READ_ERRORS:
             return True  # it is told where the list is read
-        return False
+        return bool(search(held) and accept(held))
 
     def following(self) -> bytes:
         """Return the first byte of the next line, which is awaited; b"" if there is none."""

@@ -253,12 +253,15 @@ def test_only_a_machine_of_the_netrc_is_for_a_redirect(lane: str, tmp_path: Path
             for host in ("127.0.0.2", "127.0.0.3", "127.0.0.1")
         }
         listed = [f"{server.url}/{host}" for host in ("127.0.0.2", "127.0.0.3", "127.0.0.1")]
+        # A host that the list names.
+        listed.append(f"http://127.0.0.4:{server.port}/127.0.0.4")
         given = (*QUICK, "--netrc", "--lane", lane)
         env = {"NETRC": str(path)}
         assert download("-", tmp_path / "d", *given, stdin="\n".join(listed), env=env).exit == 0
         sent = {each.target: each.header("Authorization") for each in server.requests}
         first = dict.fromkeys(
-            ("/127.0.0.2", "/127.0.0.3", "/127.0.0.1", "/at/127.0.0.1"), basic("any", "pw")
+            ("/127.0.0.2", "/127.0.0.3", "/127.0.0.1", "/127.0.0.4", "/at/127.0.0.1"),
+            basic("any", "pw"),
         )
         assert sent == first | {"/at/127.0.0.2": basic("two", "pw"), "/at/127.0.0.3": None}
         server.requests.clear()

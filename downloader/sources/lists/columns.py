@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final, NamedTuple
 
 from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
-from downloader.sources.lists.nested import NO_FIELDS, Fields, path_of
+from downloader.sources.lists.nested import NO_FIELDS, Fields, leaves, path_of
 from downloader.sources.lists.requirements import require_crc32c
 
 __all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "choose", "parse_checksum_column"]
@@ -19,6 +20,7 @@ ALL: Final = "all"
 RECOGNIZED: Final = ("sha256", "sha1", "md5", "crc32c")
 """The names of columns that are checksums by themselves; of those with a value the first one counts."""
 _SHOWN: Final = 30
+_SEARCHED: Final = 1000  # names that one that is missing is compared with
 
 
 class Wanted(NamedTuple):
@@ -84,14 +86,18 @@ def choose(
     *,
     varying: bool = False,
     fields: Fields = NO_FIELDS,
-    elsewhere: Callable[[str], bool] = lambda name: False,
+    elsewhere: Callable[[str, str], bool] = lambda name, near: False,
+    cause: str = "",
 ) -> Columns:
     """Return the columns of a list that has the columns ``present``; ``where`` is its name in messages.
 
-    ``varying``: rows may have others, too; ``elsewhere`` returns whether rows further on have one.
-    ``fields``: what columns have in them. Raises ConfigError, with the columns that there are, where one is
-    missing that an option names.
+    ``varying``: rows may have others, too; ``elsewhere`` returns whether rows further on have one, of which
+    these have only the similar ``near``, if any. ``fields``: what columns have in them. ``cause``: why one
+    may be missing. Raises ConfigError, with the columns that there are, where one is missing that an option
+    names.
     """
+    # Those of the fields of structs, too.
+    every = list(islice(leaves(fields), _SEARCHED)) if fields else present
 
     def find(option: str, name: str, *, optional: bool = False) -> str:
         path = path_of(name, fields)
@@ -100,8 +106,11 @@ def choose(
             raise ConfigError(f"{where} has {count} columns {shown(first)!r}; rename all but one of them")
         if path or count or (varying and optional):
             return name
-        if not optional and not elsewhere(name):
-            raise _missing(option, name, present, where)
+        if not optional:
+            near = _nearest(name, every)
+            # Rows may lack other columns; without a URL each of them fails.
+            if not elsewhere(name, near if option == "--url-column" else ""):
+                raise _missing(option, name, every, where, cause, near)
         return "" if optional else name
 
     url = "1" if wanted.positions and wanted.url == "url" else wanted.url
@@ -145,11 +154,22 @@ def _checksums(
     return checksums
 
 
-def _missing(option: str, name: str, present: Sequence[str], where: str) -> ConfigError:
-    folded = {each.casefold(): each for each in present}
+def _nearest(name: str, present: Sequence[str]) -> str:
+    """Return the one of ``present`` that ``name`` may stand for: a field of that name, or one like it."""
+    folded = {each.casefold(): each for each in reversed(present)}
+    last = name.casefold().rpartition(".")[2]
+    inner = [each for each in present if each.casefold().rpartition(".")[2] == last]
+    if name.casefold() not in folded and inner:
+        return inner[0]
     near = get_close_matches(name.casefold(), folded, 1, 0.5)
+    return folded[near[0]] if near else ""
+
+
+def _missing(
+    option: str, name: str, present: Sequence[str], where: str, cause: str, near: str
+) -> ConfigError:
     written = {"--member": "--member EXT="}.get(option, option if option.endswith("=") else f"{option} ")
-    hint = f"; did you mean {written}{shown(folded[near[0]])}?" if near else ""
+    hint = cause or (f"; did you mean {written}{shown(near)}?" if near else "")
     names = ", ".join(map(shown, present[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
     return ConfigError(
         f"{where} has no column {shown(name)!r} ({option.partition(' ')[0]}), it has "

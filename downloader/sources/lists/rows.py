@@ -83,7 +83,8 @@ class Parser(Protocol):
     ``Lines``.
     ``columns`` are those of a format that always has the same, None for one with a header or with keys;
     ``fixed``: all rows have the same columns. ``fields``: what columns that are structs have in them, as
-    far as ``begin`` has seen it.
+    far as ``begin`` has seen it. ``cause``: what to say where a column is missing that the list must have,
+    as far as ``begin`` has seen why.
     """
 
     unit: str
@@ -93,6 +94,7 @@ class Parser(Protocol):
     columns: Columns | None
     fixed: bool
     fields: Fields
+    cause: str
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """Return the names of the columns, from the first lines of the list. Raises ConfigError."""

@@ -34,6 +34,7 @@ class Aria2Parser:
     )
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
     def __init__(self) -> None:
         self._ignored: dict[str, int] = {}

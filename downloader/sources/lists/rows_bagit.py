@@ -38,6 +38,7 @@ class BagitParser:
     columns: Columns | None
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
     def __init__(self, path: str, *, checksums: bool = True) -> None:
         self._path = path

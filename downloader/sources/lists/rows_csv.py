@@ -31,6 +31,14 @@ from downloader.sources.lists.rows import Numbered, Table
 
 __all__ = ["CsvParser"]
 
+# The first line with which Excel and its like name the delimiter of the others.
+_SEPARATOR = re.compile(r'"?sep=([,;|\t])"?\r?\n').fullmatch
+_DELIMITERS: Final = {";": "a semicolon", "\t": "a tab", "|": "a vertical bar", ",": "a comma"}
+_FORMATS: Final = {",": "csv", "\t": "tsv"}
+_COMMAS = (
+    'python3 -c \'import csv, sys; sys.stdin.reconfigure(encoding="utf-8-sig"); '
+    'csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter="{}"))\''
+)
 _LONGEST = 1 << 20  # bytes of a line
 _LONGEST_FIELD = 16 << 20  # characters
 _GIVE_UP = 64 << 20  # characters of a row after which its quote counts as not closed
@@ -66,6 +74,7 @@ class CsvParser:
     columns: Columns | None = None
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
     def __init__(
         self,
@@ -79,6 +88,7 @@ class CsvParser:
         self._where = where
         self._convert = convert
         self._delimiter = delimiter
+        self._above = 0  # how many lines precede the header
         self._has_header = header
         self._quoted = quoted
         self._present: list[str] = []
@@ -93,14 +103,39 @@ class CsvParser:
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``. Raises ConfigError if the header cannot be read."""
-        first = self._first_row(list(map(_text, sample)))
+        texts = list(map(_text, sample))
+        if found := _SEPARATOR(texts[0]):
+            self._delimiter, self._above = found[1], 1
+            del texts[0]
+        first = self._first_row(texts)
         if self._has_header and _HALF("".join(first)):
-            raise ConfigError(f"{self._where}: the header, line 1, is {_NOT_UTF8}{self._encoding_hint}")
+            raise ConfigError(
+                f"{self._where}: the header, line {self._above + 1}, is {_NOT_UTF8}{self._encoding_hint}"
+            )
         if self._has_header:
             self._present = [name.strip() for name in first]
+            self.cause = self._cause(texts[0]) if texts else ""
         else:
             self._present = [str(position) for position in range(1, len(first) + 1)]
         return self._present
+
+    def _cause(self, header: str) -> str:
+        """Return why the header may not have the columns that it should, "" if that is not known."""
+        if any(map(_is_url, self._present)):
+            return "; that is no header: --no-header names columns 1, 2, …"
+        return self._delimiter_hint(header) if len(self._present) == 1 else ""
+
+    def _delimiter_hint(self, line: str) -> str:
+        """Return what to do where ``line``, which is no row, is one with another delimiter; "" if not."""
+        counts = {other: _width(line, other) for other in _DELIMITERS if other != self._delimiter}
+        other = max(counts, key=lambda each: counts[each])
+        if counts[other] < 2:
+            return ""
+        if other in _FORMATS:
+            remedy = f"add --list-format {_FORMATS[other]}"
+        else:
+            remedy = f"convert it with: {self._convert(_COMMAS.format(other))}"
+        return f"; its delimiter seems to be {_DELIMITERS[other]}; {remedy}"
 
     def _first_row(self, sample: list[str]) -> list[str]:
         problem = ""
@@ -111,18 +146,26 @@ class CsvParser:
                 row: list[str] = next(reader, [])
                 for inner in range(1, reader.line_num):
                     if any(map(_is_url, lines[inner].split(self._delimiter))):
-                        raise csv.Error(f"a quote that goes on into line {start + 1 + inner}, {_A_ROW}")
+                        number = self._above + start + 1 + inner
+                        raise csv.Error(f"a quote that goes on into line {number}, {_A_ROW}")
                 if row:
                     return row
             except csv.Error as error:
                 problem = problem or _reason(error)
                 if self._has_header:
+                    why = self._remedied(problem, lines[0])
                     raise ConfigError(
-                        f"{self._where}: the header, line {start + 1}, has {problem}"
+                        f"{self._where}: the header, line {self._above + start + 1}, has {why}"
                     ) from None
         if problem:
-            raise ConfigError(f"{self._where}: none of its first lines can be read: {problem}")
+            why = self._remedied(problem, sample[0])
+            raise ConfigError(f"{self._where}: none of its first lines can be read: {why}")
         return []
+
+    def _remedied(self, problem: str, line: str) -> str:
+        """Return ``problem``, which ``line`` has, with what to do about it."""
+        hint = self._delimiter_hint(line) if self._delimiter not in line else ""
+        return problem.partition(";")[0] + hint if hint else problem
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
@@ -136,6 +179,8 @@ class CsvParser:
 
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
+        if self._above:
+            lines.read(self._above)
         rows = 0 if self._has_header else 1
         while not rows and (part := lines.read(1)).lines:
             header = [(number, line.removeprefix(codecs.BOM_UTF8)) for number, line in part.lines]
@@ -317,6 +362,14 @@ def _fault(error: csv.Error, source: _RowLines) -> str:
         source.go_back()
         return f"text behind a closing quote{last}{hint}"
     return _reason(error)
+
+
+def _width(line: str, delimiter: str) -> int:
+    """Return how many fields ``line`` has with ``delimiter``, 0 if it cannot be read."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter, strict=True), ()))
+    except csv.Error:
+        return 0
 
 
 def _is_url(text: str) -> bool:

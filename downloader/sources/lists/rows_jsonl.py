@@ -14,10 +14,10 @@ import msgspec
 from downloader.core.column_types import kind_of
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
-from downloader.sources.lists.nested import Fields, prefixes, value_at
+from downloader.sources.lists.nested import Fields, path_of, prefixes, value_at
 from downloader.sources.lists.rows import Numbered, Table
 
-__all__ = ["JsonlParser"]
+__all__ = ["JsonlParser", "has_key"]
 
 _LONGEST = 1 << 20
 # Kept values are encoded and decoded recursively several times, last by readers of the dataset.
@@ -38,6 +38,7 @@ class JsonlParser:
     columns: Columns | None = None
     fixed = False
     fields: Fields
+    cause = ""
 
     def __init__(self) -> None:
         self.fields = {}
@@ -147,6 +148,14 @@ class JsonlParser:
         if self._are_dicts:
             return found
         return self._row(**{field: found.get(name) for name, field in self._fields.items()})
+
+
+def has_key(line: bytes, name: str) -> bool:
+    """Return whether the object in ``line`` has the column ``name``; no object has none."""
+    fields: dict[str, Any] = {}
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _add_fields(fields, _as_dict(line))
+    return bool(path_of(name, fields))
 
 
 def _lenient_dict(line: bytes) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class TxtParser:
     columns: Columns | None = Columns("url", whole_lines=True)
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
     def close(self) -> None:
         """See ``Parser``."""

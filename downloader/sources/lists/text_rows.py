@@ -21,14 +21,20 @@ _encode = msgspec.msgpack.encode
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")
 # How files begin that are no text, what they are, and what to do.
 _OTHER_FILES = {
-    b"\x1f\x8b": ("gzip", "decompress it, or name it .gz"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "decompress it, or name it .zst"),
-    b"\xfd7zXZ\0": ("xz", "decompress it"),
-    b"BZh91AY&SY": ("bzip2", "decompress it"),
+    b"\x1f\x8b": ("gzip", "unpack it with gzip -dc, or name it .gz"),
+    b"\x1f\x9d": ("compressed", "unpack it with gzip -dc"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unpack it with zstd -dc, or name it .zst"),
+    b"\xfd7zXZ\0": ("xz", "unpack it with xz -dc"),
+    b"\x5d\0\0": ("lzma", "unpack it with xz -dc"),
+    b"\x04\x22\x4d\x18": ("lz4", "unpack it with lz4 -dc"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it with 7z e"),
     b"PAR1": ("Parquet", "name it .parquet"),
     b"ARROW1": ("Arrow IPC", "name it .arrow"),
-    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it, or save it as csv"),
+    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it with unzip, or save it as csv"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a spreadsheet", "save it as csv"),
+    **{b"BZh%d1AY&SY" % level: ("bzip2", "unpack it with bzip2 -dc") for level in range(1, 10)},
 }
+_TAR = slice(257, 262)  # where a tar says that it is one
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
@@ -59,6 +65,8 @@ class TextRows:
         if not any(line.strip() for line in sample):
             return Columns(wanted.url)  # an empty file has no rows, so it lacks no column
         self._check_first(sample[0])
+        if len(sample) == 1 and sample[0].lstrip(b'"').startswith(b"sep="):
+            sample = self._lines.sample(whole=True)  # a pipe may have no header yet
         parser = self._parser
         present = parser.begin(sample)
         varying = not parser.fixed
@@ -68,13 +76,22 @@ class TextRows:
             self._shown,
             varying=varying,
             fields=parser.fields,
-            elsewhere=self._has_key if varying else lambda name: False,
+            elsewhere=self._has_key if varying else lambda name, near: False,
+            cause=parser.cause,
         )
 
-    def _has_key(self, name: str) -> bool:
-        """Return whether any line of JSON has the key ``name``, or may have it: a pipe is not searched."""
+    def _has_key(self, name: str, near: str) -> bool:
+        """Return whether any line of JSON has the key ``name``, or may have it.
+
+        A pipe cannot be searched: there it may, unless the first lines have ``near``, a similar one.
+        """
+        from downloader.sources.lists.rows_jsonl import has_key
+
+        if not self._lines.searchable:
+            return not near
         keys = {key for each in (name, name.rpartition(".")[2]) for key in (_json(each), _json(each, True))}
-        return self._lines.have(b"(?:" + b"|".join(map(re.escape, keys)) + rb")\s*:")
+        pattern = b"(?:" + b"|".join(map(re.escape, keys)) + rb")\s*:"
+        return self._lines.have(pattern, lambda line: has_key(line, name))
 
     def kinds(self) -> dict[str, str]:
         """See ``Rows``."""
@@ -132,6 +149,8 @@ class TextRows:
         for magic, (kind, remedy) in _OTHER_FILES.items():
             if line.startswith(magic):
                 raise ConfigError(f"{self._shown} is {kind}, and a list of this format is text; {remedy}")
+        if line[_TAR] == b"ustar" and b"\0" in line:
+            raise ConfigError(f"{self._shown} is a tar archive, and a list is text; unpack it with tar -xf")
         if form := _other_form(line):
             raise ConfigError(
                 f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "

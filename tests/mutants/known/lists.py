@@ -14,6 +14,46 @@ BAGS = "tests/integration/test_bags.py::"
 
 KNOWN = (
     Mutant(
+        "a key of an inner object is a column",
+        "a million lines of JSON whose URLs are deeper fail one by one, and the list is called wrong",
+        "has_key",
+        "path_of(name, fields)",
+        "fields",
+        (f"{FORMATS}test_url_of_every_object_is_deeper",),
+    ),
+    Mutant(
+        "the first lines of a pipe do not count",
+        "a list on standard input whose URLs are in another column fails line by line",
+        "TextRows._has_key",
+        "not near",
+        "True",
+        (f"{FORMATS}test_url_of_every_object_is_deeper",),
+    ),
+    Mutant(
+        "sep= is the header",
+        "a list that Excel can read has no column of URLs",
+        "CsvParser.begin",
+        "_SEPARATOR(texts[0])",
+        "None",
+        (f"{FORMATS}test_delimiters_of_spreadsheets",),
+    ),
+    Mutant(
+        "sep= that comes alone has no header behind it",
+        "a producer that writes line by line cannot give a list with `sep=` on standard input",
+        "TextRows._choose",
+        "len(sample) == 1",
+        "False",
+        (f"{FORMATS}test_delimiters_of_spreadsheets",),
+    ),
+    Mutant(
+        "the header behind sep= is a row",
+        "each run of a list with `sep=` fails for its header",
+        "CsvParser.skip_header",
+        "lines.read(self._above)",
+        "",
+        (f"{FORMATS}test_delimiters_of_spreadsheets",),
+    ),
+    Mutant(
         "names in a bag are made safe",
         "`data/100%.txt` is stored as `data/100%25.txt`: the bag is complete, and invalid",
         "ItemMaker._path_of",

@@ -323,6 +323,42 @@ KNOWN = (
             "tests/unit/test_core_progress_estimate.py::test_time_left_is_said_where_it_is_known",
         ),
     ),
+    # What ends a process
+    Mutant(
+        "Ctrl-C in an import is a traceback",
+        "who presses Ctrl-C at once gets Python's traceback from each process of the terminal's group",
+        "begin",
+        "sys.exit(130)",
+        "raise",
+        ("tests/integration/test_cli.py::test_interrupt_while_modules_are_imported",),
+    ),
+    Mutant(
+        "kills of ancestors count",
+        "a process that someone killed seems to have exceeded a memory limit, as others did elsewhere",
+        "oom_kills",
+        "directories(read, '')[:1]",
+        "directories(read, '')",
+        (
+            "tests/unit/test_core_cgroups.py::"
+            "test_processes_that_were_killed_for_want_of_memory_are_those_of_the_group",
+        ),
+    ),
+    Mutant(
+        "a killed process has no cause",
+        "a publisher of shards that needs more memory than there is dies, and what to change is not told",
+        "why_killed",
+        "signal == SIGKILL",
+        "False",
+        ("tests/integration/test_cgroup_limits.py::test_a_memory_limit_that_kills_is_named",),
+    ),
+    Mutant(
+        "a file is taken for a server",
+        "who gives the URL of a file reads about JSON, and not how to fetch it",
+        "parse_listing",
+        "f'; {NO_SERVER}' if first else ''",
+        "''",
+        ("tests/integration/test_cli.py::test_source_is_no_server_but_a_file",),
+    ),
     # Diagnostics
     Mutant(
         "watch does not sample while it writes",
