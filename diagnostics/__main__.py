@@ -9,10 +9,13 @@ import sys
 _PATH = list(sys.path)
 sys.path[:] = [__file__.rpartition("/diagnostics/")[0]]
 
-from downloader.process.isolation import guard  # noqa: E402
+try:
+    from downloader.process.isolation import guard
 
-sys.path[:] = _PATH
-guard()
+    sys.path[:] = _PATH
+    guard()
+except KeyboardInterrupt:
+    sys.exit(130)  # nothing has begun
 
 __all__ = ["main"]
 
@@ -24,6 +27,8 @@ def main() -> int:
     """
     try:
         from diagnostics.cli import main as run
+    except KeyboardInterrupt:
+        return 130
     except Exception as error:
         from traceback import extract_tb
 

@@ -10,22 +10,28 @@ everything is freed anyway: this saves 17 of the 85 ms that imports and exit tak
 import gc
 import sys
 
-from downloader.process.isolation import guard
+try:
+    from downloader.process.isolation import guard
 
-guard()
-gc.disable()
+    guard()
+    gc.disable()
 
-from downloader.cli import main as cli  # noqa: E402
+    from downloader.cli import main as cli
 
-gc.enable()
+    gc.enable()
+except KeyboardInterrupt:
+    sys.exit(130)  # nothing has begun
 
 __all__ = ["main"]
 
 
 def main() -> int:
     """Run the command line; return the exit code."""
-    code = cli.main()
-    gc.freeze()
+    try:
+        code = cli.main()
+        gc.freeze()
+    except KeyboardInterrupt:
+        return 130  # before it handles signals, or after
     return code
 
 

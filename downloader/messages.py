@@ -31,16 +31,19 @@ __all__ = [
     "Lease",
     "Log",
     "Message",
+    "Narrowed",
     "Outcome",
     "Page",
     "Rate",
     "Ready",
     "Recall",
+    "Receiving",
     "ResponseInfo",
     "Returned",
     "Stop",
     "Tally",
     "ToChild",
+    "Types",
 ]
 
 BATCH_ITEMS = 1000
@@ -168,10 +171,36 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.encoded + other.encoded,
         )
 
+    def less(self, other: Tally) -> Tally:
+        """Return the counts without those of ``other``, each at least 0."""
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Tally(*(max(count - taken, 0) for count, taken in pairs))
+
     @property
     def settled(self) -> int:
         """Return the number of finished items."""
         return self.stored + self.skipped + self.failed
+
+
+class Receiving(msgspec.Struct, frozen=True, array_like=True):
+    """The bodies that arrive now, of files that are not finished.
+
+    ``bytes`` have arrived, of so many ``files``. ``missing``: how many bytes are known to be missing, of
+    ``known`` of these files.
+    """
+
+    bytes: int = 0
+    files: int = 0
+    missing: int = 0
+    known: int = 0
+
+    def __add__(self, other: Receiving) -> Receiving:
+        return Receiving(
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.missing + other.missing,
+            self.known + other.known,
+        )
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -252,6 +281,12 @@ class Batch(Message, frozen=True):
     marks: bytes = b""
 
 
+class Types(Message, frozen=True):
+    """The types of kept columns (``core.column_types``), as JSON: those of all batches that follow."""
+
+    text: str
+
+
 class Ended(Message, frozen=True):
     """The end of the source, or of what --limit allows (``limited``)."""
 
@@ -270,7 +305,8 @@ class Lease(Message, frozen=True):
     fetched one at a time, with nothing else in flight. ``poison``: indices to fail as poison. ``replace``:
     indices whose own file may be damaged and is to be replaced, in addition to those that are OWNED.
     ``shards``, where the sink has shards: the first one is that of the batch, and gives its items their
-    keys; the last one is the one to write.
+    keys; the last one is the one to write. ``narrowed``: see ``Narrowed``; ``core.lease_items`` reads
+    ``items`` then. ``types``: of their kept columns, see ``Types``.
     """
 
     seq: int
@@ -283,6 +319,8 @@ class Lease(Message, frozen=True):
     poison: tuple[int, ...] = ()
     replace: tuple[int, ...] = ()
     shards: tuple[int, ...] = ()
+    narrowed: bool = False
+    types: str = ""
 
 
 class Rate(Message, frozen=True):
@@ -292,7 +330,9 @@ class Rate(Message, frozen=True):
 
 
 class Drain(Message, frozen=True):
-    """A request to start nothing new, and to finish or return what is in flight in ``grace`` seconds."""
+    """A request to start nothing new, and to finish or return what is in flight in ``grace`` seconds.
+
+    For responses that are held it may take longer: see ``core.pipeline_window``."""
 
     grace: float
 
@@ -328,7 +368,7 @@ class Heartbeat(Message, frozen=True):
     connections are not used deeper, and for how many origins. ``waiting``: how many files wait for hosts
     that pause or do not answer. ``hosts``: a hash of each of these hosts, since other workers may wait for
     the same. ``limit``: the maximum of connections that the worker allowed itself at any time and now, and
-    why not more.
+    why not more. ``receiving``: the bodies that arrive now.
     """
 
     tally: Tally
@@ -338,6 +378,7 @@ class Heartbeat(Message, frozen=True):
     waiting: int = 0
     hosts: tuple[int, ...] = ()
     limit: tuple[int, int, str] = (0, 0, "")
+    receiving: Receiving = Receiving()
 
 
 class Outcome(Message, frozen=True):
@@ -357,6 +398,18 @@ class BatchDone(Outcome, frozen=True):
     """The outcome of a whole batch, with its failures."""
 
     failures: list[Failure]
+
+
+class Narrowed(Outcome, frozen=True):
+    """The outcome so far of a batch whose last items take long: others get its slot in the ledger.
+
+    ``lease`` is what is left of it, which its worker still holds. The counts and ``failures`` are those of
+    the items that are finished. They will not be reported again, except where the sink has shards: then
+    ``lease`` has all items, and nothing is counted yet.
+    """
+
+    failures: list[Failure]
+    lease: Lease
 
 
 class Returned(Outcome, frozen=True):
@@ -383,4 +436,17 @@ class Stop(Message, frozen=True):
 
 
 ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
-FromChild = Ready | Heartbeat | Credit | Batch | Ended | BatchDone | Returned | HostPause | Log | Stop
+FromChild = (
+    Ready
+    | Heartbeat
+    | Credit
+    | Types
+    | Batch
+    | Ended
+    | BatchDone
+    | Narrowed
+    | Returned
+    | HostPause
+    | Log
+    | Stop
+)

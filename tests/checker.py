@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 HOME = ".downloader"
-SLOT_ITEMS = 1000  # room in one slot of a ledger
 BATCHES = (
     "SELECT seq, count, done, stored, failed, bytes, unverified, cursor, names, origin, marks"
     " FROM batch JOIN listing USING (seq) LEFT JOIN published USING (seq) ORDER BY seq"
@@ -108,14 +107,28 @@ class Checked(NamedTuple):
 
 
 def ledgers(dest: Path, names: str = "ledger-*") -> Iterator[tuple[int, ItemStates]]:
-    """Yield batch and item states of every slot of every ledger that a killed run has left behind."""
-    length = 16 + 12 * SLOT_ITEMS
+    """Yield batch and item states of every slot of every ledger that a killed run has left behind.
+
+    Then those of the items that have entries of their own, each with its batch.
+    """
     for path in sorted((dest / HOME).glob(names)):
         content = path.read_bytes()
-        for start in range(0, len(content) - length + 1, length):
+        if len(content) < 32:
+            continue  # killed while it was made
+        _, items, slots, entries = struct.unpack_from("<QQQQ", content)
+        length = -(-(16 + 12 * items) // 16) * 16
+        end = 32 + slots * length
+        for start in range(32, end, length):
             owner, count = struct.unpack_from("<QQ", content, start)
             if owner:
                 yield owner - 1, ItemStates.of(content[start + 16 : start + 16 + 12 * count], count)
+        for start in range(end, end + 32 * entries, 32):
+            owner, state, crc, index, _ = struct.unpack_from("<QqQII", content, start)
+            if owner:
+                states = [0] * index + [state]
+                crcs = [0] * index + [crc]
+                raw = struct.pack(f"<{index + 1}q{index + 1}I", *states, *crcs)
+                yield owner - 1, ItemStates.of(raw, index + 1)
 
 
 def in_flight(dest: Path) -> int:

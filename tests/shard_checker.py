@@ -62,6 +62,14 @@ _READ: dict[str, tuple[str, Callable[[Path], _Samples]]] = {
 }
 
 
+def samples_in(dest: Path, store: str) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each sample of each published shard."""
+    pattern, read = _READ[store]
+    for path in sorted(dest.glob(pattern)):
+        for _, content, metadata in read(path):
+            yield metadata["name"], content
+
+
 def _is_whole(truth: Truth, key: str, content: bytes, metadata: dict[str, Any]) -> bool:
     right = truth.content(key)
     digests = (hashlib.sha256(right).hexdigest(), "")  # `check_dataset` says which

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from downloader.cli import credentials
 from downloader.cli.params import SOURCE_OPTION, STORE_OPTION
-from downloader.config.extensions import Extension
+from downloader.config.extensions import Extension, Extensions
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.core.bucket_place import is_bucket
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from downloader.config.config import Config
 
 __all__ = ["config_of"]
+
+_BUCKET: Final = ("endpoint_url", "region")
 
 
 def config_of(given: dict[str, Any]) -> Config:
@@ -40,6 +42,7 @@ def config_of(given: dict[str, Any]) -> Config:
     journal = is_bucket(given["journal"] or "")
     source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
     _settle_key(given)
+    _refuse_others(SINK_KINDS, "--store", given["store"], STORE_OPTION, given, also=journal)
     return Config(
         **{name: given[name] for name in plain.split()},
         **numbers,
@@ -81,6 +84,21 @@ def _settle_key(given: dict[str, Any]) -> None:
     if given[option] not in (None, word):
         raise ConfigError(f"--key {word} and --sample-key {given[option]} contradict each other; give one")
     given["key"], given[option] = "", word
+
+
+def _refuse_others(
+    kinds: Extensions[Any], option: str, name: str, prefix: str, given: dict[str, Any], *, also: bool
+) -> None:
+    """Raise ConfigError where an option is given that is one of other kinds, and not of the kind ``name``.
+
+    ``also``: those of a bucket are options of the journal, too.
+    """
+    own = kinds.find(name)
+    known = {each.name for each in (own.options if own else ())} | (set(_BUCKET) if also else set())
+    for each in (each for kind in kinds for each in kind.options if each.name not in known):
+        if given[prefix + each.name] not in (None, (), each.default):
+            having = " or ".join(kind.name for kind in kinds if each in kind.options)
+            raise ConfigError(f"{each.flag} is for {option} {having}, and not for {name}; leave it out")
 
 
 def _options_of(kind: Extension | None, prefix: str, given: dict[str, Any]) -> dict[str, Any]:

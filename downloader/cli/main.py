@@ -164,11 +164,20 @@ def cli() -> None:
 )
 @click.option("--max-size", type=LIMIT, help="A larger file fails.")
 @click.option("--limit", type=count(1, 10**15), metavar="N", help="Only the first N files of SOURCE.")
-@click.option("-H", "headers", multiple=True, metavar="'Name: value'", help="Header to send (repeatable).")
+@click.option(
+    "-H",
+    "headers",
+    multiple=True,
+    metavar="'Name: value'",
+    help="Header to send to every host that SOURCE names (repeatable).",
+)
 @click.option("--user-agent", metavar="TEXT", default="", help="Instead of mass-downloader/VERSION.")
 @click.option("--netrc", is_flag=True, help="Credentials from $NETRC or ~/.netrc.")
 @click.option(
-    "--auth-file", type=click.Path(), metavar="FILE", help="File whose first line is user:password."
+    "--auth-file",
+    type=click.Path(),
+    metavar="FILE",
+    help="File whose first line is user:password, for every host that SOURCE names.",
 )
 @click.option("--proxy", metavar="URL|env", help="Proxy of all requests; env: from the environment.")
 @click.option(

@@ -29,7 +29,7 @@ from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.messages import Tally
-from downloader.reporting.progress import Progress
+from downloader.reporting.progress import Progress, Totals
 from downloader.storage.destination import foreign_before, make_directory
 from downloader.storage.name_probes import colon_of
 
@@ -181,7 +181,7 @@ class _Driver:
                 slots = fleet.slots(self._workers)
                 self._collect(fleet, slots)
             self._drain(fleet, now)
-            self._progress.update(lambda: (self._tally(fleet), (0, 0)), slicer is None)
+            self._progress.update(lambda: Totals(self._tally(fleet)), slicer is None)
 
     @property
     def _workers(self) -> int:
@@ -227,6 +227,7 @@ class _Driver:
                 SliceTask(
                     *(name, plan, self._at, self._config.scratch, rate),
                     items=self._slices.heads[name].items,
+                    types=self._slices.heads[name].types,
                     local=is_local(self._config),
                 ),
                 workers,

@@ -50,7 +50,8 @@ def write_cluster_manifest(
     """
     with contextlib.ExitStack() as stack:
         rows = _Rows(config, directory, heads, stack)
-        write = writer_of(config.manifest, config.layout, rows, nodes=True)
+        types = next((head.types for head in heads if head.types), "")
+        write = writer_of(config.manifest, config.layout, rows, types, nodes=True)
         mark = f"manifest-{zlib.crc32(os.fsencode(config.journal_root)):08x}"
         publish(config.manifest, write, mark)
         for line in rows.remarks():

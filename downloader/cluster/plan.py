@@ -74,7 +74,8 @@ class Head(msgspec.Struct, frozen=True):
     Of a slice of the source: ``cursor``, ``listed`` and ``seq`` are the position behind it (see
     ``messages.Continue``); ``ended``: the source ends there, or ``limited``: --limit does. Its batches are
     ``first`` to ``seq`` - 1, and so are its shards, if there are any; of another slice these are numbers
-    that only its shards may have. ``items``: the name of its slice file.
+    that only its shards may have. ``items``: the name of its slice file. ``types``: those of the kept
+    columns of the job (``core.column_types``), "" in a plan of an earlier version.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Head(msgspec.Struct, frozen=True):
     limited: bool = False
     first: int = 0
     items: str = ""
+    types: str = ""
 
 
 class Done(msgspec.Struct, frozen=True):

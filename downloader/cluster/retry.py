@@ -47,6 +47,7 @@ def plan_again(
     """
     number = sum(1 for head in heads.values() if head.covers)
     numbers = FreeNumbers(directory, heads) if options else None
+    types = next((head.types for head in heads.values() if head.types), "")
     made: list[Head] = []
     parts: dict[str, list[list[Item]]] = {}
     size = 0
@@ -54,12 +55,12 @@ def plan_again(
         batches = list(_batches(directory, each, options))
         count = sum(map(len, batches))
         if parts and size + count > most:
-            made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers))
+            made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers, types))
             parts, size = {}, 0
         parts[each.head.name] = batches
         size += count
     if parts:
-        made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers))
+        made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers, types))
     return made
 
 
@@ -85,7 +86,11 @@ def _again(item: Item, name: str, number: int, key: str, damaged: bool) -> Item:
 
 
 def _write(
-    directory: PlanDirectory, name: str, parts: dict[str, list[list[Item]]], numbers: FreeNumbers | None
+    directory: PlanDirectory,
+    name: str,
+    parts: dict[str, list[list[Item]]],
+    numbers: FreeNumbers | None,
+    types: str,
 ) -> Head:
     batches = [batch for of_slice in parts.values() for batch in of_slice]
     count, first, behind = sum(map(len, batches)), 0, 0
@@ -99,7 +104,7 @@ def _write(
     for batch in batches:
         write_items(writer.file, msgspec.msgpack.encode(batch))
     writer.publish()
-    head = directory.add(Head(name, count, tuple(parts), seq=behind, first=first))
+    head = directory.add(Head(name, count, tuple(parts), seq=behind, first=first, types=types))
     if head is None:
         raise InUse(f"{directory.root}: another driver has made the slice {name}; wait for it, or stop it")
     return head

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.configs import decode
+from downloader.cluster.configs import changed, decode
 from downloader.cluster.plan import Head, PlanDirectory
 from downloader.cluster.plan_files import Writer
 from downloader.config.config import Config
 from downloader.engine.source_reader import read_batches
 from downloader.errors import DownloaderError, InUse, SourceError
-from downloader.messages import Batch, Continue
+from downloader.messages import Batch, Continue, Types
 from downloader.process.spawn import die_with
 from downloader.sources.slice_file import write_items
 
@@ -62,13 +62,16 @@ def main() -> int:
 
 def slice_source(config: Config, job: SlicerJob, say: Any) -> None:
     """Read the source from behind the last slice to its end, and write slices. Raises DownloaderError."""
+    config = changed(config, column_types=job.last.types)
     cutter = _Cutter(config, job.number, job.last, say)
     start = Continue(job.last.cursor, job.last.listed, job.last.seq, config.slice_files)
     try:
         for message in read_batches(
             config, job.name_key, start, lambda level, text: say(event="log", log=[level, text])
         ):
-            if isinstance(message, Batch):
+            if isinstance(message, Types):
+                cutter.types = message.text
+            elif isinstance(message, Batch):
                 cutter.add(message)
             else:
                 cutter.cut(ended=True, limited=message.limited)
@@ -87,6 +90,7 @@ class _Cutter:
         self._number = number
         self._last = last
         self._say = say
+        self.types = config.column_types
         self._writer: Writer | None = None
         self._count = 0
         self._first = last.seq
@@ -114,6 +118,7 @@ class _Cutter:
         head = msgspec.structs.replace(
             self._last, name=name, count=self._count, first=self._first, ended=ended, limited=limited
         )
+        head = msgspec.structs.replace(head, types=self.types)
         if self._directory.add(head) is None:
             raise InUse(
                 f"{self._directory.root}: another driver has made the slice {name}; stop one of the two"

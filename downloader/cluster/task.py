@@ -54,7 +54,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     """A slice to run: ``plan`` is ``Plan.id``, ``rate`` is its share at the start.
 
     ``scratch`` may have variables of the environment, which the node replaces. ``items``: see ``Head``.
-    ``local``: DEST is on the node's own disk, and may have variables, too.
+    ``local``: DEST is on the node's own disk, and may have variables, too. ``types``: see ``Head``.
     """
 
     name: str
@@ -64,6 +64,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     rate: float
     items: str
     local: bool = False
+    types: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -160,7 +161,15 @@ def _attempt(
     journal = scratch.path
     result = scratch.file(f"result-{attempt}.json")
     job = SliceJob(
-        config=encode(changed(config, slice=items, journal=os.fspath(journal), rate=task.rate)),
+        config=encode(
+            changed(
+                config,
+                slice=items,
+                journal=os.fspath(journal),
+                rate=task.rate,
+                column_types=task.types,
+            )
+        ),
         result=os.fspath(result),
         parent=os.getpid(),
     )

@@ -150,7 +150,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
     colon: str = COLON
     # Nor this: by which rules this job numbers names (``storage.records.JobSpec``).
-    naming: int = 2
+    naming: int = 3
+    # Nor this: the types of the kept columns of this job (``core.column_types``), as far as they are known.
+    column_types: str = ""
     # Nor this: the content of the files named above, as of when the Config was made.
     files: NamedFiles | None = None
 
@@ -277,7 +279,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             found.append(self.auth[1])
         for url in (self.source, *self.proxies.values()):
             found += credentials_in(url)
-        found += [password for _, password in (files.logins if files else {}).values() if password]
+        logins = files.logins.values() if files else ()
+        found += {each.password: None for of_host in logins for each in of_host if each.password}
         if self.key_password:
             found.append(self.key_password)
         return tuple(found)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from math import ceil, inf
+from signal import SIGKILL
 
-from downloader.core.cgroups import MemoryLimit, cpu_quota, memory_limit
+from downloader.core.cgroups import MemoryLimit, cpu_quota, memory_limit, oom_kills
+from downloader.core.units import show_size
 
-__all__ = ["memory_allowance", "usable_cpus"]
+__all__ = ["memory_allowance", "usable_cpus", "why_killed"]
 
 
 def usable_cpus() -> int:
@@ -33,6 +35,19 @@ def _cpu_quota() -> float:
 def memory_allowance() -> MemoryLimit | None:
     """Return the memory limit of this process's control group, None without one."""
     return memory_limit(_read)
+
+
+def why_killed(signal: int, remedy: str) -> str:
+    """Return what to say of a process that ``signal`` ended, with ``remedy``; "" if memory cannot be why.
+
+    It is for SIGKILL where a control group limits memory. Who sent it, no one says.
+    """
+    limit = memory_allowance() if signal == SIGKILL else None
+    if limit is None:
+        return ""
+    kills = oom_kills(_read)
+    so_far = f" has killed {kills} so far" if kills else " may be why"
+    return f"; the memory limit of {show_size(limit.size)} ({limit.name}){so_far}: {remedy}"
 
 
 def _read(path: str) -> str:

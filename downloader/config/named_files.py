@@ -6,13 +6,12 @@ with the same content. The list of URLs is not among them; it may be huge, and o
 
 from __future__ import annotations
 
-import netrc
 import re
 from pathlib import Path
 
 import msgspec
 
-from downloader.core.host_names import ascii_host
+from downloader.core.netrc import Login, parse_netrc
 from downloader.errors import ConfigError
 
 __all__ = ["NamedFiles", "is_encrypted", "read_netrc", "read_pem"]
@@ -21,13 +20,13 @@ _ENCRYPTED = re.compile(rb"^(-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type:\s*
 
 
 class NamedFiles(msgspec.Struct, frozen=True):
-    """The content of the files at ``paths``; ``logins`` maps each host of a netrc to user and password."""
+    """The content of the files at ``paths``; ``logins`` are those of a netrc, by host."""
 
     paths: tuple[str, ...]
     cacert: bytes = b""
     cert: bytes = b""
     key: bytes = b""
-    logins: dict[str, tuple[str, str]] = {}
+    logins: dict[str, tuple[Login, ...]] = {}
 
     def __repr__(self) -> str:
         """Return a representation without secrets."""
@@ -60,23 +59,12 @@ def is_encrypted(pem: bytes) -> bool:
     return _ENCRYPTED.search(pem) is not None
 
 
-def read_netrc(path: str) -> dict[str, tuple[str, str]]:
-    """Return user and password by host; ``default`` applies to all others. Raises ConfigError."""
+def read_netrc(path: str) -> dict[str, tuple[Login, ...]]:
+    """Return the logins of a netrc by host, for ``core.netrc.login_for``. Raises ConfigError."""
     try:
-        hosts = netrc.netrc(path).hosts
-    except netrc.NetrcParseError as error:
-        # The text of the error contains the unexpected word, which may be the password.
-        raise ConfigError(f"--netrc: {path}, line {error.lineno}: not in the format of netrc") from None
-    except (OSError, ValueError):
+        # Bytes that are not UTF-8 are sent as they are.
+        return parse_netrc(Path(path).read_bytes().decode("utf-8", "surrogateescape"))
+    except OSError:
         raise ConfigError(f"--netrc: {path} cannot be read") from None
-    return {
-        _machine(host): (user or account or "", word or "") for host, (user, account, word) in hosts.items()
-    }
-
-
-def _machine(host: str) -> str:
-    """Return the host of a netrc as ``Origin.host`` has it: names have no case, and are in ASCII."""
-    try:
-        return ascii_host(host).rstrip(".")
-    except ValueError:  # an IPv6 address, which has no brackets here
-        return host.lower()
+    except ValueError as error:
+        raise ConfigError(f"--netrc: {path}, line {error}: not in the format of netrc") from None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
-__all__ = ["MemoryLimit", "cpu_quota", "directories", "memory_limit"]
+__all__ = ["MemoryLimit", "cpu_quota", "directories", "memory_limit", "oom_kills"]
 
 Read = Callable[[str], str]
 """Returns the content of a file; "" if it cannot be read."""
@@ -77,6 +77,16 @@ def memory_limit(read: Read) -> MemoryLimit | None:
     ]
     found = [MemoryLimit(_integer(read(file)), file.rpartition("/")[2]) for file in files]
     return min((limit for limit in found if 0 < limit.size < _UNLIMITED), default=None)
+
+
+def oom_kills(read: Read) -> int:
+    """Return how many processes of the group, and of those below it, were killed for want of memory."""
+    files = (
+        *(f"{directory}/memory.events" for directory in directories(read, "")[:1]),
+        *(f"{directory}/memory.oom_control" for directory in directories(read, "memory")[:1]),
+    )
+    words = (line.split() for file in files for line in read(file).splitlines())
+    return sum(_integer(pair[1]) for pair in words if len(pair) == 2 and pair[0] == "oom_kill")
 
 
 def _path(cgroup: str, controller: str) -> str | None:

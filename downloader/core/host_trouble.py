@@ -37,6 +37,9 @@ _MAX_IN_A_ROW: Final = 1000
 _CHANCE: Final = 1e-6  # of so many in a row from a host that is up
 _BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
 _UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
+_UNREACHED_AT_FIRST: Final = (
+    3  # of one that has not: one of its machines may be down, or have a wrong certificate
+)
 
 
 @dataclass(slots=True)
@@ -80,14 +83,19 @@ class Trouble:
         self.unreached = 0
         if self.given_up or down:
             return not self.given_up
+        self.throttle.record(now, refused=1)
         if not fresh:
             return False
-        self.throttle.record(now, refused=1)
         self.streak += 1
         if self.streak < _IN_A_ROW or self.streak < self._unlikely():
             return False
         self.throttle.discard(now)
         return True
+
+    @property
+    def hardly_tried(self) -> bool:
+        """Return whether so few attempts to reach the host have failed that it may be reached yet."""
+        return self.unreached < _UNREACHED_AT_FIRST
 
     def _unlikely(self) -> int:
         """Return how many first attempts hardly fail in a row, by those before, if the host is up."""

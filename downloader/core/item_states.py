@@ -41,6 +41,7 @@ __all__ = [
     "merge",
     "pack",
     "published",
+    "restored",
     "summed",
     "unpack",
     "without",
@@ -162,6 +163,14 @@ def unpack(packed: bytes) -> tuple[memoryview, memoryview]:
         raise ValueError(f"damaged marks: {len(raw)} bytes")
     count = len(raw) // ITEM_BYTES
     return raw[: 8 * count].cast("q"), raw[8 * count :].cast("I")
+
+
+def restored(packed: bytes, count: int) -> ItemStates:
+    """Return the states of ``count`` items in ``packed``, in a buffer of their own."""
+    result = ItemStates(count)
+    for whole, part in zip(result.arrays, unpack(packed), strict=True):
+        whole[: len(part)] = part
+    return result
 
 
 def written(packed: bytes) -> Iterator[ItemState]:

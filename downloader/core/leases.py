@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from downloader.messages import Lease
 
 __all__ = ["DEATHS_TO_POISON", "DEATHS_TO_SUSPECT", "LeaseBook"]
@@ -26,8 +28,11 @@ DEATHS_TO_POISON = 3
 
 @dataclass
 class _Holder:
+    """``narrowed``: how many of the leases are, which leave room for others."""
+
     credit: int = 0
     leases: dict[int, Lease] = field(default_factory=dict)
+    narrowed: int = 0
 
 
 class LeaseBook:
@@ -78,7 +83,7 @@ class LeaseBook:
         """Lease waiting batches to workers with credit, the least loaded first; yield each lease."""
         while self._waiting:
             able = [
-                (len(holder.leases), worker)
+                (len(holder.leases) - holder.narrowed, worker)
                 for worker, holder in self._holders.items()
                 if holder.credit > 0
             ]
@@ -89,7 +94,14 @@ class LeaseBook:
             holder = self._holders[worker]
             holder.credit -= 1
             holder.leases[lease.seq] = lease
+            holder.narrowed += lease.narrowed
             yield worker, lease
+
+    def narrow(self, worker: int, lease: Lease) -> None:
+        """Replace a lease of ``worker`` by ``lease``, which is narrowed: what is left of the same batch."""
+        holder = self._holders[worker]
+        holder.narrowed += not holder.leases[lease.seq].narrowed
+        holder.leases[lease.seq] = lease
 
     def settle(self, worker: int, seq: int) -> Lease:
         """End and return the lease of batch ``seq``, which ``worker`` has reported as done or returned.
@@ -97,7 +109,10 @@ class LeaseBook:
         Raises KeyError if ``worker`` does not hold it.
         """
         self._deaths.pop(seq, None)
-        return self._holders[worker].leases.pop(seq)
+        holder = self._holders[worker]
+        lease = holder.leases.pop(seq)
+        holder.narrowed -= lease.narrowed
+        return lease
 
     def died(self, worker: int, marks: Mapping[int, tuple[bytes, Iterable[int]]]) -> list[tuple[int, int]]:
         """Remove ``worker``, which is dead and reaped; put its batches back at the front of the queue.
@@ -120,18 +135,7 @@ class LeaseBook:
                 elif deaths[index] == DEATHS_TO_SUSPECT:
                     suspects.append(index)
             self._waiting.appendleft(
-                Lease(
-                    seq=lease.seq,
-                    count=lease.count,
-                    items=lease.items,
-                    only=lease.only,
-                    done=done,
-                    earlier=lease.earlier,
-                    suspects=tuple(suspects),
-                    poison=tuple(poison),
-                    replace=lease.replace,
-                    shards=lease.shards,
-                )
+                msgspec.structs.replace(lease, done=done, suspects=tuple(suspects), poison=tuple(poison))
             )
         return poisoned
 

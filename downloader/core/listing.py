@@ -12,9 +12,13 @@ import msgspec
 
 from downloader.errors import SourceError
 
-__all__ = ["MARKER", "Listing", "page_url", "parse_listing"]
+__all__ = ["MARKER", "NO_SERVER", "ONE_FILE", "Listing", "page_url", "parse_listing"]
 
 MARKER = "next-marker"
+ONE_FILE = "to fetch one URL: echo URL | downloader - -o DEST"
+"""What to do where SOURCE is no server, but a file."""
+NO_SERVER = f"is this a file server, and is --list-path right? ({ONE_FILE})"
+"""What to ask where SOURCE seems to be no file server."""
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -44,17 +48,20 @@ class _Usual(msgspec.Struct, frozen=True):
 _decode_usual = msgspec.json.Decoder(_Usual).decode
 
 
-def parse_listing(body: bytes | bytearray, where: str) -> Listing:
-    """Return the page in ``body``. Raises SourceError with a message that begins with ``where``."""
+def parse_listing(body: bytes | bytearray, where: str, *, first: bool = True) -> Listing:
+    """Return the page in ``body``. Raises SourceError with a message that begins with ``where``.
+
+    ``first``: it is the first page, so the server may be none that has pages.
+    """
     try:
         # Decodes and checks the types in one step.
         page = _decode_usual(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _parse_unusual(body, where)
+        return _parse_unusual(body, where, f"; {NO_SERVER}" if first else "")
     return Listing(page.FileNames, page.NextMarker or page.NextFile or "")
 
 
-def _parse_unusual(body: bytes | bytearray, where: str) -> Listing:
+def _parse_unusual(body: bytes | bytearray, where: str, hint: str) -> Listing:
     """Parse a page with the standard library, or raise SourceError that says what is wrong with it.
 
     msgspec rejects a whole page for one name with a lone surrogate; the standard library does not.
@@ -62,9 +69,9 @@ def _parse_unusual(body: bytes | bytearray, where: str) -> Listing:
     try:
         page: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{where} is not valid JSON: {error}") from None
+        raise SourceError(f"{where} is not valid JSON: {error}{hint}") from None
     if not isinstance(page, dict) or not isinstance(page.get("FileNames"), list):
-        raise SourceError(f'{where} has no list "FileNames"; is this a file server? (see --list-path)')
+        raise SourceError(f'{where} has no list "FileNames"{hint}')
     names: list[Any] = page["FileNames"]
     if not all(type(name) is str for name in names):
         raise SourceError(f"{where} lists a name that is not a string")

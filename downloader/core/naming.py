@@ -30,9 +30,12 @@ __all__ = [
     "escape",
     "escape_all",
     "hashed",
+    "is_invented",
     "list_path",
+    "literal_path",
     "mirror_path",
     "numbered",
+    "one_line",
     "printable",
     "printable_json",
     "quote_all",
@@ -83,6 +86,11 @@ _MARK: Final = "%~"
 _DIGEST_BYTES: Final = (
     10  # 16 characters; among 10**9 names, the probability of a collision is below 10**-6
 )
+_INDEX: Final = "index.html"  # for the file at a path that ends in a slash
+_INVENTED: Final = re.compile(r"index(?:%~[a-z2-7]+)?(?:-[0-9]+)?\.html").fullmatch
+_NO_NAME: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*(?:/(?:[^?#]*/)?)?(?:[?#].*)?", re.DOTALL
+).fullmatch
 _EXTENSION: Final = re.compile(rb"(?<=.)\.[A-Za-z0-9]{1,8}\Z", re.DOTALL)
 
 
@@ -121,6 +129,13 @@ def printable(text: str) -> str:
 def printable_json(text: str) -> str:
     """Return the JSON ``text`` with the same escaped as JSON has it; it means what it meant."""
     return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    """Return ``text``, of any length, with terminal control characters written as in ``repr``."""
+    if text.isprintable():
+        return text
+    return _UNSHOWABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _refuse(why: str, raw: str | bytes) -> BadName:
@@ -237,6 +252,26 @@ def list_path(name: str) -> str:
     return mirror_path([part.encode("utf-8", "surrogateescape") for part in name.split("/")])
 
 
+def literal_path(name: str, below: str = "") -> str:
+    """Return ``name`` itself, as the relative path under which a file must be stored.
+
+    Unlike other names it may have ``%``, ``\\`` and control characters. Raises BadName where no file can
+    have it, or where it leads elsewhere than ``below``, a directory with its slash.
+    """
+    segments = name.split("/")
+    if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+        raise _refuse("is not text in the encoding of the list", name)
+    if not all(segments) or any(map(_RESERVED.match, segments)):
+        raise _refuse("leads elsewhere, or is one of the downloader's own", name)
+    if not name.startswith(below):
+        raise _refuse(f"is not below {below}, where it must be", name)
+    if "\0" in name:
+        raise _refuse("has a NUL, which no file can have", name)
+    if max(len(segment.encode()) for segment in segments) > _NAME_BYTES:
+        raise _refuse(f"takes more than {_NAME_BYTES} bytes", name)
+    return _joined(segments)
+
+
 def cut_path(name: str) -> SafeName:
     """Return a name for one that is too long for ``list_path``: its last segment, cut, and a digest of it.
 
@@ -248,7 +283,7 @@ def cut_path(name: str) -> SafeName:
 def cut_url_name(url: str) -> SafeName:
     """Return a name for a URL whose ``url_name`` is too long, without query and secrets. Raises BadName."""
     segments = _split(url)[2]
-    return _cut(_decoded(segments[-1])[1] or b"index.html", redact_url(url))
+    return _cut(_decoded(segments[-1])[1] or _INDEX.encode(), redact_url(url))
 
 
 def _cut(name: bytes, whole: str) -> SafeName:
@@ -268,6 +303,14 @@ def split_query(name: str, url: str) -> tuple[str, str]:
     query = url.partition("?")[2].partition("#")[0].encode("utf-8", "surrogatepass")
     known = {_escaped(part) for part in query.split(b"&")}
     return (head, mark + tail) if known.issuperset(tail.split("&")) else (name, "")
+
+
+def is_invented(name: str, url: str) -> bool:
+    """Return whether ``name``, without a query, is what ``url_name`` makes of the empty end of a path.
+
+    Digests and numbers that were added to it count as part of it.
+    """
+    return _INVENTED(name.rpartition("/")[2]) is not None and _NO_NAME(url) is not None
 
 
 def numbered(path: str, number: int, url: str = "") -> str:
@@ -356,7 +399,7 @@ def _directory(raw: str, key: bytes | None) -> str:
 def _leaf(raw: str, query: str, key: bytes | None) -> SafeName:
     """Return the name for the last segment and the query. A digest precedes the extension, to keep that."""
     data, kept = _decoded(raw)
-    name = kept if data else b"index.html"
+    name = kept if data else _INDEX.encode()
     public = without_secrets(query, query=True) if query else ""
     if public:
         parts = public.split("&")
@@ -382,7 +425,7 @@ def url_name(url: str, key: bytes) -> SafeName:
     """
     _, _, segments, query = _split(url)
     if _harmless(url):
-        return escape(segments[-1] or "index.html")
+        return escape(segments[-1] or _INDEX)
     return _leaf(segments[-1], query, key)
 
 
@@ -405,7 +448,7 @@ def url_path(url: str, key: bytes | None, colon: str = ":") -> str:
     if not host:
         raise BadName("the URL has no host, so it gives no name")
     if _harmless(url):
-        path = mirror_path([host, *segments[:-1], segments[-1] or "index.html"])
+        path = mirror_path([host, *segments[:-1], segments[-1] or _INDEX])
         return path if colon == COLON else with_colon(colon, path)
     kept = without_secrets(host)
     if kept != host or (at and key is not None):

@@ -1,22 +1,30 @@
-"""Decide whether a worker should ask for more files than it holds."""
+"""Decide whether a worker should ask for more files than it holds, and how many may wait in it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["wants_more"]
+__all__ = ["max_resting", "wants_more"]
 
-_MAX_RESTING: Final = 10_000  # files of failing or paused hosts that are held in memory
+# Files that are held in memory while they wait for a retry, or for a host that is failing or paused: in all
+# workers together, and at least in each.
+_RESTING: Final = 200_000
+_MIN_RESTING: Final = 10_000
 # Each host takes as much memory as three files. Among so many, the next files are of yet other hosts, and
 # nothing is gained by reading further.
 _MAX_HOSTS: Final = 6_000
 
 
-def wants_more(appetite: int, unstarted: int, resting: int, hosts: int) -> bool:
+def max_resting(workers: int) -> int:
+    """Return how many files may wait in each of ``workers`` while others are fetched."""
+    return max(_RESTING // workers, _MIN_RESTING)
+
+
+def wants_more(appetite: int, unstarted: int, resting: int, most: int, hosts: int) -> bool:
     """Return whether there are fewer files that could start than ``appetite``.
 
-    ``unstarted``: files that wait, of which ``resting`` are of hosts that are failing or paused. These do
-    not count, up to a limit: while they wait, others are fetched. ``hosts``: hosts that have files
-    which could start.
+    ``unstarted``: files that wait, of which ``resting`` wait for a retry, or for a host that is failing or
+    paused. These do not count, up to ``most``: while they wait, others are fetched. ``hosts``: hosts that
+    have files which could start.
     """
-    return unstarted - min(resting, _MAX_RESTING) < appetite and hosts < _MAX_HOSTS
+    return unstarted - min(resting, most) < appetite and hosts < _MAX_HOSTS

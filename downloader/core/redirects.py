@@ -40,7 +40,10 @@ def next_url(url: str, location: str, hops: int, most: int) -> str:
     """
     if hops >= most:
         raise FetchError("redirect-loop", f"more than {most} redirects")
-    target = resolve(url, location)
+    try:
+        target = resolve(url, location)
+    except ValueError as error:
+        raise FetchError("redirect-refused", f"to a URL that is not clear: {error}") from None
     scheme, _, rest = target.partition(":")
     scheme = scheme.lower()
     if scheme not in ("http", "https"):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import mimetypes
+import re
 from collections.abc import Iterable
 
-from downloader.core.naming import split_query
+from downloader.core.naming import is_invented, split_query
 
 __all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys", "possible_name_keys"]
 
@@ -29,14 +30,17 @@ _UNKNOWN = "bin"
 _TYPES = {
     "avif": "image/avif",
     "bmp": "image/bmp image/x-ms-bmp image/x-bmp image/x-windows-bmp",
-    "gif": "image/gif",
+    "gif": "image/gif image/x-gif image/x-citrix-gif",
     "heic": "image/heic image/heic-sequence",
     "heif": "image/heif image/heif-sequence",
     "ico": "image/x-icon image/vnd.microsoft.icon image/ico",
     "jp2": "image/jp2 image/jpeg2000 image/jpx",
-    "jpg": "image/jpeg image/jpg image/pjpeg image/x-jpeg image/jpe application/jpg application/jpeg",
+    "jpg": "image/jpeg image/jpg image/pjpeg image/pjpg image/jfif image/pjp image/jpe image/x-jpeg "
+    "image/x-jpg image/x-jfif image/x-pjpeg image/x-citrix-jpeg image/vnd.swiftview-jpeg application/jpg "
+    "application/jpeg application/x-jpg application/x-jpeg",
     "jxl": "image/jxl",
-    "png": "image/png image/x-png application/png image/apng image/vnd.mozilla.apng",
+    "png": "image/png image/x-png image/x-citrix-png application/png application/x-png image/apng "
+    "image/vnd.mozilla.apng",
     "psd": "image/vnd.adobe.photoshop image/x-photoshop",
     "svg": "image/svg+xml image/svg",
     "tiff": "image/tiff image/tif image/x-tiff image/x-tif",
@@ -105,6 +109,8 @@ _TYPES = {
     "woff2": "font/woff2 application/font-woff2",
 }
 _BY_TYPE = {each: extension for extension, types in _TYPES.items() for each in types.split()}
+# The first one in the value, whatever is around it: quotes, blanks, parameters, another one.
+_MEDIA_TYPE = re.compile(r"([a-z0-9.+-]+)[ \t]*\\?/[ \t]*\.?([a-z0-9][a-z0-9.+_-]*)").search
 _guess = mimetypes.MimeTypes().guess_extension  # Python's own table
 
 
@@ -174,18 +180,30 @@ def _fitting(key: str, name: str) -> str:
 def extension_of(name: str, content_type: str, url: str = "") -> str:
     """Return the extension of a member: that of ``name``, else of ``content_type``, else ``bin``.
 
-    Where the name comes from ``url``, its query has none, nor have the parameters of its path.
+    Where the name comes from ``url``, its query has none, nor have the parameters of its path, nor has
+    ``index.html`` where the path ends in a slash.
     """
     if "?" in name:
         name = split_query(name, url)[0]
     if ";" in name:
         path, _, parameters = name.partition(";")
         name = path if f";{parameters}" in url else name
-    return _split(name)[1].lower() or _of_type(content_type)
+    extension = _split(name)[1].lower()
+    if extension == "html" and is_invented(name, url):
+        extension = ""
+    return extension or _of_type(content_type)
 
 
 @functools.lru_cache(maxsize=1024)
 def _of_type(content_type: str) -> str:
-    media_type = content_type.partition(";")[0].partition(",")[0].strip().lower()
-    known = _BY_TYPE.get(media_type) or (_guess(media_type) or "").lstrip(".")
-    return known if known.isalnum() else _UNKNOWN
+    text = content_type.lower()
+    if match := _MEDIA_TYPE(text):
+        candidates = [f"{match[1]}/{match[2]}"]
+    else:
+        word = text.strip(" \t\"'.")
+        candidates = [f"{kind}/{word}" for kind in ("image", "video", "audio", "application", "text")]
+    for media_type in candidates:
+        known = _BY_TYPE.get(media_type) or (_guess(media_type) or "").lstrip(".")
+        if known.isalnum():
+            return known
+    return _UNKNOWN

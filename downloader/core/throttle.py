@@ -27,6 +27,7 @@ _STEPS: Final = 2  # times that the pace is lowered until it must have helped
 _BELOW: Final = 0.9
 _LESS: Final = 0.8  # of a pace that had helped, and is now too fast
 _RAISE: Final = 1.1
+_STEEPEST: Final = 4.0  # how much longer the gap becomes at once
 _SLOWEST: Final = 1.0  # requests a second
 _FORGET: Final = 0.125
 
@@ -60,6 +61,8 @@ class Throttle:
         self.good += good
         self.refused += refused
         count, elapsed = self.good + self.refused, now - self.since
+        if not self.good and elapsed < _LONGEST:
+            return  # a limit lets some through
         enough = max(_OUTCOMES, _FAILED / self.before) if self.steps else _OUTCOMES
         if (count >= enough and elapsed >= _SHORTEST) or (self.gap and elapsed >= _LONGEST):
             self._judge(self.refused / count, self.good / elapsed, count / elapsed)
@@ -75,7 +78,8 @@ class Throttle:
         chance = _DEVIATIONS * sqrt(self.share * (1 - self.share) / _OUTCOMES)
         many = share > self.share + max(_MANY, chance)
         if not self.gap:
-            if many:
+            # Where nothing at all succeeds, it is no limit of the rate.
+            if many and succeeding:
                 self.unpaced = rate
                 self._lower(share, succeeding, 1)
             else:
@@ -96,4 +100,7 @@ class Throttle:
 
     def _lower(self, before: float, succeeding: float, steps: int) -> None:
         self.before, self.steps = before, steps
-        self.gap = max(1 / max(succeeding * _BELOW, _SLOWEST), self.gap)
+        if succeeding:
+            self.gap = max(1 / max(succeeding * _BELOW, _SLOWEST), self.gap)
+        else:  # what the host takes is not known, only that it is less
+            self.gap = min(self.gap * _STEEPEST, 1 / _SLOWEST)

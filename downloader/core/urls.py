@@ -29,6 +29,8 @@ _AS_IT_IS: Final = re.compile(
     r"(?:/(?!\.)[!$%&'()*+,\-.0-9:;=@A-Z\[\]_a-z~]*)+(?:\?[!$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]*)?"
 ).fullmatch
 _MAX_PORT: Final = 65535
+_START: Final = re.compile(r"(?:(https?):)?([/\\]*)([^/?#]*)", re.IGNORECASE).match
+_BLANKS_AND_CONTROLS: Final = "".join(map(chr, range(33)))  # as the URL standard strips them
 
 
 def sent_url(url: str) -> str:
@@ -60,10 +62,10 @@ def sent_url(url: str) -> str:
 def resolve(base: str, reference: str) -> str:
     """Return the URL that ``reference`` means in the document at ``base`` (RFC 3986 §5.2.2).
 
-    It has no fragment, and is not yet as it is sent. As in browsers, ``http:/x`` in a document of http has
-    the host of that.
+    It has no fragment, and is not yet as it is sent. Raises ValueError, with a clause, where the host that
+    it means is not clear.
     """
-    scheme, authority, path, query = _split(reference)
+    scheme, authority, path, query = _split(_with_clear_host(reference, base.partition(":")[0]))
     base_scheme, base_authority, base_path, base_query = _split(base)
     if scheme is not None and (authority is not None or scheme.lower() != base_scheme):
         base_scheme, base_authority = scheme, authority
@@ -75,6 +77,29 @@ def resolve(base: str, reference: str) -> str:
         path = f"{base_path.rpartition('/')[0]}/{path}"
     start = "" if base_authority is None else f"//{base_authority}"
     return f"{base_scheme}:{start}{path}{query}"
+
+
+def _with_clear_host(reference: str, base_scheme: str) -> str:
+    """Return ``reference`` with two slashes before its host, if it has one. Raises ValueError.
+
+    ``https:/host`` and ``///host`` are read as by browsers and curl. For ``http:/x`` in a document of http,
+    and for backslashes, browsers go to one host and curl to another, and either may be the wrong one.
+    """
+    reference = reference.strip(_BLANKS_AND_CONTROLS)
+    match = _START(reference)
+    assert match is not None  # it matches any text
+    scheme, slashes, authority = match.groups()
+    if "\t" in reference:
+        raise ValueError("it has a tab in it")
+    has_host = scheme is not None or len(slashes) > 1
+    if "\\" in slashes or (has_host and "\\" in authority):
+        raise ValueError("it has a backslash where its host begins or ends")
+    if scheme is not None and len(slashes) < 2 and scheme.lower() == base_scheme:
+        raise ValueError(f"no // follows {scheme.lower()}:, so it may be a path or a host")
+    if not has_host:
+        return reference
+    start = f"{scheme}:" if scheme is not None else ""
+    return f"{start}//{reference[match.end(2) :]}"
 
 
 def login_of(url: str) -> tuple[str, str | None] | None:

@@ -16,7 +16,7 @@ _EXTRA = 3
 class BatchQueue:
     """The requests to the feeder: first the journal's unfinished batches, then the source from its cursor.
 
-    ``done``: nothing more will be requested.
+    ``done``: nothing more will be requested. ``types``: see ``Lease``.
     """
 
     def __init__(self, journal: Journal, *, failed_only: bool, shards: bool = False) -> None:
@@ -40,6 +40,7 @@ class BatchQueue:
         self._outstanding = 0  # batches requested and not arrived yet, recalled ones too
         self._revisited: dict[int, Collection[int]] = {}
         self.done = False
+        self.types = ""
 
     @property
     def drained(self) -> bool:
@@ -89,6 +90,7 @@ class BatchQueue:
                 earlier=row.marks,
                 replace=replace,
                 shards=shards,
+                types=self._types,
             )
         failed = tuple(failure.index for failure in self._journal.failures(row.seq))
         only = tuple(sorted(self._revisited.pop(row.seq, failed)))
@@ -99,13 +101,24 @@ class BatchQueue:
             done=self._journal.marks(row.seq),
             replace=replace,
             shards=shards,
+            types=self._types,
         )
+
+    @property
+    def _types(self) -> str:
+        return self.types if self._shards else ""
 
     def lease(self, batch: Batch) -> Lease:
         """Return the lease of ``batch``, which is new and in the journal."""
         shards = self._journal.shards.first(batch.seq) if self._shards else ()
         known = batch.marks
-        return Lease(batch.seq, batch.count, batch.items, done=known, earlier=known, shards=shards)
+        return Lease(
+            *(batch.seq, batch.count, batch.items),
+            done=known,
+            earlier=known,
+            shards=shards,
+            types=self._types,
+        )
 
     def _shards_of(self, row: BatchRow) -> tuple[int, ...]:
         if not self._shards:

@@ -7,9 +7,11 @@ loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from downloader.core import item_states
 from downloader.core.leases import LeaseBook
-from downloader.messages import BatchDone, Outcome, Returned
+from downloader.messages import BatchDone, Lease, Narrowed, Outcome
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
@@ -25,8 +27,8 @@ class Checkpoint:
         self._run = run
         self._reported: list[tuple[int, Outcome]] = []
 
-    def add(self, worker: int, outcome: BatchDone | Returned) -> None:
-        """Add the outcome of a batch that ``worker`` reports."""
+    def add(self, worker: int, outcome: Outcome) -> None:
+        """Add the outcome of a batch that ``worker`` reports, or the outcome so far."""
         self._reported.append((worker, outcome))
 
     def write(self) -> bool:
@@ -39,22 +41,32 @@ class Checkpoint:
             self._destination.sync()
         done = False
         for worker, outcome in came:
-            if self._book.lease(worker, outcome.seq) is None:
+            lease = self._book.lease(worker, outcome.seq)
+            if lease is None:
                 continue
             if isinstance(outcome, BatchDone):
-                self._record_done(worker, outcome)
+                self._record(outcome, lease, lease.only)
                 done = True
-            else:
+            elif isinstance(outcome, Narrowed) and not lease.shards:
+                left = set(outcome.lease.only)
+                self._record(outcome, lease, tuple(index for index in lease.only if index not in left))
+            elif outcome.marks:
                 self._destination.keep({outcome.seq: outcome.marks})
-            self._book.settle(worker, outcome.seq)
+            if isinstance(outcome, Narrowed):
+                self._book.narrow(worker, outcome.lease)
+            else:
+                self._book.settle(worker, outcome.seq)
             self._run.add(outcome)
         return done
 
-    def _record_done(self, worker: int, outcome: BatchDone) -> None:
+    def _record(self, outcome: BatchDone | Narrowed, lease: Lease, finished: Sequence[int]) -> None:
+        """Record ``outcome``; ``finished``: the items that it is about, where ``lease`` has not all."""
         journal = self._destination.journal
-        lease = self._book.lease(worker, outcome.seq)
-        marks, retried = outcome.marks, lease.only if lease is not None else ()
-        if lease is not None and retried:
-            others = item_states.without(journal.marks(lease.seq), lease.count, retried)
+        marks = outcome.marks
+        if lease.only:
+            others = item_states.without(journal.marks(lease.seq), lease.count, finished)
             marks = item_states.merge(others, marks, lease.count)
-        journal.settle(outcome, marks, retried=retried)
+        if isinstance(outcome, Narrowed):
+            journal.settle_some(outcome, marks, finished, all_leased=not lease.only)
+        else:
+            journal.settle(outcome, marks, retried=finished)

@@ -11,7 +11,7 @@ from downloader.config.config import Config
 from downloader.core.naming import shown
 from downloader.engine.source_reader import read_batches
 from downloader.http.client_tls import check_client_certificate
-from downloader.messages import DUPLICATE, Continue, Ended, Item
+from downloader.messages import DUPLICATE, Batch, Continue, Ended, Item
 from downloader.reporting.progress import Progress
 from downloader.storage.name_key import found_key
 
@@ -43,6 +43,8 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]
     for batch in read_batches(config, found_key(config.journal_root), Continue(b"", 0, 0), progress.log):
         if isinstance(batch, Ended):
             break
+        if not isinstance(batch, Batch):
+            continue
         found.listed += batch.count
         items = msgspec.msgpack.decode(batch.items, type=list[Item])
         found.bad += sum(1 for item in items if item.fault and item.fault != DUPLICATE)

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
+from downloader.config.machine import why_killed
 from downloader.errors import BootError
-from downloader.messages import Message, Tally
+from downloader.messages import Message, Receiving, Tally
 from downloader.process.channel import Link
 from downloader.process.spawn import ChildMain, fork
 
@@ -26,6 +27,7 @@ FEEDER = -1
 """The feeder's number; workers have 0, 1, 2 … and a replacement has a new number."""
 
 _MAX_ITERATION = 1.0
+_LESS = "give more memory, or fewer --workers or --connections"
 
 
 @dataclass
@@ -33,8 +35,8 @@ class Process:
     """One child.
 
     ``tries``: how many children in its place, in a row, exited before they were ready. ``silence``: seconds
-    since its last message. ``live``: what it has counted and not reported yet. ``waiting``, ``hosts``: see
-    ``messages.Heartbeat``. ``waits``: whether the selector watches for room to send to it.
+    since its last message. ``live``: what it has counted and not reported yet. ``receiving``, ``waiting``,
+    ``hosts``: see ``messages.Heartbeat``. ``waits``: whether the selector watches for room to send to it.
     """
 
     number: int
@@ -44,9 +46,21 @@ class Process:
     ready: bool = False
     silence: float = 0.0
     live: Tally = field(default_factory=Tally)
+    receiving: Receiving = field(default_factory=Receiving)
     waiting: int = 0
     hosts: tuple[int, ...] = ()
     waits: bool = False
+
+    def reported(self, outcome: Tally) -> None:
+        """Subtract what is reported from ``live`` and ``receiving``, as of the last heartbeat.
+
+        What was finished since then is in neither, so too little may be left until the next one.
+        """
+        before, now = self.receiving, max(self.receiving.bytes - max(outcome.bytes - self.live.bytes, 0), 0)
+        self.live = self.live.less(outcome)
+        if now < before.bytes:
+            # Some of the files have arrived; which is not known.
+            self.receiving = Receiving(now)
 
 
 class ProcessPool:
@@ -127,6 +141,10 @@ class ProcessPool:
         """Return what the processes have settled and not reported yet."""
         return sum((process.live for process in self), Tally())
 
+    def receiving(self) -> Receiving:
+        """Return what has arrived of files that are not finished."""
+        return sum((process.receiving for process in self), Receiving())
+
     def waiting(self) -> tuple[int, int]:
         """Return how many files wait in the processes, and for how many hosts."""
         hosts = {host for process in self for host in process.hosts}
@@ -161,6 +179,8 @@ def _exits(pid: int, within: float) -> bool:
 
 
 def describe(status: int) -> str:
-    """Describe a wait status in words."""
+    """Describe a wait status in words, with what may be the cause."""
     code = os.waitstatus_to_exitcode(status)
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    return f"signal {signal.Signals(-code).name}{why_killed(-code, _LESS)}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from downloader.config.config import Config
 from downloader.errors import BootError, DownloaderError, SourceError
-from downloader.messages import Batch, Continue, Credit, Ended, Log, Stop
+from downloader.messages import Batch, Continue, Credit, Ended, Log, Stop, Types
 from downloader.process.spawn import Child, fork
 
 __all__ = ["read_batches"]
@@ -20,8 +20,10 @@ _BATCHES_AHEAD = 4
 
 def read_batches(
     config: Config, name_key: bytes, start: Continue, log: Callable[[str, str], None]
-) -> Iterator[Batch | Ended]:
+) -> Iterator[Batch | Types | Ended]:
     """Fork a feeder; yield the batches of the source from ``start`` on, then an Ended.
+
+    Before the first batch, there may be the types of its columns.
 
     Raises SourceError if the source breaks off, DownloaderError with the exit code that a run would have,
     BootError.
@@ -37,7 +39,9 @@ def read_batches(
                 selector.select()
                 messages, is_open = child.link.receive()
                 for message in messages:
-                    if isinstance(message, Batch):
+                    if isinstance(message, Types):
+                        yield message
+                    elif isinstance(message, Batch):
                         yield message
                         child.link.send(Credit(1))
                     elif isinstance(message, Log):

@@ -20,6 +20,7 @@ from time import monotonic
 
 from downloader.config.config import Config
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
+from downloader.core.pipeline_window import longest_drain
 from downloader.core.respawn import MAX_BLAMELESS_DEATHS, MAX_FAILED_FEEDERS, RespawnLimits
 from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
@@ -41,14 +42,16 @@ from downloader.messages import (
     Heartbeat,
     HostPause,
     Log,
+    Narrowed,
     Rate,
     Ready,
     Returned,
     Stop,
     Tally,
+    Types,
 )
 from downloader.process.spawn import ChildMain
-from downloader.reporting.progress import Progress
+from downloader.reporting.progress import Progress, Totals
 from downloader.reporting.report import failed_text
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
@@ -82,6 +85,7 @@ class Supervisor:
         self._book = LeaseBook()
         shards = config.sink_kind.shard_items(config) > 0
         self._queue = BatchQueue(self._journal, failed_only=config.retry_failed, shards=shards)
+        self._queue.types = config.column_types
         self._number = 0
         self._limits = RespawnLimits()
         self._phase = Phase.FETCHING
@@ -145,7 +149,7 @@ class Supervisor:
         self._check_processes()
         self._dispatch()
         self._progress.update(self._totals, self._queue.done)
-        for order in self._coordinator.exchange(lambda: self._totals()[0]) if self._coordinator else ():
+        for order in self._coordinator.exchange(lambda: self._totals().tally) if self._coordinator else ():
             if isinstance(order, Rate):
                 self._rates.change(order.per_second)
             elif isinstance(order, HostPause):
@@ -153,8 +157,9 @@ class Supervisor:
             else:
                 self._interrupt()
 
-    def _totals(self) -> tuple[Tally, tuple[int, int]]:
-        return self.result.tally + self._pool.live(), self._pool.waiting()
+    def _totals(self) -> Totals:
+        pool = self._pool
+        return Totals(self.result.tally + pool.live(), pool.receiving(), *pool.waiting())
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint.write():
@@ -219,13 +224,13 @@ class Supervisor:
     def _handle(self, process: Process, message: FromChild) -> None:
         number = process.number
         if isinstance(message, Heartbeat):
-            process.live = message.tally
+            process.live, process.receiving = message.tally, message.receiving
             process.waiting, process.hosts = message.waiting, message.hosts
             if number != FEEDER:
                 self.result.record_heartbeat(number, message)
-        elif isinstance(message, Batch):
-            self._add_batch(message)
-        elif isinstance(message, (BatchDone, Returned)):
+        elif isinstance(message, (Types, Batch)):
+            self._add_listed(message)
+        elif isinstance(message, (BatchDone, Narrowed, Returned)):
             self._add_outcome(process, message)
         elif isinstance(message, Credit):
             self._book.grant(number, message.batches)
@@ -243,10 +248,12 @@ class Supervisor:
         elif isinstance(message, Stop):
             self._child_stopped(message)
 
-    def _add_outcome(self, process: Process, outcome: BatchDone | Returned) -> None:
+    def _add_outcome(self, process: Process, outcome: BatchDone | Narrowed | Returned) -> None:
         self._checkpoint.add(process.number, outcome)
-        process.live = Tally()
-        for failure in outcome.failures if self._config.verbose and isinstance(outcome, BatchDone) else ():
+        process.reported(outcome.tally)
+        for failure in (
+            () if isinstance(outcome, Returned) or not self._config.verbose else outcome.failures
+        ):
             self._progress.log("info", f"failed: {failed_text(failure)}")
 
     def _child_ready(self, process: Process, message: Ready) -> None:
@@ -256,7 +263,12 @@ class Supervisor:
         if process.number != FEEDER:
             self._book.add_worker(process.number)
 
-    def _add_batch(self, batch: Batch) -> None:
+    def _add_listed(self, batch: Types | Batch) -> None:
+        if isinstance(batch, Types):
+            self._destination.settle_types(batch.text)
+            self._queue.types = batch.text
+            self._config = self._destination.config_of_job()  # for another feeder, should this one die
+            return
         self._limits.record_batch()
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
@@ -393,7 +405,7 @@ class Supervisor:
             return
         self._enter(RunEvent.DRAIN)
         grace = self._config.drain_grace
-        self._drain_by = monotonic() + grace + 2.0
+        self._drain_by = monotonic() + longest_drain(grace) + 2.0
         self._book.forget_waiting()
         self._pool.send_all(Drain(grace), but=(FEEDER,))
         if feeder := self._pool.get(FEEDER):

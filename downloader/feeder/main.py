@@ -16,6 +16,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_states import OWNED, changed
+from downloader.core.listing import NO_SERVER, ONE_FILE
 from downloader.core.name_list import encode_names
 from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
@@ -35,11 +36,12 @@ from downloader.messages import (
     Recall,
     Tally,
     ToChild,
+    Types,
 )
 from downloader.process.channel import PlainChildLink
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
-from downloader.sources.source import Fetch, Lister
+from downloader.sources.source import DeclaresColumns, Fetch, Lister
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
@@ -105,7 +107,13 @@ def _obey(
 ) -> None:
     """Carry out commands until the last one."""
     inbox = _Inbox(link)
+    told = config.column_types
     for command in iter(inbox.command, None):
+        if isinstance(lister, DeclaresColumns) and isinstance(command, (Recall, Continue)):
+            begun = isinstance(command, Recall) or bool(command.cursor)
+            if (types := lister.column_types(told, begun=begun)) != told:
+                told = types
+                link.send(Types(told))
         if isinstance(command, Recall):
             page = lister.recall(command)
             if duplicates:
@@ -290,7 +298,7 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
                 kind = failure_kind(error.code)
                 what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"
                 if not policy.allows(attempt, error.transient):
-                    raise SourceError(f"the listing failed: {what}{_advice(error.code)}") from None
+                    raise SourceError(f"the listing failed: {what}{_advice(error.code, config)}") from None
                 pause = policy.delay(attempt, random(), error.retry_after)
                 link.send(Log("warning", f"{what}; again in {pause:.1f} s"))
             time.sleep(pause)
@@ -299,11 +307,14 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
     return fetch
 
 
-def _advice(code: str) -> str:
+def _advice(code: str, config: Config) -> str:
+    login = "; give credentials with --auth-file, --netrc or -H"
+    if config.auth or config.netrc or config.headers or "@" in config.source:
+        login = "; are the credentials right, and those for this host?"
     return {
         "dns": "; check the host's name",
         "connect": "; is the server running, and is the port right?",
-        "http-404": "; is this a file server, and is --list-path right?",
-        "http-401": "; give credentials with --auth-file, --netrc or -H",
-        "http-403": "; give credentials with --auth-file, --netrc or -H",
+        **dict.fromkeys(("http-400", "http-404", "http-405", "http-410"), f"; {NO_SERVER}"),
+        "http-401": login,
+        "http-403": f"{login} ({ONE_FILE})",
     }.get(code, "")

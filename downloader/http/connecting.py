@@ -10,6 +10,7 @@ from downloader.process import patching
 patching.require()
 
 import contextlib  # noqa: E402
+import errno  # noqa: E402
 import os  # noqa: E402
 import socket  # noqa: E402
 from collections.abc import Iterator, Sequence  # noqa: E402
@@ -26,12 +27,16 @@ __all__ = ["alternate", "connect"]
 _HEAD_START = 0.25
 """Seconds until the next address is tried beside those before it: RFC 8305, §5."""
 
+_ACCEPTED = (errno.ECONNRESET, errno.EPIPE)
+"""What a connection that was accepted ends with. One that is refused has ECONNREFUSED."""
+
 
 def connect(addresses: Sequence[str], port: int, timeout: float) -> socket.socket:
     """Return a socket that is connected to one of ``addresses``, within ``timeout`` seconds.
 
     The addresses are tried in order, the families in turn, each with a head start on the next (RFC 8305,
-    "Happy Eyeballs"). Raises OSError: TimeoutError where at least one did not answer.
+    "Happy Eyeballs"). Raises OSError: TimeoutError where at least one did not answer. If the server has
+    ended the connection by now, whoever uses the socket sees that, as at any later time.
     """
     if len(addresses) == 1:
         return _connect(addresses[0], port, timeout)
@@ -88,7 +93,8 @@ def _connect(address: str, port: int, timeout: float) -> socket.socket:
         with contextlib.suppress(BlockingIOError):
             sock.connect((address, port))
         wait_write(sock.fileno(), timeout)
-        if error := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error and error not in _ACCEPTED:
             raise OSError(error, os.strerror(error))
         sock.settimeout(timeout)
     except BaseException:

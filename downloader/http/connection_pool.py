@@ -17,6 +17,7 @@ from downloader.process import patching
 
 patching.require()
 
+import errno  # noqa: E402
 import http.client  # noqa: E402
 import queue  # noqa: E402
 import socket  # noqa: E402
@@ -40,9 +41,10 @@ from urllib3.exceptions import (  # noqa: E402
 from downloader.core.host import Host  # noqa: E402
 from downloader.http.connecting import connect  # noqa: E402
 from downloader.http.dns import Resolver  # noqa: E402
-from downloader.http.exceptions import HandshakeCut, is_tls_end  # noqa: E402
+from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end  # noqa: E402
 from downloader.http.name_lookup import NoAnswer  # noqa: E402
 from downloader.http.response import StrictResponse  # noqa: E402
+from downloader.process.private_parts import tls_object  # noqa: E402
 
 __all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
 
@@ -218,16 +220,17 @@ class _CountedConnection:
         self.census.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
-        except ConnectionError as error:
-            raise HandshakeCut(error.errno, _CUT) from error
-        except ssl.SSLError as error:
-            if not is_tls_end(error):
-                raise
-            raise HandshakeCut(error.errno, _CUT) from error
         except TimeoutError as error:
             raise ConnectTimeoutError(self, "the TLS handshake took too long") from error
+        except OSError as error:
+            if not (is_reset(error) or is_tls_end(error)):
+                raise
+            raise HandshakeCut(error.errno, _CUT) from error
         finally:
             self.census.end_opening(self)
+        if isinstance(self.sock, ssl.SSLSocket) and tls_object(self.sock) is None:
+            # ssl leaves out the handshake where the connection was reset just before it.
+            raise HandshakeCut(errno.ENOTCONN, _CUT)
         if hasattr(self.sock, "suppress_ragged_eofs"):
             # Without close_notify, a truncated body cannot be told from a complete one.
             self.sock.suppress_ragged_eofs = False

@@ -21,6 +21,7 @@ import requests.exceptions as rq  # noqa: E402
 import urllib3.exceptions as u3  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
+from downloader.config.system_authorities import SYSTEM  # noqa: E402
 from downloader.core.naming import shown  # noqa: E402
 from downloader.core.redact import redact  # noqa: E402
 from downloader.core.throughput import SPAN  # noqa: E402
@@ -32,12 +33,14 @@ __all__ = [
     "Preempted",
     "below_min_speed",
     "deadline_exceeded",
+    "is_reset",
     "is_stale",
     "is_tls_end",
     "translate",
 ]
 
-_RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+# The last is what a socket says of itself once its connection was reset.
+_RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN}
 # The second is for a name that exists and has no address. It is deprecated, and not in every system.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
@@ -55,6 +58,11 @@ class HandshakeCut(ssl.SSLError):
     """The connection ended in the TLS handshake; a plain SSLEOFError means that it ended later."""
 
 
+def is_reset(error: BaseException) -> bool:
+    """Return whether ``error`` says that an open connection was reset, before or while it was used."""
+    return isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno in _RESET
+
+
 def is_tls_end(error: BaseException) -> bool:
     """Return whether ``error`` says that a TLS connection has ended, with or without close_notify."""
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
@@ -67,13 +75,16 @@ class Preempted(gevent.GreenletExit):  # type: ignore[misc]  # gevent has no typ
     """The attempt in this greenlet is to end, since others are worth more: see ``core.preemption``."""
 
 
-def translate(error: BaseException, secrets: tuple[str, ...] = ()) -> FetchError:
-    """Return the FetchError for ``error``, raised by requests, urllib3 or below, with redacted text."""
+def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str = "") -> FetchError:
+    """Return the FetchError for ``error``, raised by requests, urllib3 or below, with redacted text.
+
+    ``cacert``: the value of --cacert, for the advice.
+    """
     if isinstance(error, FetchError):
         return error
     chain = list(_chain(error))
     code = _code(chain)
-    failed = FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code))
+    failed = FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code, cacert))
     failed.permanent = code == "dns" and _name_does_not_exist(chain)
     failed.unreachable = code in ("connect-timeout", "dns") and any(
         getattr(each, "unreachable", False) for each in chain
@@ -163,7 +174,7 @@ def _response_code(chain: list[BaseException]) -> str:
         u3.DecodeError,
     ):
         return "protocol"
-    if any(isinstance(each, OSError) and each.errno in _RESET for each in chain):
+    if any(map(is_reset, chain)):
         return "reset"
     if has(OSError):
         return "connect"
@@ -175,7 +186,7 @@ def _name_does_not_exist(chain: list[BaseException]) -> bool:
     return any(isinstance(each, socket.gaierror) and each.errno in _NO_NAME for each in chain)
 
 
-def _advice(chain: list[BaseException], code: str) -> str:
+def _advice(chain: list[BaseException], code: str, cacert: str) -> str:
     """Return what to do about a certificate, by OpenSSL's X509_V_ERR_…; "" for other failures."""
     verify_code = next((e.verify_code for e in chain if isinstance(e, ssl.SSLCertVerificationError)), 0)
     if code != "tls-verify" or not verify_code:
@@ -184,6 +195,11 @@ def _advice(chain: list[BaseException], code: str) -> str:
         return "; ask for the server by a name that its certificate has"
     if verify_code in _NOT_IN_TIME:
         return "; the server needs a new one, or this machine's clock is wrong"
+    if cacert == SYSTEM:
+        return (
+            "; if you trust this server, name its CA with --cacert FILE.pem, or install it on this system "
+            "(update-ca-certificates or update-ca-trust)"
+        )
     return (
         "; if you trust this server, name its CA with --cacert FILE.pem, or use those of the system with "
         "--cacert system"

@@ -86,7 +86,7 @@ class ListingClient:
             origin = self._session.origin(base)
             return base, origin, *self._session.template(origin)
         except requests.RequestException as error:
-            raise translate(error, self._config.secrets) from error
+            raise translate(error, self._config.secrets, self._config.cacert) from error
 
     def _get(self, origin: Origin, request: bytes) -> bytes | bytearray:
         connection = self._resting.popleft() if len(self._resting) == _CONNECTIONS else None
@@ -102,7 +102,7 @@ class ListingClient:
         except (FetchError, NeedsRequestsClient):
             raise
         except Exception as error:
-            raise translate(error, self._config.secrets) from error
+            raise translate(error, self._config.secrets, self._config.cacert) from error
         finally:
             if keep:
                 self._resting.append(connection)

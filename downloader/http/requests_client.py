@@ -26,6 +26,7 @@ from downloader.core.retry import parse_retry_after  # noqa: E402
 from downloader.core.stated_checksum import Body, Stated, stated_checksum  # noqa: E402
 from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
+from downloader.core.urls import login_of  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
 from downloader.http.content_coding import CHUNK, chunks, coding_of  # noqa: E402
 from downloader.http.exceptions import (  # noqa: E402
@@ -38,14 +39,14 @@ from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask, open_writer  # noqa: E402
-from downloader.messages import ResponseInfo  # noqa: E402
+from downloader.messages import Receiving, ResponseInfo  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 from downloader.sources.source import Request  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 
 _SMALL = 64 << 10
-_DIGITS = 18  # of a Content-Length
+_DRAIN = 1.0  # seconds to wait for a small body that is not stored
 
 
 class Fetched(NamedTuple):
@@ -110,6 +111,7 @@ class RequestsClient:
         self._checking = config.checking
         self._session = session
         self._secrets = config.secrets
+        self._cacert = config.cacert
         # By greenlet: the response that it reads, since when, and its measurement for --min-speed.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace | None]] = {}
 
@@ -127,6 +129,14 @@ class RequestsClient:
         reading = self._reading.get(greenlet)
         return int(reading[0].tell()) if reading is not None else 0
 
+    @property
+    def receiving(self) -> Receiving:
+        """Return what has arrived of the bodies of unfinished files."""
+        responses = [response for response, _, _ in self._reading.values()]
+        missing = [rest for response in responses if (rest := response.length_remaining)]
+        arrived = sum(response.tell() for response in responses)
+        return Receiving(arrived, len(responses), sum(missing), len(missing))
+
     def fetch(self, task: FetchTask, url: str) -> Fetched:
         """Fetch ``url``, store it as the file of ``task`` in its batch, and return the result.
 
@@ -139,13 +149,14 @@ class RequestsClient:
                 response, at, hops, key = self._open(url, task.origin, task.request)
                 if self._config.respect:
                     self._check_opt_out(response)
-                length = _length(response)
+                length = response.length_remaining  # as `core.framing` says
                 check_length(length or 0, self._checking.max_size)
                 if self._recording:
                     task.response = _info(response, at, hops)
                 task.stated = self._stated(response, task) if self._checking.checksums == "all" else None
                 writer = open_writer(task, self._checking)
                 self._stream(response, writer, length)
+                _check_whole(response, length)
                 self._reading.pop(gevent.getcurrent(), None)
                 # There is no switch to another greenlet while publishing, so no deadline can fire.
                 verified = (
@@ -173,7 +184,7 @@ class RequestsClient:
         with self._limits():
             try:
                 response, *_ = self._open(url, self._session.origin(url), None)
-                length = _length(response)
+                length = response.length_remaining
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
                 body = bytearray()
@@ -181,6 +192,7 @@ class RequestsClient:
                     body += chunk
                     if len(body) > most:
                         raise FetchError("too-large", f"more than {show_size(most)}")
+                _check_whole(response, length)
                 return bytes(body)
             finally:
                 if response is not None:
@@ -199,7 +211,7 @@ class RequestsClient:
         except (FetchError, DestinationError, Postponed):
             raise
         except Exception as error:
-            raise translate(error, self._secrets) from error
+            raise translate(error, self._secrets, self._cacert) from error
         finally:
             clock.close()
 
@@ -214,7 +226,7 @@ class RequestsClient:
         stored = self._stored
         if given is not None and given.expected_status != 200:
             stored = {given.expected_status}
-        first, hops = origin, 0
+        first, hops, left = origin, 0, False
         try:
             while True:
                 try:
@@ -233,9 +245,11 @@ class RequestsClient:
                 if target.key != origin.key:
                     # Credentials and headers are for the first origin only; once dropped, they are not
                     # sent again in this attempt.
-                    at, origin, extra = origin, target, ()
+                    at, origin, extra, left = origin, target, (), True
                     self._check_address(before, url, at)
                     self._check_gate(origin.key, hops + 1)
+                elif not left and login_of(url) is not None:
+                    origin = session.origin(url)  # with the login that the server names, as curl sends it
                 if self._permit is not None and not self._permit(url, origin):
                     raise Postponed(0.0, hops + 1, origin)
                 if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
@@ -244,7 +258,7 @@ class RequestsClient:
         except Exception as error:
             if (not hops and origin is first) or isinstance(error, Postponed):
                 raise
-            failed = translate(error, self._secrets)
+            failed = translate(error, self._secrets, self._cacert)
             failed.requests, failed.origin = hops + 1, origin.key
             raise failed from error
 
@@ -324,21 +338,10 @@ def _info(response: Any, url: str, hops: int) -> ResponseInfo:
     )
 
 
-def _length(response: Any) -> int | None:
-    """Return Content-Length, None if there is none. Raises FetchError ``protocol`` if it is invalid."""
-    value = response.headers.get("Content-Length")
-    if value is None or response.chunked:
-        return None
-    if not (value.isascii() and value.isdigit()):
-        # Several equal values count as one (RFC 9112 §6.3).
-        values = {each.strip() for each in value.split(",")}
-        only = values.pop()
-        if values or not (only.isascii() and only.isdigit()):
-            raise FetchError("protocol", "the Content-Length is not a number")
-        value = only
-    if len(value) > _DIGITS:
-        raise FetchError("protocol", "the Content-Length is not a possible number")
-    return int(value)
+def _check_whole(response: Any, length: int | None) -> None:
+    """Raise FetchError ``truncated`` unless ``length`` bytes were read; None: it is not known."""
+    if length is not None and response.tell() != length:
+        raise FetchError("truncated", f"{response.tell()} of {length} bytes arrived")
 
 
 def _refusal(response: Any) -> FetchError:
@@ -350,12 +353,16 @@ def _refusal(response: Any) -> FetchError:
 
 
 def _discard_response(response: Any) -> None:
-    """Drain a body that is known to be short, so that its connection can be reused; else close it."""
+    """Drain a body that is known to be short, so that its connection can be reused; else close it.
+
+    The status counts however the body ends, so a slow one is not waited for.
+    """
     left = response.length_remaining
     if response.status < 200 or response.status in (204, 304):
         # These have no body, whatever the headers say; if one arrives, it must not be read as the next
         # response.
         left = None
     if left is not None and left <= _SMALL and not response.chunked:
-        response.drain_conn()
+        with gevent.Timeout(_DRAIN, False):
+            response.drain_conn()
     response.close()

@@ -1,9 +1,10 @@
 """Make http.client's response parser strict: reject invalid responses that it accepts.
 
 By itself it accepts truncated headers as complete, ``103`` as the final response (the real one would
-then be read as the next file's), ``-5`` and ``1_0`` as the length of a chunk, a bare CR as the end of a
-header field (what stands behind it would be another one), and headers and trailers of megabytes. On the
-other hand it refuses more than 100 header fields, and takes blanks behind a value for a part of it.
+then be read as the next file's), ``-5`` and ``1_0`` as the length of a chunk, ``5, 5`` as no length, a bare
+CR as the end of a header field (what stands behind it would be another one), and headers and trailers of
+megabytes. On the other hand it refuses more than 100 header fields, and takes blanks behind a value for a
+part of it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ from email.errors import (  # noqa: E402
 )
 from typing import Any  # noqa: E402
 
+from downloader.core.framing import body_length  # noqa: E402
+
 __all__ = ["STORED", "StrictResponse"]
 
 STORED = frozenset({200, 203})
 """The statuses of a response whose body is the file. 203: a proxy changed something (RFC 9110 §15.3.4)."""
 
 _HEAD = 64 << 10
+_MAX_BLANKS = 4
 _SWITCHING = 101
+_LENGTH, _CODING = "content-length", "transfer-encoding"
+_HTTP_1_0 = 10  # as http.client has it
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
 _LINE_ENDS = (b"\r\n", b"\n")
 _OBSOLETE_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")  # RFC 9112 §5.2
@@ -39,19 +45,25 @@ _HARMLESS = (StartBoundaryNotFoundDefect, MultipartInvariantViolationDefect)
 class _Head:
     """A wrapper of the stream while the head is read.
 
-    It limits the head to ``_HEAD`` bytes, and raises IncompleteRead if the stream ends within the head.
-    After ``fields``, all header fields come as one line: http.client counts lines.
+    It limits the head to ``_HEAD`` bytes, with all 1xx before it, and raises IncompleteRead if the stream
+    ends within the head. A few empty lines before it are skipped, as by the pipelined client. After
+    ``fields``, all header fields come as one line: http.client counts lines.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._left = _HEAD
+        self._blanks = _MAX_BLANKS  # empty lines that may still be skipped
         self._pending: list[bytes] = []
 
     def readline(self, most: int) -> bytes:
         if self._pending:
             return self._pending.pop()
         line: bytes = self._stream.readline(most)
+        while line in _LINE_ENDS and self._blanks:
+            self._blanks -= 1
+            line = self._stream.readline(most)
+        self._blanks = 0
         if not line and self._left < _HEAD:
             raise http.client.IncompleteRead(b"")
         self._left -= len(line)
@@ -70,12 +82,20 @@ class _Head:
         block = _TRAILING_BLANKS.sub(b"", block)
         self._pending = [line, block] if block else [line]
 
+    def flush(self) -> None:
+        """Do nothing: http.client flushes what it closes."""
+
     def close(self) -> None:
         self._stream.close()
 
 
 class StrictResponse(http.client.HTTPResponse):
-    """One response. Raises http.client's exceptions, as its base class does."""
+    """One response. Raises http.client's exceptions, as its base class does.
+
+    A response whose end cannot be known raises when its body is read: for many, the status is enough.
+    """
+
+    _fault: str = ""  # why the end of the body is not known
 
     def begin(self) -> None:
         """Read the head."""
@@ -87,21 +107,60 @@ class StrictResponse(http.client.HTTPResponse):
         finally:
             if self.fp is head:
                 self.fp = stream
-        coding = ", ".join(self.headers.get_all("Transfer-Encoding", ()))
-        if coding.lower() not in ("", "chunked", "identity"):
-            raise http.client.HTTPException(f"Transfer-Encoding {coding[:40]!r} is not known")
         if self.msg.defects and any(not isinstance(each, _HARMLESS) for each in self.msg.defects):
             raise http.client.HTTPException("a header is malformed")
+        self._delimit()
+
+    def _delimit(self) -> None:
+        """Set where the body ends, by ``core.framing``; put it into the header field that urllib3 reads."""
+        headers = self.headers
+        found: dict[str, list[str]] = {_LENGTH: [], _CODING: []}
+        for name, value in headers.raw_items():  # get_all() takes several times as long
+            if (lower := name.lower()) in found:
+                found[lower].append(value)
+        lengths, codings = found.values()
+        bodiless = self.status < 200 or self.status in (204, 304)  # whatever the fields say
+        try:
+            length = body_length(lengths, codings)
+        except ValueError as error:
+            length, self.chunked = None, False
+            self._fault = "" if bodiless else str(error)
+        stated = [str(length)] if length is not None else []
+        if lengths and lengths != stated:
+            del headers[_LENGTH]
+            for value in stated:
+                headers[_LENGTH] = value
+        self.length = 0 if bodiless else length
+        # RFC 9112 §6.1: a sender of both, or of chunks in HTTP/1.0, may mean another end.
+        doubtful = codings and (lengths or self.version == _HTTP_1_0)
+        unknown = self.length is None and not self.chunked
+        if unknown or doubtful or lengths != stated:
+            self.will_close = bool(unknown or doubtful or self._check_close())  # type: ignore[attr-defined]
+
+    def read(self, amt: int | None = None) -> bytes:
+        if self._fault:
+            raise http.client.HTTPException(self._fault)
+        return super().read(amt)
+
+    def read1(self, n: int = -1) -> bytes:
+        if self._fault:
+            raise http.client.HTTPException(self._fault)
+        return super().read1(n)
 
     def _read_status(self) -> tuple[str, int, str]:
         """Return the status line of the final response; skip informational responses before it."""
+        head: Any = self.fp
+        connects = not isinstance(head, _Head)
+        if connects:  # http.client reads a proxy's response to CONNECT line by line, without a limit
+            head = _Head(head)
+            self.fp = head
         while True:
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:
-                if isinstance(self.fp, _Head):  # not that of a proxy's response to CONNECT
-                    self.fp.fields()
+                if not connects:
+                    head.fields()
                 return version, status, reason
-            while self.fp.readline(_HEAD) not in _LINE_ENDS:
+            while head.readline(_HEAD) not in _LINE_ENDS:
                 pass
 
     def _read_next_chunk_size(self) -> int:

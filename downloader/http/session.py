@@ -33,6 +33,7 @@ from urllib3 import HTTPHeaderDict  # noqa: E402
 
 from downloader._version import VERSION  # noqa: E402
 from downloader.config.config import Config  # noqa: E402
+from downloader.core.netrc import login_for  # noqa: E402
 from downloader.core.no_proxy import parse_no_proxy  # noqa: E402
 from downloader.core.robots import product_token  # noqa: E402
 from downloader.core.urls import login_of, sent_url  # noqa: E402
@@ -168,15 +169,15 @@ class HttpSession(requests.Session):
         --auth-file are for the hosts that the source names.
         """
         logins = self.config.files.logins if self.config.files else {}
-        machine = logins.get(host.rstrip("."))
+        host = host.rstrip(".")
         if bare:
-            return machine
+            return login_for(logins, host, default=False)
         given = login_of(url) if url else None
         if given is None:
-            return self.config.auth or machine or logins.get("default")
+            return self.config.auth or login_for(logins, host)
         user, password = given
-        if password is None and machine is not None and machine[0] == user:
-            return machine
+        if password is None and (found := login_for(logins, host, user)) is not None:
+            return found
         return user, password or ""
 
     def normal(self, url: str) -> str:

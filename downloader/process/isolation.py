@@ -74,13 +74,16 @@ def environment(dest: str = "") -> dict[str, str]:
 def begin() -> None:
     """Run the entry that ``child`` put into argv."""
     del sys.path[0]  # ROOT, for this import only
-    guard()
-    from importlib import import_module
+    try:
+        guard()
+        from importlib import import_module
 
-    module, _, function = sys.argv.pop(1).partition(":")
-    gc.disable()  # imports make no garbage
-    entry = getattr(import_module(module), function)
-    gc.enable()
+        module, _, function = sys.argv.pop(1).partition(":")
+        gc.disable()  # imports make no garbage
+        entry = getattr(import_module(module), function)
+        gc.enable()
+    except KeyboardInterrupt:
+        sys.exit(130)  # Ctrl-C, which a terminal sends to the whole process group; nothing has begun
     sys.exit(entry())
 
 

@@ -27,7 +27,7 @@ OVERRIDDEN: Final = {
     "urllib3.connectionpool:HTTPConnectionPool": ("_get_conn", "_put_conn", "_make_request", "_new_conn"),
     "http.client:HTTPResponse": (
         *("_read_status", "_get_chunk_left", "_read_next_chunk_size", "_read_and_discard_trailer"),
-        *("_close_conn", "_safe_read"),
+        *("_check_close", "_close_conn", "_safe_read"),
     ),
     "requests.adapters:HTTPAdapter": ("get_connection_with_tls_context", "proxy_headers"),
 }

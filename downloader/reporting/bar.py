@@ -14,9 +14,7 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TaskID,
-    TaskProgressColumn,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Column, Table
 from rich.text import Text
@@ -26,9 +24,10 @@ __all__ = ["make_bar"]
 _SHORTEST = 10  # cells of the bar itself
 
 
-class _Rate(ProgressColumn):
+class _Percent(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed or 0:,.0f} files/s")
+        # 100% when all are finished, not before.
+        return Text("" if task.total is None else f"{int(task.percentage):>3}%")
 
 
 class _Fitting(Progress):
@@ -61,14 +60,16 @@ class _Fitting(Progress):
 def make_bar(stream: IO[str]) -> tuple[Progress, TaskID]:
     """Return a bar that is drawn on ``stream``, and its task.
 
-    The fields of the task are ``speed``, ``failed`` and ``waiting``.
+    The fields of the task are ``rate``, ``speed``, ``failed``, ``waiting`` and ``left``.
     """
-    rate, left = (kind(table_column=Column(no_wrap=True)) for kind in (_Rate, TimeRemainingColumn))
-    speed = TextColumn("{task.fields[speed]}")
+    rate, left, speed = (
+        TextColumn(f"{{task.fields[{name}]}}", table_column=Column(no_wrap=True))
+        for name in ("rate", "left", "speed")
+    )
     # auto_refresh would draw from a thread; the supervisor must have one thread when it forks.
     bar = _Fitting(
         BarColumn(),
-        TaskProgressColumn(),
+        _Percent(table_column=Column(no_wrap=True)),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
         rate,
         speed,
@@ -84,4 +85,4 @@ def make_bar(stream: IO[str]) -> tuple[Progress, TaskID]:
     )
     bar.optional = (speed, left, rate)
     bar.start()
-    return bar, bar.add_task("files", total=None, failed=0, speed="", waiting="")
+    return bar, bar.add_task("files", total=None, failed=0, rate="", speed="", waiting="", left="")

@@ -63,7 +63,7 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
     gc.set_threshold(_MANY_OBJECTS)
     try:
         rows = JournalRows(config, destination.journal, known, destination.name_key, log)
-        write = writer_of(config.manifest, config.layout, rows)
+        write = writer_of(config.manifest, config.layout, rows, destination.job.types)
         # Each run of DEST writes to this name first, so it replaces what a killed one has left.
         mark = f"manifest-{zlib.crc32(os.fsencode(os.path.realpath(config.output))):08x}"
         publish(config.manifest, write, mark)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from downloader.config.contradictions import manifest_format
+from downloader.core.column_types import EXACT_AS_FLOAT, LARGEST_INT, ColumnTypes
 from downloader.errors import DestinationError
 from downloader.sinks.stored import place
 
@@ -49,17 +50,21 @@ Rows = Iterable[list[Row]]
 _OWN: Final = tuple(name for name in Row.__struct_fields__ if name not in ("columns", "node"))
 
 
-def writer_of(path: str, layout: str, rows: Rows, *, nodes: bool = False) -> Callable[[BinaryIO], None]:
+def writer_of(
+    path: str, layout: str, rows: Rows, types: str = "", *, nodes: bool = False
+) -> Callable[[BinaryIO], None]:
     """Return a function that writes ``rows`` to a file, in the format of the manifest ``path``.
 
-    ``nodes``: with the nodes of the rows. The function raises DestinationError.
+    ``types``: of kept columns, as the job knows them (``core.column_types``). ``nodes``: with the nodes of
+    the rows. The function raises DestinationError.
     """
     form = manifest_format(path)
     own = (*_OWN, "node") if nodes else _OWN
+    known = ColumnTypes.decode(types) or ColumnTypes()
     if form == "csv":
-        return lambda file: _write_csv(file, rows, own, _kept(path, rows))
+        return lambda file: _write_csv(file, rows, own, _kept(path, rows, known))
     if form == "parquet":
-        return lambda file: _write_parquet(file, rows, own, _kept(path, rows))
+        return lambda file: _write_parquet(file, rows, own, _kept(path, rows, known), known)
     lines = _json_lines(rows) if form == "jsonl" else _sums(rows, layout)
     return lambda file: file.writelines(lines)
 
@@ -80,9 +85,9 @@ def _sums(rows: Rows, layout: str) -> Iterator[bytes]:
         yield mark + row.hash.partition(":")[2].encode() + b"  " + escaped + b"\n"
 
 
-def _kept(path: str, rows: Rows) -> dict[str, set[type]]:
-    """Return the kept columns of all ``rows``, each with the types of its values."""
-    found: dict[str, set[type]] = {}
+def _kept(path: str, rows: Rows, known: ColumnTypes) -> dict[str, set[type]]:
+    """Return the kept columns of the job and of all ``rows``, each with the types of its values."""
+    found: dict[str, set[type]] = {name: set() for name in known.kinds}
     for row in chain.from_iterable(rows):
         for name, value in row.columns.items():
             types = found.setdefault(name, set())
@@ -99,26 +104,62 @@ class _Large(int):
     """An integer that a double does not have exactly."""
 
 
+class _Unsigned(int):
+    """An integer that int64 does not have."""
+
+
 def _type_of(value: Any) -> type:
-    """Return the type of ``value``; of an integer that int64 does not have, str."""
-    if type(value) is int and abs(value) > 1 << 53:
-        return _Large if -(1 << 63) <= value < 1 << 63 else str
+    if type(value) is int and abs(value) > EXACT_AS_FLOAT:
+        return _Large if value <= LARGEST_INT else _Unsigned
     return type(value)
 
 
+_ARROW_TYPES: Final = {
+    "bool": (frozenset({bool}), "bool_"),
+    "int": (frozenset({int, _Large}), "int64"),
+    "float": (frozenset({int, float}), "float64"),
+    "uint": (frozenset({int, _Large, _Unsigned}), "uint64"),
+}
+"""The kinds of columns with the types of their values, the narrower before the wider ones."""
+
+
+def _arrow_type(seen: set[type], known: str | None) -> str:
+    """Return the name of the Arrow type of a column: the kind that is ``known``, if its values fit."""
+    if known in _ARROW_TYPES and seen <= _ARROW_TYPES[known][0]:
+        return _ARROW_TYPES[known][1]
+    fitting = (name for kind, (types, name) in _ARROW_TYPES.items() if seen <= types and kind != "uint")
+    return next(fitting, "string") if seen else "string"
+
+
 def _named(kept: Iterable[str], own: tuple[str, ...]) -> dict[str, str]:
-    """Return the names of ``kept`` columns in a table, where our ``own`` come first."""
-    return {name: f"columns.{name}" if name in (*own, "columns") else name for name in kept}
+    """Return the names of ``kept`` columns in a table, where our ``own`` come first; all differ."""
+    kept = list(kept)
+    ours = {*own, "columns"}
+    taken = {*ours, *kept}
+    found: dict[str, str] = {}
+    for name in kept:
+        free = name
+        while free in ours or (free != name and free in taken):
+            free = f"columns.{free}"
+        taken.add(free)
+        found[name] = free
+    return found
 
 
 def _write_csv(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]]) -> None:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*names, *_named(kept, names).values()))
+    plain = csv.writer(text, lineterminator="\n")
+    # The other one leaves a CR unquoted, which to most readers ends a line.
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def write(fields: list[str]) -> None:
+        (quoted if "\r" in "".join(fields) else plain).writerow(fields)
+
+    write([*names, *_named(kept, names).values()])
     for batch in chain([[]], rows):
         for row in batch:
             own = [_as_text(getattr(row, name)) for name in names]
-            writer.writerow(own + [_as_text(row.columns.get(name)) for name in kept])
+            write(own + [_as_text(row.columns.get(name)) for name in kept])
         file.write(text.getvalue().encode("utf-8", "replace"))
         text.seek(0)
         text.truncate()
@@ -130,7 +171,9 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode().strip('"')
 
 
-def _write_parquet(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]]) -> None:
+def _write_parquet(
+    file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]], known: ColumnTypes
+) -> None:
     import pyarrow
     from pyarrow import parquet
 
@@ -140,12 +183,9 @@ def _write_parquet(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dic
         "size": pyarrow.int64(),
         "fetched_at": pyarrow.timestamp("ms", "UTC"),
     }
-    types = {
-        frozenset({bool}): pyarrow.bool_(),
-        **dict.fromkeys([frozenset({int}), frozenset({_Large}), frozenset({int, _Large})], pyarrow.int64()),
-        **{frozenset({float}): pyarrow.float64(), frozenset({int, float}): pyarrow.float64()},
-    }
-    kinds = {name: types.get(frozenset(seen), pyarrow.string()) for name, seen in kept.items()}
+    # Of a list that may change, values without a sign cannot be relied on.
+    sure = {name: kind for name, kind in known.kinds.items() if kind != "uint" or not known.open}
+    kinds = {name: getattr(pyarrow, _arrow_type(seen, sure.get(name)))() for name, seen in kept.items()}
     texts = {name for name, kind in kinds.items() if kind == pyarrow.string()}
     fields = [*own.items(), *((_named(kept, names)[name], kind) for name, kind in kinds.items())]
     schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in fields])

@@ -11,7 +11,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
-from downloader.core.naming import shown
+from downloader.core.naming import one_line, shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.errors import DownloaderError, failure_kind
@@ -32,10 +32,10 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
     """
     journal = destination.journal
     listed = journal.position()[2]
-    job = journal.tally()
     before = destination.before
     skipped = before.stored + run.tally.skipped
-    stored, failed = run.tally.stored, job.failed
+    # Those of batches that are not finished, too, which the next run fetches again.
+    stored, failed = run.tally.stored, journal.tally(open_too=True).failed
     stop: str | None = redact(str(run.stop), config.secrets) if run.stop else None
     complete = run.ended and not run.interrupted and run.stop is None
     exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(failed > 0)
@@ -164,7 +164,7 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
 
 def failed_text(failure: Failure) -> str:
     """Return the name of a file that failed, with the reason."""
-    return f"{shown(failure.name)}: {failure.code} {failure.detail}".rstrip()
+    return f"{shown(failure.name)}: {failure.code} {one_line(failure.detail)}".rstrip()
 
 
 def state_of(complete: bool) -> str:

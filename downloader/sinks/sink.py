@@ -39,6 +39,7 @@ __all__ = [
     "Recovered",
     "Sink",
     "SinkKind",
+    "Suspends",
     "Verify",
     "Written",
 ]
@@ -160,6 +161,20 @@ class BatchWriter(Protocol):
         """End a batch that is not finished. Called in a drain; not called after a kill.
 
         What is WRITTEN is removed, unless the sink has shards: then ``begin`` finds it again.
+        """
+
+
+@runtime_checkable
+class Suspends(Protocol):
+    """What the ``BatchWriter`` of a sink with shards may have as well: the last samples may take long.
+
+    Without it the batch has a slot in the ledger until it is finished, and there are few of them.
+    """
+
+    def suspend(self, lease: Lease) -> None:
+        """Go on with ``lease``, the same one with compressed items; hold little memory, and no descriptor.
+
+        Items may still be stored. Raises DestinationError.
         """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import shlex
 import zlib
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -12,7 +13,7 @@ from typing import Any, Protocol, cast
 from downloader.core.extras import ZSTD
 from downloader.errors import SourceError
 
-__all__ = ["READ_ERRORS", "BinaryStream", "open_stream"]
+__all__ = ["READ_ERRORS", "BinaryStream", "fed", "open_stream"]
 
 READ_ERRORS = (OSError, EOFError, zlib.error)
 _BUFFER = 256 << 10
@@ -106,6 +107,19 @@ def open_stream(path: str, shown: str, *, cr_ends: bool = False) -> tuple[Binary
         kind = "zstd" if suffix == ".zst" else "gzip"
         raise SourceError(f"{shown} is empty, and so no {kind} file; write it again")
     return _buffered(_LineFeeds(packed) if cr_ends else packed), 0
+
+
+def fed(command: str, path: str, shown: str) -> str:
+    """Return ``command`` of a shell with the text of the list ``path`` as its input; "-": as it is.
+
+    ``shown``: the name of the list in messages.
+    """
+    if path == "-":
+        return command
+    suffix, name = path.lower()[-4:], shlex.quote(shown)
+    if suffix == ".zst" or suffix.endswith(".gz"):
+        return f"{'zstd' if suffix == '.zst' else 'gzip'} -dc {name} | {command}"
+    return f"{command} < {name}"
 
 
 def _buffered(packed: _Packed) -> BinaryStream:

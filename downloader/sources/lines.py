@@ -14,6 +14,7 @@ import codecs
 import contextlib
 import re
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import NamedTuple, cast
 
@@ -25,13 +26,13 @@ from downloader.errors import SourceError
 from downloader.sources.compression import READ_ERRORS, BinaryStream, open_stream
 from downloader.sources.stdin import Pipe
 
-__all__ = ["LONGEST_LINE", "REMEDY", "Lines", "Part", "Place"]
+__all__ = ["LONGEST_LINE", "REMEDY", "TOO_LONG", "Lines", "Part", "Place", "is_cut"]
 
 LONGEST_LINE = 64 << 10
+TOO_LONG = f"longer than {LONGEST_LINE >> 10} KiB, the limit"
 _BLOCK = 1 << 20
 _SAMPLE = 256 << 10
 _PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
-_OVERLAP = 4 << 10  # bytes that are searched again with those that follow
 _NEWLINE = 10
 # Seconds of silence, or of slow input in all, after which the lines read so far are returned.
 _SILENCE = 0.2
@@ -63,6 +64,11 @@ class Part(NamedTuple):
     lines: list[tuple[int, bytes]]
     start: Place
     end: Place
+
+
+def is_cut(line: bytes, longest: int = LONGEST_LINE) -> bool:
+    """Return whether ``line``, as ``Lines`` returns it, is only the beginning of one that is too long."""
+    return len(line) >= longest and line[-1] != _NEWLINE
 
 
 class _Tail(NamedTuple):
@@ -195,39 +201,53 @@ class Lines:
         self._check(end)
         return lines
 
-    def sample(self) -> list[bytes]:
-        """Return the first lines of the list, which are not taken; of a pipe one line at least."""
+    def sample(self, *, whole: bool = False) -> list[bytes]:
+        """Return the first lines of the list, which are not taken; of a pipe one line at least.
+
+        ``whole``: as many lines of a pipe as of a file. What is before an error is enough: it is raised
+        when that place is read. Raises SourceError if there is nothing before it.
+        """
         text = b""
-        # What is before an error is enough; the error is raised when that place is read.
-        with contextlib.suppress(*READ_ERRORS):
+        try:
             if isinstance(self._stream, Pipe):
-                text = self._stream.sample(self._longest)
+                text = self._stream.sample(_SAMPLE if whole else self._longest, whole=whole)
             else:
                 with contextlib.closing(self._open_again()[0]) as stream:
                     text = stream.readline(self._longest)
                     while len(text) < _SAMPLE and (more := stream.readline(_SAMPLE - len(text))):
                         text += more
+        except READ_ERRORS as error:
+            if not text:
+                raise self._unreadable(error) from error
         # The last line may go on, or have no end.
         *lines, last = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
         return [*(line + b"\n" for line in lines if line), *([last] if last else [])]
 
-    def have(self, pattern: bytes) -> bool:
-        """Return whether ``pattern`` is in the list, or may be: pipes and damaged data are not searched."""
-        if isinstance(self._stream, Pipe):
+    @property
+    def searchable(self) -> bool:
+        """Whether the whole list can be searched before it is read, unlike a pipe."""
+        return not isinstance(self._stream, Pipe)
+
+    def have(self, pattern: bytes, accept: Callable[[bytes], bool]) -> bool:
+        """Return whether a line that ``pattern`` is found in is one to ``accept``, or may be.
+
+        Pipes and damaged data are not searched, nor what is longer than a line may be.
+        """
+        if not self.searchable:
             return True
         search = re.compile(pattern).search
         held = b""
         try:
             with contextlib.closing(self._open_again()[0]) as stream:
                 while block := stream.read(_BLOCK):
-                    held += block
-                    if search(held):
+                    text, end, rest = (held + block).rpartition(b"\n")
+                    held = rest[: self._longest]
+                    if end and search(text) and any(map(accept, filter(search, text.split(b"\n")))):
                         return True
-                    held = held[-_OVERLAP:]
                     gevent.sleep(0)  # a long list takes a while; heartbeats must continue
         except READ_ERRORS:
             return True  # it is told where the list is read
-        return False
+        return bool(search(held) and accept(held))
 
     def following(self) -> bytes:
         """Return the first byte of the next line, which is awaited; b"" if there is none."""
@@ -394,10 +414,14 @@ class Lines:
         try:
             return cast("bytes", read(size))  # type: ignore[operator]
         except READ_ERRORS as error:
-            raise SourceError(
-                f"{self._shown} cannot be read after line {self._read_lines}: {error}; write it again, and "
-                "run the same command"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> SourceError:
+        why = " ".join(str(error).split()).rstrip(".")
+        return SourceError(
+            f"{self._shown} cannot be read after line {self._read_lines}: {why}; write it again, and run "
+            "the same command"
+        )
 
     def _check(self, expected: Place) -> None:
         if self._at.line < expected.line:

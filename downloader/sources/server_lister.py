@@ -200,7 +200,7 @@ class ServerLister:
     def _list(self, marker: str, page: int) -> Listing | SourceError:
         url = page_url(self._list_url, quote(marker, safe=""))
         try:
-            return parse_listing(self._fetch(url), self._shown(marker, page))
+            return parse_listing(self._fetch(url), self._shown(marker, page), first=page == 1)
         except SourceError as error:
             return error  # a greenlet that raises writes its traceback to standard error
 

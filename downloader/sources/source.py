@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -12,7 +12,7 @@ from downloader.config.source_kinds import SourceForm
 from downloader.core.identity import Identity
 from downloader.messages import Item, Page, Recall
 
-__all__ = ["Fetch", "Fetching", "Lister", "Request", "RequestBuilder", "SourceKind"]
+__all__ = ["DeclaresColumns", "Fetch", "Fetching", "Lister", "Request", "RequestBuilder", "SourceKind"]
 
 Fetch = Callable[[str], bytes | bytearray]
 """GETs a URL of the source itself (a listing), with retries; raises SourceError."""
@@ -44,6 +44,18 @@ class Lister(Protocol):
 
         ``size()`` returns the maximum number of items of the next page. Raises SourceError that says what
         failed and where.
+        """
+
+
+@runtime_checkable
+class DeclaresColumns(Protocol):
+    """A lister that may know the types of the columns which travel with its items."""
+
+    def column_types(self, before: str, *, begun: bool) -> str:
+        """Return the types (``core.column_types.ColumnTypes``) as JSON, "" where there are no columns.
+
+        ``before``: those of the job so far, which stay, or "". ``begun``: the job has items
+        already. Called before ``recall`` and ``pages``. Raises SourceError, ConfigError.
         """
 
 

@@ -65,11 +65,14 @@ class Pipe:
             raise self._error
         return bytes(self._buffer[:size])
 
-    def sample(self, size: int) -> bytes:
-        """Return what has arrived, a line (or ``size`` bytes) at least, without taking it."""
-        while not self._has_line(size) and not self._ended:
+    def sample(self, size: int, *, whole: bool = False) -> bytes:
+        """Return what has arrived, a line (or ``size`` bytes) at least, without taking it.
+
+        ``whole``: return ``size`` bytes, unless the stream ends before.
+        """
+        while not self._ended and not (len(self._buffer) >= size if whole else self._has_line(size)):
             self._wait(None)
-        return bytes(self._buffer)
+        return bytes(self._buffer[:size] if whole else self._buffer)
 
     def silent(self, size: int, patience: float) -> bool:
         """Return whether no complete line (or ``size`` bytes) arrives within ``patience`` seconds.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from downloader.config.extensions import Option, one_of
+from downloader.config.sink_kinds import StoresColumns
 from downloader.config.source_kinds import refuse_later
 from downloader.errors import ConfigError, SourceError
 from downloader.sources.lists.files import FORMATS, WITH_COLUMNS, ListFile, find_files, is_list
@@ -127,13 +128,16 @@ class UrlList:
 
         Raises ConfigError.
         """
-        if config.output and os.path.isdir(config.source) and _is_same(config.source, config.output):
-            raise ConfigError(
-                "-o: DEST is the directory of the lists; what is stored there would be listed"
-            )
         from downloader.sources.lists.requirements import require
 
         files = _files(config)
+        # Of a bag, only its fetch.txt is read.
+        is_bag = [file.form for file in files] == ["bagit"]
+        inside = config.output and os.path.isdir(config.source) and _is_same(config.source, config.output)
+        if inside and not is_bag:
+            raise ConfigError(
+                "-o: DEST is the directory of the lists; what is stored there would be listed"
+            )
         self._check_columns(config, {file.form for file in files})
         for file in files:
             require(file)
@@ -183,6 +187,8 @@ class UrlList:
             mirror=config.layout == "mirror",
             colon=config.colon,
             full=config.sink_kind.shard_items(config) > 0,
+            # In shards no file has the name.
+            literal=config.naming > 2 and not config.sink_kind.shard_items(config),
         )
 
     def request_builder(self, config: Config) -> RequestBuilder:
@@ -212,17 +218,19 @@ def _identify_options(config: Config) -> int:
     Other header fields, or other columns to keep, make no other files. An option that earlier versions did
     not have counts only where it is given.
     """
-    wanted = _wanted(config)._replace(header="", keep="")
+    wanted = _wanted(config)._replace(header="", keep="", members=())
     deciding: tuple[object, ...] = (config.source_option("list_format"), wanted)
     if (quote := config.source_option("quote")) != "double":
         deciding += (quote,)
-    return crc32(repr(deciding).encode("utf-8", "replace"))
+    # Without the field that Wanted had not when the first jobs were begun, which go on.
+    return crc32(repr(deciding).replace(", members=()", "").encode("utf-8", "replace"))
 
 
 def _wanted(config: Config) -> Wanted:
     from downloader.sources.lists.columns import Wanted, parse_checksum_column
 
     checksum = config.source_option("checksum_column")
+    sink = config.sink_kind
     return Wanted(
         url=config.source_option("url_column"),
         name=config.source_option("name_column"),
@@ -231,4 +239,5 @@ def _wanted(config: Config) -> Wanted:
         header=config.source_option("header_column"),
         keep=config.source_option("keep_columns"),
         positions=config.source_option("no_header"),
+        members=tuple(dict.fromkeys(sink.columns(config))) if isinstance(sink, StoresColumns) else (),
     )

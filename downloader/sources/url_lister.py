@@ -19,16 +19,18 @@ import gevent
 import msgspec
 
 from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHARD, cut, weight
+from downloader.core.column_types import ColumnTypes, joined, settled
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
-from downloader.errors import SourceError
+from downloader.errors import ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
-from downloader.sources.lists.items import ItemMaker
+from downloader.sources.lists.items import ItemMaker, encodable
 from downloader.sources.lists.open_rows import Reading, check_file, open_rows
-from downloader.sources.lists.rows import Chunk, Rows, joined
+from downloader.sources.lists.rows import Chunk, Rows
+from downloader.sources.lists.rows import joined as joined_chunks
 
 __all__ = ["Cursor", "UrlLister"]
 
@@ -61,13 +63,23 @@ class _Read(NamedTuple):
     items: list[Item]
 
 
+@contextlib.contextmanager
+def _never_started() -> Iterator[None]:
+    """Make a SourceError a ConfigError: the list has given no item, so nothing was started."""
+    try:
+        yield
+    except SourceError as error:
+        raise ConfigError(str(error)) from error
+
+
 class UrlLister:
     """The lister of ``files``; see ``Lister``. Raises SourceError, and ConfigError if a column is missing.
 
-    Where a column is missing, ConfigError is raised before any item is returned, if the file can be read
-    by then. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
+    ConfigError is also raised where a file is found to be no list, or not to be readable, before any item
+    was returned. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
-    many items as were asked for, as long as its file has them and a batch has room for them.
+    many items as were asked for, as long as its file has them and a batch has room for them. ``literal``:
+    see ``ItemMaker``.
     """
 
     def __init__(
@@ -81,6 +93,7 @@ class UrlLister:
         mirror: bool,
         colon: str,
         full: bool = False,
+        literal: bool = False,
     ) -> None:
         self._full = full
         self._files = files
@@ -90,6 +103,7 @@ class UrlLister:
         self._options = options
         self._mirror = mirror
         self._colon = colon
+        self._literal = literal
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -98,6 +112,7 @@ class UrlLister:
         self._rows: Rows
         self._maker: ItemMaker
         self._is_checked = False
+        self._kinds: list[dict[str, str]] = []  # of the columns to keep, of each file that was checked
         self._recalled: tuple[int, _Read] | None = (
             None  # of the last batch, if it is a part of what was read
         )
@@ -114,6 +129,7 @@ class UrlLister:
             colon=self._colon,
             checksums=self._reading.checksums,
             cut=self._full,
+            literal=self._literal,
         )
         self._number = number
 
@@ -128,9 +144,25 @@ class UrlLister:
 
     # see Lister
 
+    def column_types(self, before: str, *, begun: bool) -> str:
+        """See ``DeclaresColumns``."""
+        known, keep = ColumnTypes.decode(before), encodable(self._reading.wanted.keep)
+        if not keep or (known is not None and known.keep == keep):
+            return before
+        self._check_files(begun=begun)
+        if len(self._files) == 1:
+            if self._number < 0:
+                with contextlib.nullcontext() if begun else _never_started():
+                    self._open(0)
+            self._kinds = [self._rows.kinds()]
+        # Files may be added, and lines of JSON differ.
+        more = bool(self._files[0].name) or any(file.form == "jsonl" for file in self._files)
+        found = ColumnTypes(settled(joined(encodable(self._kinds))), more, keep)
+        return (known.extended(found) if known is not None else found).encode()
+
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
-        self._check_files()
+        self._check_files(begun=True)
         cursor, end = self._range(batch.origin)
         chunk, found = self._again(cursor, end)
         behind = cursor.skip + batch.count
@@ -162,24 +194,29 @@ class UrlLister:
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""
-        self._check_files()
+        begun = bool(cursor)
+        self._check_files(begun=begun)
         read, first = None, 0
-        if not cursor:
+        if not begun:
             if self._number != 0:
-                self._open(0)
+                with _never_started():
+                    self._open(0)
         elif cursor != self._grown:
             read, first = self._go_to(self._decode(cursor))
         while True:
             most = size()
-            chunk, items = read or self._read(most)
+            with contextlib.nullcontext() if begun else _never_started():
+                chunk, items = read or self._read(most)
             read = None
+            begun = begun or bool(items)
             if chunk.taken:
                 yield from self._parts(chunk, items, first, most, size)
                 first = 0
             if not chunk.taken or (chunk.last and self._number + 1 == len(self._files)):
                 if self._number + 1 == len(self._files):
                     return
-                self._open(self._number + 1)
+                with contextlib.nullcontext() if begun else _never_started():
+                    self._open(self._number + 1)
 
     def _go_to(self, begin: Cursor) -> tuple[_Read | None, int]:
         """Go to ``begin``; return the rows that were read for that, if any, and how many precede it."""
@@ -219,7 +256,7 @@ class UrlLister:
                 taken, weighed = exact, len(items)
             if chunk.last:
                 break
-        return _Read(joined(chunks), items)
+        return _Read(joined_chunks(chunks), items)
 
     def _parts(
         self, chunk: Chunk, items: list[Item], first: int, most: int, size: Callable[[], int]
@@ -260,16 +297,19 @@ class UrlLister:
         why = f"has {size >> 20} MiB with its columns to keep, and a row may have {MOST_OF_ITEM >> 20} MiB"
         return Item(name, fault="bad-row", detail=f"{name} {why}")
 
-    def _check_files(self) -> None:
-        """Check every file, once: what is wrong with one of them is told before anything is fetched."""
+    def _check_files(self, *, begun: bool) -> None:
+        """Check every file, once: what is wrong with one of them is told before anything is fetched.
+
+        ``begun``: the job has items already. Then a file that cannot be read is told where it is read.
+        """
         if self._is_checked:
             return
         self._is_checked = True
         for file in self._files:
             # A single one is checked where it is opened, but not what stands beside it.
             if file.path != "-" and (len(self._files) > 1 or file.form == "bagit"):
-                with contextlib.suppress(SourceError):  # raised again where the file is read
-                    check_file(file, self._name_of(file), self._reading)
+                with contextlib.suppress(SourceError) if begun else _never_started():
+                    self._kinds.append(check_file(file, self._name_of(file), self._reading))
                 gevent.sleep(0)
 
     def _position(self) -> float:

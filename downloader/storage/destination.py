@@ -33,7 +33,7 @@ from downloader.storage import known_records, record_spool
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.journal import exists as journal_exists
-from downloader.storage.ledger import read as read_ledger
+from downloader.storage.ledger import read_merged
 from downloader.storage.lock import lock
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
@@ -166,11 +166,11 @@ class Destination:
         path = self.ledger(number)
         self.sync()
         found = {}
-        for seq, marks in read_ledger(path):
+        for seq, (marks, in_flight) in read_merged(path).items():
             if (lease := held.get(seq)) is not None:
                 # It may have died before it had checked all items that were stored before.
-                packed = core_marks.merge(lease.done, marks.packed(), lease.count)
-                found[seq] = (packed, marks.in_flight())
+                packed = core_marks.merge(lease.done, marks, lease.count)
+                found[seq] = (packed, in_flight)
         self.keep({seq: packed for seq, (packed, _) in found.items()})
         path.unlink(missing_ok=True)
         return found
@@ -303,7 +303,16 @@ class Destination:
 
     def config_of_job(self) -> Config:
         """Return the Config of this run, with what was settled when the job began."""
-        return msgspec.structs.replace(self._config, colon=self.job.colon, naming=self.job.naming)
+        types = self._config.column_types if self._config.slice else self.job.types
+        return msgspec.structs.replace(
+            self._config, colon=self.job.colon, naming=self.job.naming, column_types=types
+        )
+
+    def settle_types(self, types: str) -> None:
+        """Record the types of the kept columns, which are those of all further runs of this job."""
+        if types != self.job.types:
+            self.job = msgspec.structs.replace(self.job, types=types)
+            self.journal.begin(self.job)
 
     def _settled(self, job: JobSpec) -> JobSpec:
         """Return ``job``, which begins, with what depends on the file system and is never changed."""
@@ -338,7 +347,7 @@ def ledgers(home: Directory) -> list[Entry]:
 def collect_ledgers(home: Directory, journal: Journal, verify: Verify) -> None:
     """Move the ledgers that the workers of a killed run have left into the journal."""
     for path in ledgers(home):
-        journal.keep_marks({seq: marks.packed() for seq, marks in read_ledger(path)}, verify)
+        journal.keep_marks({seq: packed for seq, (packed, _) in read_merged(path).items()}, verify)
         path.unlink()
 
 

@@ -18,7 +18,7 @@ from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.errors import JournalError, failure_kind
 from downloader.files.directory import Directory
-from downloader.messages import Batch, BatchDone, Failure, Tally
+from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
 from downloader.sinks.sink import Verify, Written
 from downloader.storage.records import BatchRow, JobSpec
 from downloader.storage.schema import TYPES
@@ -286,24 +286,47 @@ class Journal:
         are replaced, and ``marks`` has all items. Otherwise ``marks`` is that of ``outcome``; if nothing
         was skipped, the tally of ``outcome`` is its sum, so it need not be unpacked.
         """
-        seq, tally, rows = outcome.seq, outcome.tally, self._rows
-        stored, size = summed(marks) if retried or tally.skipped else (tally.stored, tally.bytes)
-        with rows.transaction():
-            before = rows.find("batch", "WHERE seq = ?", seq)
-            if before is None:
-                raise rows.damaged(f"batch {seq} is missing")
-            if not retried:
-                rows.delete("failure", "seq = ?", seq)
-            for index in retried:
-                rows.delete("failure", "seq = ? AND idx = ?", seq, index)
-            for f in outcome.failures:
-                rows.add("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
-            (failed,) = rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
-            unverified = before[6] + tally.unverified
-            rows.put("batch", seq, before[1], 1, stored, failed, size, unverified)
-            rows.put("published", seq, marks)
+        seq, tally = outcome.seq, outcome.tally
+        sums = summed(marks) if retried or tally.skipped else (tally.stored, tally.bytes)
+        with self._rows.transaction():
+            self._settle(outcome, marks, sums, retried or None, done=True)
             if not retried or tally.stored:
                 self.shards.finish(seq)
+
+    def settle_some(
+        self, outcome: Narrowed, marks: bytes, finished: Sequence[int], *, all_leased: bool
+    ) -> None:
+        """Record the items that are finished of a batch which goes on. It stays as open as it was.
+
+        ``finished``: these, and their earlier failures are replaced; those of all items if ``all_leased``.
+        """
+        with self._rows.transaction():
+            self._settle(outcome, marks, summed(marks), None if all_leased else finished, done=False)
+
+    def _settle(
+        self,
+        outcome: BatchDone | Narrowed,
+        marks: bytes,
+        sums: tuple[int, int],
+        finished: Sequence[int] | None,
+        *,
+        done: bool,
+    ) -> None:
+        seq, rows = outcome.seq, self._rows
+        before = rows.find("batch", "WHERE seq = ?", seq)
+        if before is None:
+            raise rows.damaged(f"batch {seq} is missing")
+        if finished is None:
+            rows.delete("failure", "seq = ?", seq)
+        for index in finished or ():
+            rows.delete("failure", "seq = ? AND idx = ?", seq, index)
+        for f in outcome.failures:
+            rows.add("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+        (failed,) = rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
+        stored, size = sums
+        unverified = before[6] + outcome.tally.unverified
+        rows.put("batch", seq, before[1], int(done or before[2]), stored, failed, size, unverified)
+        rows.put("published", seq, marks)
 
     def tally(self, *, open_too: bool = False) -> Tally:
         """Return the sums over batches that are done and, with ``open_too``, over open ones as recorded."""
@@ -379,11 +402,14 @@ class Journal:
         return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
 
     def contested(self, after: tuple[int, int], most: int) -> list[tuple[int, Failure]]:
-        """Return at most ``most`` ``name-taken`` failures with their batches, in order.
+        """Return at most ``most`` ``name-taken`` failures of finished batches, with these, in order.
 
         They follow the item ``after`` (batch, index).
         """
-        query = "WHERE (seq, idx) > (?, ?) AND code = 'name-taken' ORDER BY seq, idx LIMIT ?"
+        finished = "(SELECT done FROM batch WHERE batch.seq = failure.seq) = 1"
+        query = (
+            f"WHERE (seq, idx) > (?, ?) AND code = 'name-taken' AND {finished} ORDER BY seq, idx LIMIT ?"
+        )
         return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
 
     def mark_damaged(self, seq: int, damaged: list[Failure]) -> None:

@@ -11,9 +11,15 @@ first. By then its outcome is in the journal: the worker requests one batch at a
 vacant, and the supervisor reads messages in order. So a new batch proves that the messages sent before the
 request have been read, and the outcome of the oldest vacant slot is among these.
 
-Layout: ``slots`` slots, each with a header (u64 ``seq + 1``, 0 if never used; u64 count) and room for the
-states of ``BATCH_ITEMS`` items. For another number of items, that number precedes the slots. There is one
-file per worker process under ``DEST/.downloader/``.
+Where most items of a batch are finished and the others take long (they wait for a retry, or their server
+is slow), the batch is moved out of its slot: its states so far go to the journal, and each open item gets
+an entry of its own (``Ledger.narrow``). So such items do not hold back other batches. An entry is reused
+when two leases have arrived after its batch was reported: one of them may answer an earlier request.
+
+Layout: a header of four u64 (``_MAGIC``, items of a slot, slots, entries used so far); the slots, each with
+a header (u64 ``seq + 1``, 0 if never used; u64 count) and room for the states of so many items; the entries
+(``_ENTRY``). The ledger of an earlier version has no entries, and no header, or one of two u64. There is
+one file per worker process under ``DEST/.downloader/``.
 """
 
 from __future__ import annotations
@@ -23,22 +29,31 @@ import mmap
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from downloader.core import item_states as core_marks
-from downloader.core.item_states import ItemStates
+from downloader.core.item_states import IN_FLIGHT, UNOWNED, UNTOUCHED, ItemStates
 from downloader.errors import DestinationError, JournalError
 from downloader.files.directory import Entry, UnsafeFile
 from downloader.messages import BATCH_ITEMS
 
-__all__ = ["Ledger", "Slot", "read", "slots_for"]
+__all__ = ["Entries", "Ledger", "Slot", "read", "read_merged", "slots_for"]
 
 _HEADER = 16
-# The first header of a ledger whose slots have another size than BATCH_ITEMS: this, and their items.
+# What a ledger begins with; it is not the header of a slot.
+_MAGIC = (1 << 64) - 2
+_BEGIN = struct.Struct("<QQQQ")
+# The same of an earlier version, followed by the items of a slot, where these are not BATCH_ITEMS.
 _SIZED = (1 << 64) - 1
+# An item that has an entry of its own: seq + 1 (0 if the entry was never used), state, CRC-32, the index of
+# the item, and the number of items of its batch. In words of eight bytes: seq + 1, state, CRC-32, the rest.
+_ENTRY = struct.Struct("<QqQII")
+_WORDS = _ENTRY.size // 8
+# The disk gets room for so many entries at a time.
+_TOGETHER = 4096
 _MOST_SLOTS = 64
 _MOST_ITEMS = 80_000  # in all slots together, where batches are large
-_MOST_BYTES = 32 << 20  # of a ledger: two slots of the largest batches
+_MOST_BYTES = 40 << 20  # of a ledger: two slots of the largest batches, and the entries
 
 
 class Slot:
@@ -62,6 +77,74 @@ class Slot:
         self.marks.release()
 
 
+class _Column:
+    """One of the arrays of ``ItemStates`` for some of the items: by the index of an item, kept in entries.
+
+    ``places``: the word in which an item has its value, without ``offset``.
+    """
+
+    __slots__ = ("_offset", "_places", "_words")
+
+    def __init__(self, words: memoryview, places: dict[int, int], offset: int) -> None:
+        self._words = words
+        self._places = places
+        self._offset = offset
+
+    def __getitem__(self, index: int) -> int:
+        return self._words[self._places[index] + self._offset]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._words[self._places[index] + self._offset] = value
+
+
+class Entries(ItemStates):
+    """The states of those items of a batch that have entries: ``ItemStates`` and a slot in one."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, words: memoryview, places: dict[int, int], count: int) -> None:
+        self.count = count
+        self.places = places
+        self._states = _Column(words, places, 1)  # type: ignore[assignment]
+        self._crcs = _Column(words, places, 2)  # type: ignore[assignment]
+
+    @property
+    def marks(self) -> ItemStates:
+        """See ``Slot``."""
+        return self
+
+    def publish_intents(self) -> None:
+        """See ``ItemStates``."""
+        for index in self.places:
+            if (state := self._states[index]) < UNOWNED:
+                self._states[index] = -1 - state
+
+    def drop_intents(self) -> dict[int, int]:
+        """See ``ItemStates``."""
+        sizes = {i: -3 - self._states[i] for i in self.places if self._states[i] < UNOWNED}
+        for index in sizes:
+            self._states[index] = UNTOUCHED
+        return sizes
+
+    def in_flight(self) -> list[int]:
+        """See ``ItemStates``."""
+        return [i for i in self.places if (state := self._states[i]) == IN_FLIGHT or state < UNOWNED]
+
+    def known(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return states and checksums by index."""
+        return {i: self._states[i] for i in self.places}, {i: self._crcs[i] for i in self.places}
+
+    def packed(self) -> bytes:
+        """See ``ItemStates``; b"" if nothing is known of any of the items."""
+        states, crcs = self.known()
+        return core_marks.changed(b"", self.count, states, crcs) if any(states.values()) else b""
+
+    def release(self) -> None:
+        """Do nothing: the words belong to the ledger."""
+
+    free = release
+
+
 def slots_for(connections: int, items: int) -> int:
     """Return how many batches of ``items`` items a worker with so many connections may have open."""
     slots = min(connections, _MOST_SLOTS - 4) + 4
@@ -75,53 +158,110 @@ def _slot_bytes(items: int) -> int:
 class Ledger:
     """The ledger of a worker, newly created, for batches of at most ``items`` items.
 
-    Raises DestinationError if the file cannot be created. Its blocks are allocated at once, so that a full
-    disk causes an error here, not a bus error when a page is written.
+    Raises DestinationError if the file cannot be created. The blocks of its slots are allocated at once,
+    and those of its ``entries`` before they are used, so that a full disk causes no bus error when a page
+    is written.
     """
 
-    def __init__(self, path: Entry, slots: int, items: int = BATCH_ITEMS) -> None:
+    def __init__(self, path: Entry, slots: int, items: int = BATCH_ITEMS, entries: int = 0) -> None:
         self._slot = _slot_bytes(items)
-        self._start = 0 if items == BATCH_ITEMS else _HEADER
-        size = self._start + slots * self._slot
+        self._first_entry = _BEGIN.size + slots * self._slot
+        size = self._first_entry + entries * _ENTRY.size
         try:
-            fd = path.create()
-            try:
-                os.posix_fallocate(fd, 0, size)
-                self._map = mmap.mmap(fd, size)
-                if self._start:
-                    self._map[:_HEADER] = struct.pack("QQ", _SIZED, items)
-            finally:
-                os.close(fd)
+            self._fd = path.create()
+            os.posix_fallocate(self._fd, 0, self._first_entry)
+            os.ftruncate(self._fd, size)
+            self._map = mmap.mmap(self._fd, size)
+            self._map[: _BEGIN.size] = _BEGIN.pack(_MAGIC, items, slots, 0)
         except UnsafeFile:
             raise
         except OSError as error:
             room = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             raise DestinationError(f"{path}: {error.strerror}{room}") from error
         self._vacant = deque(range(slots))
+        self._words = memoryview(self._map)[self._first_entry :].cast("q")
+        self._begin = items, slots
+        self._entries = entries
+        self._allocated = 0  # entries that the disk has room for
+        self._free: list[int] = []  # the first words of those that are not in use
+        # Those of batches that were reported since the last lease, and before that.
+        self._reported: list[int] = []
+        self._recorded: list[int] = []
 
     @property
     def vacant(self) -> int:
         """Number of batches that can still be opened."""
         return len(self._vacant)
 
-    def open(self, seq: int, count: int) -> Slot:
-        """Return a slot for batch ``seq``. Raises IndexError if none is vacant."""
+    def open(self, seq: int, count: int, only: Sequence[int] = ()) -> Slot | Entries:
+        """Return a slot for batch ``seq``, which is newly leased. Raises IndexError if none is vacant.
+
+        ``only``: return entries for these items instead, if there are enough.
+        """
+        self._free += self._recorded
+        self._recorded, self._reported = self._reported, []
+        if only and (entries := self._take(seq, count, only)) is not None:
+            return entries
         number = self._vacant.popleft()
-        start = self._start + number * self._slot
+        start = _BEGIN.size + number * self._slot
         view = memoryview(self._map)[start : start + self._slot]
         return Slot(number, view, seq, count)
 
-    def close(self, slot: Slot) -> None:
+    def narrow(self, seq: int, slot: Slot, indices: Sequence[int]) -> Entries | None:
+        """Return entries for items of batch ``seq`` that are in ``slot``; None if there is no room.
+
+        Close ``slot`` when the states of the other items were sent.
+        """
+        entries = self._take(seq, slot.marks.count, indices)
+        if entries is not None:
+            for here, there in zip(entries.arrays, slot.marks.arrays, strict=True):
+                for index in indices:
+                    here[index] = there[index]
+        return entries
+
+    def _take(self, seq: int, count: int, indices: Sequence[int]) -> Entries | None:
+        while len(self._free) < len(indices):
+            if not self._allocate():
+                return None
+        words, places = self._words, {}
+        for index in indices:
+            place = places[index] = self._free.pop()
+            # The number of the batch last: a reader must never see old states under a new batch.
+            words[place] = words[place + 1] = words[place + 2] = 0
+            words[place + 3] = index | count << 32
+            words[place] = seq + 1
+        return Entries(words, places, count)
+
+    def _allocate(self) -> bool:
+        """Make further entries free; return whether there are any."""
+        number = min(_TOGETHER, self._entries - self._allocated)
+        if not number:
+            return False
+        try:
+            at = self._first_entry + self._allocated * _ENTRY.size
+            os.posix_fallocate(self._fd, at, number * _ENTRY.size)
+        except OSError:
+            return False
+        first = self._allocated * _WORDS
+        self._free += range(first, first + number * _WORDS, _WORDS)
+        self._allocated += number
+        _BEGIN.pack_into(self._map, 0, _MAGIC, *self._begin, self._allocated)
+        return True
+
+    def close(self, slot: Slot | Entries) -> None:
         """Make ``slot`` vacant after the outcome of its batch was sent; it is the last to be reused."""
-        slot.free()
-        self._vacant.append(slot.number)
+        if isinstance(slot, Entries):
+            self._reported += slot.places.values()
+        else:
+            slot.free()
+            self._vacant.append(slot.number)
 
 
 def read(path: Entry) -> Iterator[tuple[int, ItemStates]]:
     """Yield the batches in a ledger, open or reported: the number and a copy of the item states.
 
-    Yields nothing if the file does not exist (the worker died before it created it). Raises JournalError
-    if the file is not a ledger.
+    One that was narrowed may come twice, first as it was before that. Yields nothing if the file does not
+    exist (the worker died before it created it). Raises JournalError if the file is not a ledger.
     """
     try:
         content = path.read(_MOST_BYTES)
@@ -131,13 +271,18 @@ def read(path: Entry) -> Iterator[tuple[int, ItemStates]]:
         raise
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from error
-    begin, items = 0, BATCH_ITEMS
-    if len(content) >= _HEADER and struct.unpack_from("QQ", content)[0] == _SIZED:
-        begin, items = _HEADER, struct.unpack_from("QQ", content)[1]
+    begin, items, end, entries = 0, BATCH_ITEMS, len(content), 0
+    if len(content) >= _BEGIN.size:
+        magic, sized, slots, used = _BEGIN.unpack_from(content)
+        if magic == _MAGIC:
+            begin, items, entries = _BEGIN.size, sized, used
+            end = min(end, begin + slots * _slot_bytes(items))
+        elif magic == _SIZED:
+            begin, items = _HEADER, sized
         if items > len(content):
             raise _damaged(path)
     size = _slot_bytes(items)
-    for start in range(begin, len(content) - size + 1, size):
+    for start in range(begin, end - size + 1, size):
         slot = memoryview(bytearray(content[start : start + size]))
         owner, count = slot[:_HEADER].cast("Q")
         if not owner:
@@ -145,6 +290,42 @@ def read(path: Entry) -> Iterator[tuple[int, ItemStates]]:
         if count > items:
             raise _damaged(path)
         yield owner - 1, ItemStates(count, slot[_HEADER:])
+    if entries:
+        yield from _entries(path, content[end : end + entries * _ENTRY.size], items)
+
+
+def _entries(path: Entry, content: bytes, items: int) -> Iterator[tuple[int, ItemStates]]:
+    found: dict[int, list[tuple[int, int, int, int]]] = {}
+    whole = len(content) // _ENTRY.size * _ENTRY.size
+    for owner, *entry in _ENTRY.iter_unpack(memoryview(content)[:whole]):
+        if owner:
+            state, crc, index, count = entry
+            if not index < count <= items or crc >> 32:
+                raise _damaged(path)
+            found.setdefault(owner - 1, []).append((state, crc, index, count))
+    for seq, entries in found.items():
+        marks = ItemStates(max(count for *_, count in entries))
+        states, crcs = marks.arrays
+        for state, crc, index, _ in entries:
+            states[index], crcs[index] = state, crc
+        yield seq, marks
+
+
+def read_merged(path: Entry) -> dict[int, tuple[bytes, list[int]]]:
+    """Return, for each batch in a ledger, the packed item states and the items that were in flight.
+
+    Raises JournalError, like ``read``.
+    """
+    found: dict[int, tuple[bytes, list[int]]] = {}
+    for seq, marks in read(path):
+        packed, in_flight = marks.packed(), marks.in_flight()
+        if seq in found:
+            before, others = found[seq]
+            count = max(marks.count, len(core_marks.unpack(before)[0]))
+            packed = core_marks.merge(before, packed, count)
+            in_flight = sorted({*others, *in_flight})
+        found[seq] = packed, in_flight
+    return found
 
 
 def _damaged(path: Entry) -> JournalError:

@@ -16,7 +16,9 @@ class JobSpec(msgspec.Struct, frozen=True):
 
     ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``. ``output``: the destination, if
     the journal is not in it. ``colon``: see ``core.naming.url_path``. ``naming``: the rules for
-    numbered names; with 1, those of earlier versions, a query counts as part of the extension.
+    names; with 1, a query counts as part of the extension of a numbered one; up to 2, those of a bag are
+    escaped. ``types``:
+    of its kept columns (``core.column_types``).
     """
 
     source: str
@@ -29,6 +31,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     output: str = ""
     colon: str = COLON
     naming: int = 1
+    types: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
+from downloader.core import item_states
 from downloader.core.checksum import crc32
 from downloader.core.host import Host
-from downloader.core.item_states import OWNED, SKIPPED, UNTOUCHED, claims
+from downloader.core.invisible import told_of
+from downloader.core.item_states import (
+    IN_FLIGHT,
+    OWNED,
+    SKIPPED,
+    UNOWNED,
+    UNTOUCHED,
+    ItemStates,
+    claims,
+)
 from downloader.core.latency import Histogram
+from downloader.core.lease_items import narrowed_items
 from downloader.errors import DestinationError, FetchError
 from downloader.http.task import FetchTask
-from downloader.messages import DUPLICATE, BatchDone, Failure, FileRecord, Item, Lease, Returned, Tally
+from downloader.messages import (
+    DUPLICATE,
+    BatchDone,
+    Failure,
+    FileRecord,
+    Item,
+    Lease,
+    Narrowed,
+    Returned,
+    Tally,
+)
 from downloader.sinks.checked_writer import CheckedWriter
-from downloader.sinks.sink import NEW, REPLACED, WRITTEN, BatchContent, FileWriter, Recovered, Sink
-from downloader.storage.ledger import Slot
+from downloader.sinks.sink import (
+    NEW,
+    REPLACED,
+    WRITTEN,
+    BatchContent,
+    FileWriter,
+    Recovered,
+    Sink,
+    Suspends,
+)
+from downloader.storage.ledger import Entries, Slot
 
 __all__ = ["ActiveBatch"]
 
@@ -21,10 +53,13 @@ __all__ = ["ActiveBatch"]
 class ActiveBatch:
     """A leased batch. ``left`` is how many items are not finished. Items are counted as they finish.
 
-    ``claims``: items whose mark is OWNED or UNOWNED (``core.item_states``), until they are published.
+    ``slot``: its slot in the ledger, or the entries of its open items once it is narrowed. ``opened``: when
+    it was leased (seconds, monotonic). ``claims``: items whose mark is OWNED or UNOWNED
+    (``core.item_states``), until they are published.
     """
 
     __slots__ = (
+        "_before",
         "_bytes",
         "_crcs",
         "_encoded",
@@ -44,6 +79,7 @@ class ActiveBatch:
         "lease",
         "left",
         "marks",
+        "opened",
         "requests",
         "retries",
         "seq",
@@ -52,8 +88,9 @@ class ActiveBatch:
         "wire",
     )
 
-    def __init__(self, lease: Lease, slot: Slot, sink: Sink) -> None:
+    def __init__(self, lease: Lease, slot: Slot | Entries, sink: Sink, opened: float = 0.0) -> None:
         self.lease = lease
+        self.opened = opened
         self._writer = sink.begin(lease)
         self.is_shard = sink.shards
         # How many files are WRITTEN, to be published when the batch is committed. Their states are intents.
@@ -61,13 +98,20 @@ class ActiveBatch:
         self._records: dict[int, FileRecord] | None = {} if sink.wants_records else None
         self.seq = lease.seq
         self.slot = slot
-        self.marks = slot.marks
+        self.marks: ItemStates = slot.marks
+        # The states of a shard when it was narrowed; those of the open items are in `marks`.
+        self._before = b""
         # The arrays of `core.item_states`: the state of each file is written to them without a call.
         self.states, self._crcs = slot.marks.arrays
         self.left = len(lease.only) or lease.count
         self.claims = claims(lease.done) | dict.fromkeys(lease.replace, OWNED)
+        if lease.narrowed and lease.only:
+            self.claims = {index: self.claims[index] for index in lease.only if index in self.claims}
         for index, claim in self.claims.items():
             self.states[index] = claim
+        self._begin_counting()
+
+    def _begin_counting(self) -> None:
         self.requests = 0
         self.wire = 0
         self.retries = 0
@@ -153,6 +197,10 @@ class ActiveBatch:
             return
         found = self._records or {}
         records = [found[index] for index in sorted(found)]
+        if self._before:
+            # The ledger has those that were open; the process itself needs all from here on.
+            self._use(item_states.restored(self._packed(), self.lease.count))
+            self._before = b""
         self._writer.commit(BatchContent(records, self.failures, self.marks.packed()))
         self.marks.publish_intents()
         self._written = 0
@@ -246,7 +294,8 @@ class ActiveBatch:
             self.states[index] = SKIPPED
             self._skipped += 1
             return
-        self.failures.append(Failure(index, item.name, url, error.code, error.detail, attempts))
+        detail = told_of(item.url, error.code, error.detail)
+        self.failures.append(Failure(index, item.name, url, error.code, detail, attempts))
         self._failed += 1
 
     def failed_before(self, failure: Failure) -> None:
@@ -258,6 +307,77 @@ class ActiveBatch:
     def attempt_failed(self, code: str) -> None:
         """Count an attempt that ended with ``code``."""
         self.errors[code] = self.errors.get(code, 0) + 1
+
+    # narrowing
+
+    @property
+    def can_narrow(self) -> bool:
+        """Return whether the batch can be moved out of its slot; not if its sink needs it as a whole."""
+        if self.is_shard:
+            return isinstance(self._writer, Suspends)
+        return not self._written and self._records is None
+
+    def open_items(self) -> list[int]:
+        """Return the indices of the items that are not finished, ``left`` of them."""
+        failed = {failure.index for failure in self.failures}
+        states = self.states
+        # What is about to be published is finished if it is a sample, which waits for its shard.
+        last = UNOWNED if self.is_shard else -SKIPPED
+        return [
+            index for index in self.wanted() if last <= states[index] <= IN_FLIGHT and index not in failed
+        ]
+
+    def narrow(self, entries: Entries, indices: list[int]) -> Narrowed:
+        """Go on with ``entries`` for the items ``indices``, which are left; return the outcome so far."""
+        lease, states, crcs = self.lease, self.states, self._crcs
+        for index in indices:
+            states[index] = crcs[index] = UNTOUCHED
+        if self.is_shard:
+            self._before = self.marks.packed()
+        open_claims = {index: self.claims[index] for index in indices if index in self.claims}
+        for index, claim in open_claims.items():
+            states[index] = claim
+        marks = self.marks.packed()
+        items = narrowed_items(lease, indices)
+        if self.is_shard:
+            self.lease = msgspec.structs.replace(lease, items=items, done=marks, narrowed=True)
+            assert isinstance(self._writer, Suspends)
+            self._writer.suspend(self.lease)
+            outcome = Narrowed(lease.seq, Tally(), 0, 0, 0, {}, {}, marks, [], self.lease)
+        else:
+            left = set(indices)
+            self.lease = msgspec.structs.replace(
+                lease,
+                items=items,
+                only=tuple(indices),
+                done=item_states.changed(b"", lease.count, open_claims) if open_claims else b"",
+                earlier=b"",
+                suspects=tuple(left.intersection(lease.suspects)),
+                poison=tuple(left.intersection(lease.poison)),
+                replace=(),
+                narrowed=True,
+            )
+            outcome = Narrowed(*self._outcome(), failures=self.failures, lease=self.lease)
+            self._begin_counting()
+        self.claims = open_claims
+        self.slot = entries
+        self._use(entries)
+        return outcome
+
+    def _use(self, marks: ItemStates) -> None:
+        self.marks = marks
+        self.states, self._crcs = marks.arrays
+
+    def _packed(self) -> bytes:
+        """Return the packed states of the batch; of those that are left, if it was narrowed."""
+        if not self._before or not isinstance(self.marks, Entries):
+            return self.marks.packed()
+        return item_states.changed(self._before, self.lease.count, *self.marks.known())
+
+    @property
+    def fetched(self) -> int:
+        """Return how many items were stored or have failed, and are not reported."""
+        return self._stored + self._failed
 
     @property
     def tally(self) -> Tally:
@@ -296,5 +416,5 @@ class ActiveBatch:
             self.retries,
             self.errors,
             self.latency.counts,
-            self.marks.packed(),
+            self._packed(),
         )

@@ -7,6 +7,7 @@ from zlib import crc32
 
 from downloader.core.scheduler import Scheduler
 from downloader.http.pipelined.client import PipelinedClient
+from downloader.http.requests_client import RequestsClient
 from downloader.http.task import FetchTask
 from downloader.messages import Heartbeat, Tally
 from downloader.worker.connection_control import ConnectionControl
@@ -18,6 +19,7 @@ def make_heartbeat(
     tally: Tally,
     schedule: Scheduler[FetchTask],
     pipelined: PipelinedClient,
+    client: RequestsClient,
     connections: ConnectionControl,
 ) -> Heartbeat:
     """Return the heartbeat of a worker whose open batches have ``tally``."""
@@ -39,4 +41,5 @@ def make_heartbeat(
         files.total(),
         tuple(crc32(key.encode()) for key in hosts),
         reached,
+        pipelined.receiving + client.receiving,
     )

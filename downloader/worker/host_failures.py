@@ -46,8 +46,13 @@ class HostFailures:
         if asked:
             to_blame = not trouble.given_up
         else:
+            # A 429 is about the host, whichever attempt it answers.
             to_blame = trouble.blames_host(
-                blame, fresh=fresh, answered=host.answered > 0, down=down, now=now
+                blame,
+                fresh=fresh or error.code == "http-429",
+                answered=host.answered > 0,
+                down=down,
+                now=now,
             )
         host.gap = trouble.throttle.gap
         self.refused += host.answered > 0 and (
@@ -68,7 +73,9 @@ class HostFailures:
             # A host that has never answered, and sent no packet in all of --connect-timeout, is dead.
             # Another attempt would take as long, and the end of the run would wait for it.
             dead = not host.answered and error.unreachable
-            if dead or not error.transient or rounds > self._policy.retries + (host.answered > 0):
+            last = not error.transient or rounds > self._policy.retries + (host.answered > 0)
+            # Another attempt may meet another machine behind the name; but a name is there or not.
+            if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
                 schedule.condemn(host, error.code, error.detail, now)
                 return
         self._pause(host, rounds, error if asked else None, now)

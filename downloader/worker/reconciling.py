@@ -9,8 +9,8 @@ import gevent
 import msgspec
 
 from downloader.core.item_states import OWNED, written
+from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
-from downloader.messages import Item
 from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
 from downloader.worker.active_batch import ActiveBatch
 
@@ -31,7 +31,7 @@ class Exempt(msgspec.Struct, frozen=True):
     standing: bool = False
 
 
-def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
+def reconcile(batch: ActiveBatch, items: Items, sink: Sink) -> set[int]:
     """Return the indices of the items that are stored already, and count them in ``batch``.
 
     They are those that the lease has as written and that agree with the disk. Reads the files; lets other
@@ -58,7 +58,7 @@ def reconcile(batch: ActiveBatch, items: list[Item], sink: Sink) -> set[int]:
 
 
 def _recover(
-    batch: ActiveBatch, items: list[Item], recovered: Recovered, wanted: set[int], earlier: set[int]
+    batch: ActiveBatch, items: Items, recovered: Recovered, wanted: set[int], earlier: set[int]
 ) -> set[int]:
     found = set()
     for index, (size, crc) in recovered.written.items():
@@ -73,7 +73,7 @@ def _recover(
 
 
 def settled(
-    batch: ActiveBatch, items: list[Item], sink: Sink, done: Collection[int], rules: Exempt
+    batch: ActiveBatch, items: Items, sink: Sink, done: Collection[int], rules: Exempt
 ) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
     """Yield the items that need no request, except those in ``done``.
 

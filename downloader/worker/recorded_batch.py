@@ -17,7 +17,7 @@ from downloader.http.task import FetchTask
 from downloader.messages import Lease, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import NEW, REPLACED, WRITTEN, Sink
-from downloader.storage.ledger import Slot
+from downloader.storage.ledger import Entries, Slot
 from downloader.storage.record_spool import SpoolWriter
 from downloader.worker.active_batch import ActiveBatch
 from downloader.worker.requests import TaskBuilder
@@ -30,7 +30,7 @@ _UNKNOWN = ResponseInfo(0, "", "", "", "", 0.0)
 
 def batch_maker(
     config: Config, setup: Setup, builder: TaskBuilder
-) -> tuple[Callable[[Lease, Slot, Sink], ActiveBatch], Callable[[], None]]:
+) -> tuple[Callable[[Lease, Slot | Entries, Sink, float], ActiveBatch], Callable[[], None]]:
     """Return a function that makes the batch of a lease, of the kind that the options need, and its end.
 
     The second function is to be called when no further batch is made or stored.
@@ -108,8 +108,10 @@ class RecordedBatch(ActiveBatch):
 
     __slots__ = ("_recorder",)
 
-    def __init__(self, lease: Lease, slot: Slot, sink: Sink, recorder: Recorder) -> None:
-        super().__init__(lease, slot, sink)
+    def __init__(
+        self, lease: Lease, slot: Slot | Entries, sink: Sink, opened: float = 0.0, *, recorder: Recorder
+    ) -> None:
+        super().__init__(lease, slot, sink, opened)
         self._recorder = recorder
 
     def publish(self, task: FetchTask, writer: CheckedWriter) -> int:

@@ -63,7 +63,8 @@ class TaskBuilder:
         except (FetchError, ValueError) as error:
             if item.mirrors:
                 return self.task(batch, index, _moved(item, item.mirrors[1:]), solo)
-            raise FetchError("bad-url", redact(str(error), self._secrets)) from None
+            why = error.detail if isinstance(error, FetchError) else str(error)
+            raise FetchError("bad-url", redact(why, self._secrets)) from None
         host = self._schedule.host(origin.key)
         task = FetchTask(batch, index, item, promised, url, target, origin, host, solo, origin)
         task.extra = len(item.mirrors)

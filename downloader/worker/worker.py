@@ -16,16 +16,17 @@ from __future__ import annotations
 from time import monotonic
 
 import gevent
-import msgspec
 from gevent.event import Event
 from gevent.pool import Group
 
 from downloader.config.config import Config
 from downloader.config.machine import memory_allowance
 from downloader.core.host import Host
+from downloader.core.lease_items import Items, items_of
 from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.naming import shown
-from downloader.core.read_ahead import wants_more
+from downloader.core.pipeline_window import longest_drain
+from downloader.core.read_ahead import max_resting, wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.errors import Blame, DestinationError, FetchError, failure_kind
 from downloader.http.exceptions import Preempted
@@ -44,6 +45,7 @@ from downloader.messages import (
     Item,
     Lease,
     Log,
+    Narrowed,
     Rate,
     Stop,
     Tally,
@@ -58,6 +60,7 @@ from downloader.worker.batch_commits import BatchCommits
 from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
+from downloader.worker.narrowing import Narrowing
 from downloader.worker.reconciling import Exempt, reconcile, settled
 from downloader.worker.recorded_batch import batch_maker
 from downloader.worker.requests import TaskBuilder
@@ -67,8 +70,6 @@ from downloader.worker.setup import Setup
 from downloader.worker.slow_requests import SlowRequests
 
 __all__ = ["Worker"]
-
-_decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 
 
 class Worker:
@@ -104,7 +105,9 @@ class Worker:
         )
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         items = max(config.sink_kind.shard_items(config), BATCH_ITEMS)
-        self.ledger = Ledger(setup.ledger, slots_for(afford.connections, items), items)
+        self.max_resting = most = max_resting(config.worker_count)
+        self.ledger = Ledger(setup.ledger, slots_for(afford.connections, items), items, most)
+        self.narrowing = Narrowing(self.ledger, most, self._narrowed, self.grant_credit)
         if config.rate:
             # The smallest possible share, until the supervisor sends the actual one.
             self.schedule.interval = config.worker_count / config.rate
@@ -124,9 +127,12 @@ class Worker:
     def take_lease(self, lease: Lease) -> None:
         """Open a batch: finish the items that need no request, schedule the rest."""
         self.credit_out -= 1
-        batch = self.new_batch(lease, self.ledger.open(lease.seq, lease.count), self.sink)
+        only = lease.only if lease.narrowed and not lease.shards else ()
+        slot = self.ledger.open(lease.seq, lease.count, only)
+        batch = self.new_batch(lease, slot, self.sink, monotonic())
         self.batches[lease.seq] = batch
-        items = _decode_items(lease.items)
+        self.narrowing.opened(batch)
+        items = items_of(lease)
         done = reconcile(batch, items, self.sink)
         for index, outcome in settled(batch, items, self.sink, done, self.exempt):
             done.add(index)
@@ -136,13 +142,13 @@ class Worker:
             else:
                 batch.published(index, *outcome, SAME)
         partial = done or lease.suspects or lease.only
-        if not partial and (tasks := self.builder.tasks(batch, items)):
+        if not partial and isinstance(items, list) and (tasks := self.builder.tasks(batch, items)):
             self.admit_all(tasks)
         else:
             self._schedule_each(batch, items, done)
         self.dispatch()
 
-    def _schedule_each(self, batch: ActiveBatch, items: list[Item], done: set[int]) -> None:
+    def _schedule_each(self, batch: ActiveBatch, items: Items, done: set[int]) -> None:
         """Schedule the items of ``batch`` that are not in ``done``, one by one."""
         suspects = set(batch.lease.suspects)
         known: Origin | None = None
@@ -192,10 +198,14 @@ class Worker:
         if (
             not self.draining
             and not self.credit_out
-            and self.ledger.vacant
             and wants_more(
-                self.pipelined.appetite, schedule.unstarted, schedule.resting, schedule.ready_hosts
+                self.pipelined.appetite,
+                schedule.unstarted,
+                schedule.resting,
+                self.max_resting,
+                schedule.ready_hosts,
             )
+            and (self.ledger.vacant or self.narrowing.make_room())
         ):
             self.credit_out = 1
             self.link.send(Credit(1))
@@ -352,11 +362,16 @@ class Worker:
 
     def _committed(self, batch: ActiveBatch) -> None:
         del self.batches[batch.lease.seq]
-        self._finished_before += batch.tally.fetched
+        self.narrowing.closed(batch)
+        self._finished_before += batch.fetched
         self.link.send(batch.done())
         # Only now: until the outcome is sent, the ledger is the only record if this process dies.
         self.ledger.close(batch.slot)
         self.grant_credit()
+
+    def _narrowed(self, batch: ActiveBatch, outcome: Narrowed) -> None:
+        self._finished_before += outcome.tally.fetched
+        self.link.send(outcome)
 
     @property
     def tally(self) -> Tally:
@@ -365,7 +380,7 @@ class Worker:
 
     def _count_finished(self) -> int:
         """Return how many files were stored or have failed."""
-        return self._finished_before + self.tally.fetched
+        return self._finished_before + sum(batch.fetched for batch in self.batches.values())
 
     def heartbeat(self) -> None:
         """Send a heartbeat each second, with what is finished but not reported."""
@@ -375,7 +390,9 @@ class Worker:
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""
-        return make_heartbeat(self.tally, self.schedule, self.pipelined, self.connections)
+        return make_heartbeat(
+            self.tally, self.schedule, self.pipelined, self.requests_client, self.connections
+        )
 
     def preempt_slow(self) -> None:
         """Preempt slow requests until the process ends."""
@@ -390,11 +407,16 @@ class Worker:
             gevent.spawn(self.drain, 0.5)
 
     def drain(self, grace: float) -> None:
-        """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches."""
+        """Start nothing new, let what is in flight finish within ``grace`` seconds, return open batches.
+
+        Responses that are complete, and held until they are known to be in step, are given longer.
+        """
         self.draining = True
+        latest = monotonic() + longest_drain(grace)
         if self.schedule.in_flight:
             self._idle.wait(grace)
         self.greenlets.kill(timeout=1)
+        self.pipelined.await_held(latest)
         self.commits.drain(grace)
         self.pipelined.requeue_outstanding()
         if self.drained:

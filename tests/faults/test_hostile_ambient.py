@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from base64 import b64encode
 from pathlib import Path
 
@@ -87,6 +90,30 @@ def test_cas_of_the_system_are_trusted_when_requested(lane: str, tmp_path: Path)
                 result = download("-", dest, *more, env=env, stdin=url)
                 assert (result.exit, result.files) == (0, {"a": BODY}), result.stderr
         assert proxy.heads
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_advice_is_not_what_was_followed_already(lane: str, tmp_path: Path) -> None:
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    ours.mkdir()
+    others.mkdir()
+    env = {"SSL_CERT_FILE": str(Certificates(others).ca)}
+    options = (*QUICK, "--lane", lane, "--cacert", "system")
+    with Server(default=ok(BODY), tls=Certificates(ours).context()) as server:
+        file = download("-", tmp_path / "d", *options, env=env, stdin=f"{server.url}/a")
+        listing = download(server.url, tmp_path / "e", *options, env=env)
+    assert file.codes == {"a": "tls-verify"}
+    for told in (file.failures["a"]["detail"], listing.report["stopped_by"]):
+        assert "--cacert system" not in told
+        assert "name its CA with --cacert FILE.pem, or install it on this system (update-ca" in told
+
+
+def test_advice_about_credentials(tmp_path: Path) -> None:
+    with Server(default=status(401)) as server:
+        without = download(server.url, tmp_path / "d", *QUICK)
+        wrong = download(server.url, tmp_path / "e", *QUICK, "-H", "Authorization: Bearer x")
+    assert without.report["stopped_by"].endswith("; give credentials with --auth-file, --netrc or -H")
+    assert wrong.report["stopped_by"].endswith("; are the credentials right, and those for this host?")
 
 
 def test_file_named_system_is_named_with_its_directory(tmp_path: Path) -> None:
@@ -226,12 +253,15 @@ def test_only_a_machine_of_the_netrc_is_for_a_redirect(lane: str, tmp_path: Path
             for host in ("127.0.0.2", "127.0.0.3", "127.0.0.1")
         }
         listed = [f"{server.url}/{host}" for host in ("127.0.0.2", "127.0.0.3", "127.0.0.1")]
+        # A host that the list names.
+        listed.append(f"http://127.0.0.4:{server.port}/127.0.0.4")
         given = (*QUICK, "--netrc", "--lane", lane)
         env = {"NETRC": str(path)}
         assert download("-", tmp_path / "d", *given, stdin="\n".join(listed), env=env).exit == 0
         sent = {each.target: each.header("Authorization") for each in server.requests}
         first = dict.fromkeys(
-            ("/127.0.0.2", "/127.0.0.3", "/127.0.0.1", "/at/127.0.0.1"), basic("any", "pw")
+            ("/127.0.0.2", "/127.0.0.3", "/127.0.0.1", "/127.0.0.4", "/at/127.0.0.1"),
+            basic("any", "pw"),
         )
         assert sent == first | {"/at/127.0.0.2": basic("two", "pw"), "/at/127.0.0.3": None}
         server.requests.clear()
@@ -240,6 +270,98 @@ def test_only_a_machine_of_the_netrc_is_for_a_redirect(lane: str, tmp_path: Path
         sent = {each.target: each.header("Authorization") for each in server.requests}
         first = dict.fromkeys(first, basic("file", "pw"))
         assert sent == first | {"/at/127.0.0.2": basic("two", "pw"), "/at/127.0.0.3": None}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_login_in_a_location_is_for_the_server_that_sent_it(lane: str, tmp_path: Path) -> None:
+    """As with curl: one for another host is not sent, nor is one where -H has an Authorization."""
+    with Server(default=ok(BODY), host="0.0.0.0") as server:
+        here, there = (f"{host}:{server.port}" for host in ("127.0.0.1", "127.0.0.2"))
+        server.routes |= {
+            "/same": redirect(f"http://us%40er:s3cret@{here}/at/same"),
+            "/same-relative": redirect(f"//us%40er:s3cret@{here}/at/again"),
+            "/at/again": redirect("/at/same-relative"),
+            "/other": redirect(f"http://us%40er:s3cret@{there}/at/other"),
+            "/back": redirect(f"http://{there}/at/back"),
+            "/at/back": redirect(f"http://us%40er:s3cret@{here}/at/home"),
+        }
+        listed = [f"http://me:pw@{here}/{name}" for name in ("same", "same-relative", "other", "back")]
+        given = (*QUICK, "--lane", lane, "--manifest", str(tmp_path / "m.jsonl"), "-vv")
+        result = download("-", tmp_path / "d", *given, stdin="\n".join(listed))
+        assert (result.exit, set(result.files.values())) == (0, {BODY}), result.stderr
+        sent = {each.target: each.header("Authorization") for each in server.requests}
+        login = basic("us@er", "s3cret")
+        assert {target: sent[target] for target in sent if target.startswith("/at/")} == {
+            "/at/same": login,
+            "/at/again": login,
+            "/at/same-relative": login,
+            "/at/other": None,
+            "/at/back": None,
+            "/at/home": None,
+        }
+        server.requests.clear()
+        mine = ("-H", "Authorization: Bearer mine")
+        assert download("-", tmp_path / "e", *QUICK, *mine, "--lane", lane, stdin=listed[0]).exit == 0
+        assert {each.header("Authorization") for each in server.requests} == {"Bearer mine"}
+    written = (tmp_path / "m.jsonl").read_text() + result.stderr + str(result.report)
+    written += "".join(
+        each.read_bytes().decode("latin-1") for each in (tmp_path / "d").rglob("*") if each.is_file()
+    )
+    assert "s3cret" not in written
+
+
+# Entries of a netrc, the user in the URL, and the login that is sent.
+ENTRIES = (
+    (r"machine H login me password a\b\\c", "", ("me", r"a\b\\c")),
+    (r'machine H login "m e" password "a\\b\"c\n\té"', "", ("m e", 'a\\b"c\n\té')),
+    ('machine H login me password pa"ss"#', "", ("me", 'pa"ss"#')),
+    ("MACHINE H\tLOGIN me\n\n  Password x", "", ("me", "x")),
+    ("machine H password x login me", "", ("me", "x")),
+    ("machine H account a login me password x", "", ("me", "x")),
+    ("machine H login me # password no\n  # login no\n password x", "", ("me", "x")),
+    ("machine H login me password x\nmacdef init\nmachine H login no password no\n", "", ("me", "x")),
+    ("machine H login one password p1\nmachine H login two password p2", "", ("one", "p1")),
+    ("machine H login one password p1\nmachine H login two password p2", "two", ("two", "p2")),
+    ("machine H login one\nmachine H login two password p2", "", ("two", "p2")),
+    ("machine H password p1\nmachine H login two password p2", "two", ("two", "p2")),
+    ("machine H password gen", "two", ("two", "gen")),
+    ("machine H password gen", "", ("", "gen")),
+    ("machine H login two", "two", ("two", "")),
+    ("machine H login two", "", ("two", "")),
+    ('machine H login two password ""', "", ("two", "")),
+    ("machine other login a password machine\nmachine H login me password x", "", ("me", "x")),
+    ("# machine H login no password no\nmachine H login me password x", "", ("me", "x")),
+)
+
+
+@pytest.mark.parametrize("client", ["auto", "requests", "curl"])
+def test_netrc_is_read_as_by_curl(client: str, tmp_path: Path) -> None:
+    """By curl one entry at a time: in a file of several, an entry that lacks a value confuses curl 7.88."""
+    hosts = [f"127.0.3.{number}" for number in range(1, len(ENTRIES) + 1)]
+    entries = [re.sub(r"\bH\b", host, each[0]) for each, host in zip(ENTRIES, hosts, strict=True)]
+    expected = {host: basic(*each[2]) for each, host in zip(ENTRIES, hosts, strict=True)}
+    path = tmp_path / "netrc"
+    path.touch(0o600)
+    curl = shutil.which("curl")
+    with Server(default=ok(BODY), host="0.0.0.0") as server:
+        users = [f"{user}@" if user else "" for _, user, _ in ENTRIES]
+        urls = [f"http://{u}{h}:{server.port}/{h}" for u, h in zip(users, hosts, strict=True)]
+        if client != "curl":
+            path.write_text("\n".join(entries))
+            given = (*QUICK, "--netrc", "--lane", client)
+            result = download("-", tmp_path / "d", *given, stdin="\n".join(urls), env={"NETRC": str(path)})
+            assert (result.exit, len(result.files)) == (0, len(hosts)), result.stderr
+        elif curl is None:
+            pytest.skip("needs curl, from 7.84 on")
+        else:
+            for entry, url, host in zip(entries, urls, hosts, strict=True):
+                if "password machine" in entry:
+                    del expected[host]  # curl takes the password for the word
+                    continue
+                path.write_text(entry)
+                subprocess.run([curl, "-sS", "--netrc-file", path, url], check=True, timeout=20)
+        sent = {each.target[1:]: each.header("Authorization") for each in server.requests}
+    assert sent == expected
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])

@@ -37,7 +37,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     context = certificates.context(hosts=hosts.values()) if tls else None
     with Server(HOPS, files=answers, host="0.0.0.0", tls=context) as server:
         # A slot for each: where some wait, slow requests are begun again (``core.preemption``).
-        options = ("--workers", "2", "--connections", "128", "--lane", lane)
+        options = ("--workers", "2", "--connections", "192", "--lane", lane)
         options += QUICK_TLS if tls else QUICK
         options += ("--cacert", str(certificates.ca)) if tls else ()
         scheme, _, port = server.url.replace("//", "").split(":")

@@ -67,6 +67,13 @@ BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
         pages(first=listing("a", "p2"), p2=[b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", CLOSE]),
         "truncated",
     ),
+    "cut, with its length twice": (
+        pages(
+            first=listing("a", "p2"),
+            p2=[b'HTTP/1.1 200 OK\r\nContent-Length: 99, 99\r\n\r\n{"FileNames": ["b"]}', CLOSE],
+        ),
+        "truncated",
+    ),
     "endless": (
         pages(
             first=listing("a", "p2"),

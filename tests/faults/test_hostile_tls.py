@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -102,6 +103,24 @@ def test_hosts_with_bad_tls_see_few_connections(ran: Ran, name: str) -> None:
     # And the attempts of the pipelined client before it leaves an origin alone: three each, and those in
     # flight.
     assert 0 < ran.servers[name].connections <= CASES[name].most + 2 * (3 + 4)
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_reset_as_soon_as_it_was_accepted_has_one_code(lane: str, tmp_path: Path) -> None:
+    """Also where the reset comes before the client looks at its socket, which is a matter of chance."""
+    certificates = Certificates(tmp_path)
+    with (
+        Server(connected=[RESET], host="0.0.0.0") as plain,
+        Server(connected=[RESET], host="0.0.0.0", tls=certificates.context()) as secure,
+    ):
+        hosts = [f"127.0.3.{n}" for n in range(1, 201)]
+        urls = [f"http://{host}:{plain.port}/p{n}" for n, host in enumerate(hosts)]
+        urls += [f"https://{host}:{secure.port}/s{n}" for n, host in enumerate(hosts)]
+        options = (*QUICK, "--cacert", str(certificates.ca), "--lane", lane)
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(urls))
+    assert len(result.codes) == 400
+    assert {code for name, code in result.codes.items() if name[0] == "p"} == {"reset"}
+    assert {code for name, code in result.codes.items() if name[0] == "s"} == {"tls-handshake"}
 
 
 def test_insecure_accepts_any_certificate(tmp_path: Path) -> None:
@@ -235,3 +254,34 @@ def test_surplus_response_within_a_tls_record_is_not_stored(tmp_path: Path) -> N
         result = download(server.url, tmp_path / "d", *QUICK[:-2], *options)
     assert result.files == {"a": first.partition(b"\r\n\r\n")[2], "b": b"b"}
     assert result.exit == 0
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("retries", ["0", "1"])
+@pytest.mark.parametrize("what", ["certificate", "cut"])
+def test_one_bad_machine_behind_a_name_costs_its_own_files_only(
+    what: str, retries: str, lane: str, tmp_path: Path
+) -> None:
+    certificates = Certificates(tmp_path)
+    good, bad = certificates.context(), certificates.context(Tls.EXPIRED)
+    first = True
+
+    def greet(connection: ssl.SSLObject, name: str, context: ssl.SSLContext) -> int | None:
+        nonlocal first
+        failing, first = first, False
+        if failing and what == "cut":
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        if failing:
+            connection.context = bad
+        return None
+
+    good.sni_callback = greet
+    with Server(default=ok(BODY), tls=good) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(FILES))
+        options = ("--retries", retries, "--lane", lane, "--cacert", str(certificates.ca))
+        result = download(
+            "-", tmp_path / "d", "--workers", "1", "--connections", "1", *options, stdin=listed
+        )
+    lost = 1 if what == "certificate" or retries == "0" else 0
+    assert len(result.files) == FILES - lost, result.codes
+    assert set(result.codes.values()) <= {"tls-verify" if what == "certificate" else "tls-handshake"}

@@ -424,3 +424,56 @@ def test_held_responses_are_bounded_in_bytes(
     report = report_of(done)
     assert report["stored"] == 4500
     assert report["peak_rss_mb"]["worker"] < 150
+
+
+def test_slow_responses_are_stored_while_the_run_goes_on(tmp_path: Path, start: Callable[..., Job]) -> None:
+    """A window ends by time, too: without that, it would end after 256 responses of 0.1 s each."""
+    dest, reached = tmp_path / "d", Event()
+    stored: list[int] = []
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        if nth == 50:
+            stored.append(len(list(dest.glob("file-*"))))
+            reached.set()
+        return [Pause(0.1), *plain(request)]
+
+    with serve(answer) as server:
+        options = (*QUICK, "--connections", "1", "--pipeline", "8", "--progress", "none")
+        run = start(server.url, "-o", dest, *options)
+        assert reached.wait(30)
+        run.kill()
+        run.wait(30)
+    assert stored > [20]
+
+
+@pytest.mark.parametrize(
+    ("number", "seconds", "surplus"),
+    [
+        (signal.SIGINT, 0.4, False),
+        (signal.SIGINT, 0.4, True),
+        pytest.param(signal.SIGTERM, 0.8, False, marks=pytest.mark.slow),
+    ],
+)
+def test_held_responses_are_stored_by_a_drain(
+    number: signal.Signals, seconds: float, surplus: bool, tmp_path: Path, start: Callable[..., Job]
+) -> None:
+    """It takes longer than usual then. Not if there is a surplus response: only the first was in step."""
+    dest, reached = tmp_path / "d", Event()
+    asked: list[str] = []
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        asked.append(request.target.rpartition("/")[2])
+        if nth == 4:
+            reached.set()
+        steps = status(404) if nth == 3 else plain(request)
+        return [Pause(seconds), *steps, *([extra()] if surplus and nth == 4 else [])]
+
+    with serve(answer) as server:
+        options = (*QUICK, "--read-timeout", "9s", "--connections", "1", "--pipeline", "8")
+        run = start(server.url, "-o", dest, *options)
+        assert reached.wait(30)
+        run.kill(number)
+        assert run.wait(30) == 130
+    stored = asked[:1] if surplus else [name for nth, name in enumerate(asked, 1) if nth != 3]
+    found = {path.name: path.read_bytes() for path in dest.glob("file-*")}
+    assert found == {name: body(name) for name in stored}

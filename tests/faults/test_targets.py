@@ -58,8 +58,35 @@ LOCATED = {
     b"/a/../b": "/b",
     b" \t/x \t": "/x",
     b"//127.0.0.1:PORT/x;y[": "/x;y[",
-    b"http:/x": "/x",
+    b"///127.0.0.1:PORT/x": "/x",
     b"HTTP://127.0.0.1:PORT?q": "/?q",
+}
+# References to another host, HOST, that are written in odd ways; and where they lead, "" for nowhere. Where
+# browsers and curl go to different hosts, either has the wrong bytes.
+ELSEWHERE = {
+    "SCHEME://HOST/x": "127.0.0.2",
+    "SCHEME:///HOST/x": "127.0.0.2",
+    "///HOST/x": "127.0.0.2",
+    "\x0b//HOST/x\x01": "127.0.0.2",
+    "SCHEME:/HOST/x": "",
+    "SCHEME:HOST/x": "",
+    "SCHEME:/x": "",
+    "SCHEME:x": "",
+    "SCHEME:?x": "",
+    "SCHEME:": "",
+    "SCHEME:\\\\HOST\\x": "",
+    "SCHEME:/\\HOST/x": "",
+    "SCHEME:\\/HOST/x": "",
+    "SCHEME://HOST\\x": "",
+    "SCHEME://127.0.0.1\\@HOST/x": "",
+    "\\\\HOST\\x": "",
+    "/\\HOST/x": "",
+    "\\/HOST/x": "",
+    "\\x": "",
+    "SCH\tEME://HOST/x": "",
+    "///": "",
+    "SCHEME://": "",
+    "SCHEME:////": "",
 }
 HOSTS = {
     "☕.test": "xn--53h.test",
@@ -104,6 +131,33 @@ def test_location_is_followed_as_it_was_written(lane: str, tmp_path: Path) -> No
         first = {url.removeprefix(server.url) for url in urls}
         sent = [request.target for request in server.requests if request.target not in first]
         assert sorted(sent) == sorted(filter(None, LOCATED.values()))
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("lane", LANES)
+def test_location_whose_host_is_not_clear_is_refused(lane: str, tls: bool, tmp_path: Path) -> None:
+    def answer(request: Request) -> list[Step]:
+        if not request.target.startswith("/from/"):
+            return ok(request.host.encode())
+        location = locations[int(request.target.removeprefix("/from/"))]
+        return redirect(
+            location.replace("SCHEME", scheme)
+            .replace("SCH\tEME", f"{scheme[:2]}\t{scheme[2:]}")
+            .replace("HOST", f"127.0.0.2:{server.port}")
+        )
+
+    locations = list(ELSEWHERE)
+    certificates = Certificates(tmp_path)
+    context = certificates.context(hosts=["127.0.0.1", "127.0.0.2"]) if tls else None
+    with Server(default=answer, host="0.0.0.0", tls=context) as server:
+        scheme = "https" if tls else "http"
+        urls = [f"{scheme}://127.0.0.1:{server.port}/from/{n}" for n in range(len(locations))]
+        options = (*QUICK, *CSV, "--lane", lane, "--cacert", str(certificates.ca))
+        result = download("-", tmp_path / "d", *options, stdin=numbered(urls))
+    led = {str(n): ELSEWHERE[location] for n, location in enumerate(locations)}
+    assert result.files == {name: host.encode() for name, host in led.items() if host}
+    assert result.codes == {name: "redirect-refused" for name, host in led.items() if not host}
+    assert {request.target for request in server.requests if request.host != "127.0.0.1"} == {"/x"}
 
 
 @pytest.mark.parametrize("lane", LANES)

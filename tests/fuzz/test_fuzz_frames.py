@@ -21,7 +21,9 @@ from downloader.messages import (
     FromChild,
     Heartbeat,
     HostPause,
+    Lease,
     Log,
+    Narrowed,
     Ready,
     Returned,
     Stop,
@@ -34,6 +36,7 @@ OUTCOME = (7, TALLY, 5, 4, 1, {"reset": 1}, {3: 4}, b"marks")
 MESSAGES = (
     Batch(0, 3, b"cursor", b"names", b"origin", b"items"),
     BatchDone(*OUTCOME, [Failure(2, "name", "http://h/", "http-404", "", 1)]),
+    Narrowed(*OUTCOME, [], Lease(7, 9, b"items", (2, 5), narrowed=True)),
     Returned(*OUTCOME),
     Credit(1),
     Ended(),

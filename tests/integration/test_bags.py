@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from unicodedata import normalize
 
+import msgspec
 import pytest
 from harness import report_of, stored
 from servers import Request, Server, Step, ok
+
+from downloader.storage.journal import Journal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 QUICK = ("--workers", 1, "--retries", 0, "--progress", "none", "--json")
@@ -129,6 +133,74 @@ def test_checksum_that_cannot_be_found_is_an_error_before_the_start(
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
     assert not server.requests
+
+
+# Written in 0.97 and from 1.0 on; the target at the server says which file it is.
+EXACT = {
+    "data/100%.txt": ("data/100%.txt", "data/100%25.txt"),
+    "data/100%25.txt": ("data/100%25.txt", "data/100%2525.txt"),
+    "data/%~abc": ("data/%~abc", "data/%25~abc"),
+    "data/nl\n\rx": ("data/nl%0A%0dx", "data/nl%0a%0Dx"),
+    "data/back\\slash": ("data/back\\slash",) * 2,
+    "data/tab\tx": ("data/tab\tx",) * 2,
+    "data/esc\x1b[2J": ("data/esc\x1b[2J",) * 2,
+    "data/x": ("data/x",) * 2,
+    "data/x ": ("data/x ",) * 2,
+    "data/.hidden/..x": ("data/.hidden/..x",) * 2,
+    "data/token=abc": ("data/token=abc",) * 2,
+}
+
+
+@pytest.mark.parametrize("version", ["0.97", "1.0"])
+def test_a_bag_is_completed_in_place_under_the_very_paths_that_it_states(
+    server: Server, run_downloader: Run, tmp_path: Path, version: str
+) -> None:
+    written = {name: forms[version == "1.0"] for name, forms in EXACT.items()}
+    fetch = "".join(f"{server.url}/{at} - {path}\n" for at, path in enumerate(written.values()))
+    manifest = "".join(f"{digest(f'/{at}')}  {path}\n" for at, path in enumerate(written.values()))
+    refused = ["data/.downloader/x", "data/" + "n" * 256, "bag-info.txt"]
+    fetch += "".join(f"{server.url}/no - {path}\n" for path in refused)
+    manifest += "".join(f"{digest('/no')}  {path}\n" for path in refused)
+    bag = make_bag(tmp_path / "bag", fetch, {"manifest-sha256.txt": manifest}).parent
+    tags = f"BagIt-Version: {version}\nTag-File-Character-Encoding: UTF-8\n"
+    (bag / "bagit.txt").write_text(tags)
+    before = {path.name for path in bag.iterdir()}
+    done = run_downloader(bag, "-o", bag, *QUICK, "-v")
+    assert report_of(done)["failed_by_error"] == {"bad-name": 3}, done.stderr
+    assert "\x1b" not in done.stderr
+    found = [path for path in (bag / "data").rglob("*") if path.is_file()]
+    payload = {path.relative_to(bag).as_posix(): path.read_bytes() for path in found}
+    assert payload == {name: body_of(f"/{at}") for at, name in enumerate(EXACT)}
+    assert {path.name for path in bag.iterdir()} == before | {"data", ".downloader"}
+    asked = len(server.requests)
+    assert report_of(run_downloader(bag, "-o", bag, *QUICK))["failed"] == 3
+    assert len(server.requests) == asked
+    damaged = bag / "data" / "100%25.txt"
+    damaged.write_bytes(b"other")
+    told = subprocess.run(
+        [sys.executable, "-m", "downloader", "verify", str(bag)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "damaged: data/100%25.txt" in told.stdout
+    assert report_of(run_downloader(bag, "-o", bag, *QUICK))["stored"] == 1
+    assert damaged.read_bytes() == body_of("/1")
+
+
+def test_a_bag_of_the_version_before_goes_on_with_its_names(
+    server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    fetch = "".join(f"{server.url}/{at} - data/{at}%25\n" for at in range(3))
+    bag, dest = make_bag(tmp_path / "bag", fetch, {}).parent, tmp_path / "d"
+    assert run_downloader(bag, "-o", dest, *QUICK, "--limit", 1).returncode == 0
+    journal = Journal(dest / ".downloader")
+    job = journal.job()
+    assert job is not None
+    journal.begin(msgspec.structs.replace(job, naming=2))
+    journal.close()
+    assert run_downloader(bag, "-o", dest, *QUICK).returncode == 0
+    assert set(stored(dest)) == {"data/0%", "data/1%25", "data/2%25"}
 
 
 def test_encoding_that_is_unknown(run_downloader: Run, tmp_path: Path) -> None:

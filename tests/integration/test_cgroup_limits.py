@@ -39,10 +39,10 @@ def limited() -> Iterator[Limited]:
         yield make
 
 
-def run_in(group: Path, *argv: object) -> subprocess.CompletedProcess[str]:
+def run_in(group: Path, *argv: object, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", ENTER, str(group), *command(*argv, "--json", "--progress", "none")],
-        env=environment(),
+        env=environment(**env),
         capture_output=True,
         text=True,
         timeout=60,
@@ -75,3 +75,36 @@ def test_a_memory_limit_bounds_the_connections(
     assert found["stored"] == 800
     assert found["connections_peak"] <= 2 * 8
     assert found["connection_limit"]["max"] == 8
+
+
+TAKES_ALL = """
+import os, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        worker = name == "downloader.worker.worker" and not os.path.exists({marker!r})
+        if worker or name == "downloader.sinks.shards.publisher.part":
+            open({marker!r}, "a").close()
+            b"x" * (600 << 20)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_memory_limit_that_kills_is_named(
+    limited: Limited, dev_server: Callable[..., DevServer], tmp_path: Path
+) -> None:
+    """The first worker takes more than there is, and so does every publisher of shards."""
+    limit = str(400 << 20)
+    names = ("memory.max", "memory.swap.max", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+    group = limited("memory", {name: "0" if "swap.max" in name else limit for name in names})
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(TAKES_ALL.format(marker=str(tmp_path / "marker")))
+    server = dev_server(files=5)
+    argv = (server.url, "-o", tmp_path / "d", "--workers", "1", "--store", "tar")
+    done = run_in(group, *argv, PYTHONPATH=str(site))
+    worker, *_, publisher = done.stderr.splitlines()
+    assert "died (signal SIGKILL; the memory limit of 400.0 MiB (memory." in worker
+    assert ") has killed 1 so far: give more memory, or fewer --workers or --connections); its" in worker
+    assert "its process ended twice, killed by signal 9; the memory limit of 400.0 MiB (mem" in publisher
+    assert ") has killed 3 so far: give more memory, or store with a smaller --shard-size" in publisher
+    assert done.returncode == 4

@@ -140,10 +140,10 @@ def test_columns_of_every_name_and_type_are_kept(
         if not name:
             continue  # a column without a name, as that of an index in pandas
         found = row[renamed.get(name, name)]
-        nested = name in ("list", "struct", "large")
+        nested = name in ("list", "struct")
         assert (json.loads(found) if nested else found) == value, name
     (manifest, _) = items(tmp_path / "m.parquet")
-    assert manifest["large"] == str(2**64 - 1)
+    assert manifest["large"] == 2**64 - 1
     assert json.loads(manifest["struct"]) == values["struct"][0]
     if store == "tar":
         fields = json.loads(members(tmp_path / "d/00000.tar")["000000000.json"])
@@ -154,26 +154,75 @@ def test_columns_of_every_name_and_type_are_kept(
         assert fields["key"] == "000000000"
 
 
-def test_values_of_json_that_no_format_has(server: Server, run_downloader: Run, tmp_path: Path) -> None:
-    given = [str(10**30), str(-(2**63) - 1), "[" * 101 + "]" * 101, "[" * 9999 + "]" * 9999, "1e999", "NaN"]
-    given += ['"\\ud800"', "[[1]," * 60 + "1" + "]" * 60]
+HUGE = "9" * 5_000
+JSON_VALUES = {
+    str(10**30): str(10**30),
+    str(-(2**63) - 1): str(-(2**63) - 1),
+    HUGE: HUGE,
+    f"-{HUGE}": f"-{HUGE}",
+    "NaN": None,
+    "-Infinity": None,
+    "1e999": None,
+    "-1e999": None,
+    '"\\ud800"': "\ufffd",
+    '"a\\udfffb\\ud83d\\ude00"': "a\ufffdb\U0001f600",
+    '"\\udcc3\\udca9"': "\ufffd\ufffd",  # also where Python has such for bytes of UTF-8
+    f'[{{"\\ud800": [1e999, {HUGE}, "\\ud800"]}}]': [{"\ufffd": [None, HUGE, "\ufffd"]}],
+    "[[1]," * 60 + "1" + "]" * 60: ...,
+}
+"""Values in a list, and what is kept of them."""
+
+
+@pytest.mark.parametrize("store", ["tar", "parquet"])
+def test_values_of_json_that_no_format_has(
+    store: str, server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    given = [*JSON_VALUES, "[" * 101 + "]" * 101, "[" * 9999 + "]" * 9999]
     lines = [f'{{"url": "{server.url}/{n}", "a\\"b": {value}}}' for n, value in enumerate(given)]
     (tmp_path / "l.jsonl").write_text("\n".join(lines))
-    argv = (tmp_path / "l.jsonl", "-o", tmp_path / "d", "--store", "tar", "--keep-columns", 'a"b', *QUICK)
-    done = run_downloader(*argv, "--manifest", tmp_path / "m.parquet")
-    assert report_of(done)["failed_by_error"] == {"bad-row": 4}, done.stderr
-    rows = items(tmp_path / "d/00000.parquet")
-    assert [row["error_message"] for row in rows] == [
-        None,
-        None,
-        "line 3: values are nested more than 100 deep",
-        "line 4: values are nested more than 100 deep",
-        "line 5: a number out of range",
-        None,
-        "line 7: not valid JSON",
-        None,
+    argv = (tmp_path / "l.jsonl", "-o", tmp_path / "d", "--store", store, "--keep-columns", 'a"b', *QUICK)
+    done = run_downloader(*argv, "--manifest", tmp_path / "m.jsonl")
+    assert report_of(done)["failed_by_error"] == {"bad-row": 2}, done.stderr
+    wanted = [json.loads(text) if kept is ... else kept for text, kept in JSON_VALUES.items()]
+    stored = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert [row["columns"]['a"b'] for row in stored] == wanted
+    rows = items(tmp_path / ("d/00000_items.parquet" if store == "parquet" else "d/00000.parquet"))
+    found = [row['a"b'] for row in rows[: len(wanted)]]
+    assert [None if text is None else json.loads(text) for text in found] == wanted
+    assert [row["error_message"] for row in rows[len(wanted) :]] == [
+        f"line {len(wanted) + n}: values are nested more than 100 deep" for n in (1, 2)
     ]
-    assert [json.loads(rows[at]['a"b']) for at in (0, 1)] == [given[0], given[1]]
+    if store == "tar":
+        content = members(tmp_path / "d/00000.tar")
+        fields = [json.loads(content[f"{row['key']}.json"]) for row in rows[: len(wanted)]]
+        assert [each['a"b'] for each in fields] == wanted
+
+
+def test_columns_of_json_with_values_that_no_format_has(
+    server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Such a value in a column that decides: at worst the row fails, with a reason."""
+    rows = [
+        f'"url": "{server.url}/\\ud800"',
+        f'"url": "{server.url}/1", "name": "n\\ud800"',
+        f'"url": "{server.url}/2", "size": {HUGE}',
+        f'"url": "{server.url}/3", "size": 1e999',
+        f'"url": "{server.url}/4", "md5": "\\ud800"',
+        f'"url": "{server.url}/5", "h": {{"X": "\\ud800"}}',
+        f'"url": "{server.url}/6", "\\ud800": 1e999',
+        f'"url": "{server.url}/7", "a": 1e999}} x',
+        f'"url": {HUGE}',
+    ]
+    (tmp_path / "l.jsonl").write_text("".join(f"{{{row}}}\n" for row in rows))
+    argv = (tmp_path / "l.jsonl", "-o", tmp_path / "d", "--header-column", "h", *QUICK)
+    done = run_downloader(*argv, "--failures", tmp_path / "f", "--keep-columns", "all")
+    assert report_of(done)["complete"], done.stderr
+    failures = map(json.loads, (tmp_path / "f").read_text().splitlines())
+    assert {failure["name"]: failure["code"] for failure in failures} == {
+        **{"line 1": "bad-url", "line 3": "bad-row", "line 5": "bad-checksum", "line 6": "bad-row"},
+        **{"line 8": "bad-row", "line 9": "bad-url"},
+    }
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {".downloader", "n%FF", "3", "6"}
 
 
 def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Path) -> None:
@@ -197,6 +246,33 @@ def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Pa
     assert [row["note"] for row in items(tmp_path / "d/00000.parquet")] == ["\ufffdx", "y", "z"]
     nested = values_of(pa.ListArray.from_arrays([0, 1, 2, 3], note))
     assert nested == [["\udcffx"], ["y"], ["z"]]
+
+
+OUT_OF_RANGE = "<value out of range: 4611686018427387904>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.timestamp("us"), OUT_OF_RANGE),
+        (pa.timestamp("us", "Europe/Berlin"), "17036-07-06T14:00:27.387904Z"),
+        (pa.duration("ms"), "PT4611686018427387.904S"),
+        (pa.struct([("x", pa.timestamp("us"))]), {"x": OUT_OF_RANGE}),
+        (pa.list_(pa.duration("s")), ["PT4611686018427387904S"]),
+    ],
+    ids=str,
+)
+def test_value_that_python_cannot_have_changes_no_other(kind: pa.DataType, said: object) -> None:
+    numbers: list[Any] = [1_577_934_245, None, 1_500, 2**62]
+    if isinstance(said, dict):
+        numbers = [None if n is None else {"x": n} for n in numbers]
+    elif isinstance(said, list):
+        numbers = [None if n is None else [n] for n in numbers]
+    column = pa.array(numbers, kind)
+    found = values_of(column)
+    assert found[:3] == column.slice(0, 3).to_pylist()
+    assert found[3] == said
+    assert [values_of(column.slice(at, 1)) for at in range(4)] == [[value] for value in found]
 
 
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])

@@ -122,7 +122,8 @@ def test_status_and_verify_as_another_user(what: str, stored: Path) -> None:
         path.chmod(0o755)
     # Import everything before: another user may not be permitted to read this interpreter's files.
     script = (
-        "import os, sys, downloader.cli.main, downloader.storage.verify, downloader.core.naming, traceback;"
+        "import os, sys, traceback, downloader.cli.main, downloader.core.naming;"
+        "import downloader.reporting.report, downloader.storage.verify;"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY});"
         "sys.exit(downloader.cli.main.main(sys.argv[1:]))"
     )

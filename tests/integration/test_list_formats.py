@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
+import fcntl
+import gzip
 import hashlib
+import json
+import lzma
+import os
 import shutil
 import signal
 import subprocess
+import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -194,6 +202,9 @@ def test_changed_list_is_refused_with_its_row(
     assert "begun with other options" in options.stderr
 
 
+TAR = ("--store", "tar", "--member")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "more", "says"),
     [
@@ -213,7 +224,7 @@ def test_changed_list_is_refused_with_its_row(
         ("empty", None, [], "there is no list in this directory"),
         ("l.csv", "url,a\nhttp://h/1,2\n", ["--header-column", "h"], "no column 'h' (--header-column)"),
         ("l.csv", "url,a,a\nhttp://h/1,2,3\n", ["--keep-columns", "all"], "has 2 columns 'a'"),
-        ("l.csv", "gr\u00f6\u00dfe,a\n1,2\n".encode("latin-1"), [], "(--url-column), it has gr\\udcf6"),
+        ("l.csv", "gr\u00f6\u00dfe,a\n1,2\n".encode("latin-1"), [], "header, line 1, is not valid UTF-8"),
         ("l.csv", 'url,"a\nhttp://h/1,2\n', [], "the header, line 1, has a quote that is not closed"),
         ("l.csv", "url,a\rb\nhttp://h/1,2\n", [], "the header, line 1, has a carriage return"),
         ("l.csv", "url,a\rhttp://h/1,2\r", [], "has CR alone as the end of its lines"),
@@ -222,6 +233,26 @@ def test_changed_list_is_refused_with_its_row(
         ("l.jsonl", '{"k": "url"}\n' * 30_000, [], "no column 'url' (--url-column), it has k"),
         ("l.jsonl", '{"a": {"b": 1}}\n', ["--url-column", "a.c"], "no column 'a.c' (--url-column)"),
         ("l.txt", "http://h/1\n", ["--quote", "none"], "--quote is for lists in csv and tsv"),
+        ("l.csv", "url,b\nu,1\n", ["--member", "txt=b"], "--member is for --store tar or parquet, and not"),
+        ("l.csv", "url\nu\n", ["--shard-compression", "gz"], "--shard-compression is for --store tar or"),
+        ("l.csv", "url,bc\nu,1\n", [*TAR, "txt=b"], "no column 'b' (--member), it has url, bc; did you"),
+        ("l.csv", "url,b\nu,1\n", [*TAR, "json=b"], "json is the member with the metadata of the sample"),
+        ("l.txt.gz", "http://h/1\n", [], "l.txt.gz cannot be read after line 0: Not a gzipped file"),
+        ("l.csv.gz", gzip.compress(b"url\nhttp://h/1\n", mtime=0)[:12], [], "after line 0: Compressed"),
+        ("l.jsonl.gz", "", [], "is empty, and so no gzip file; write it again"),
+        ("l.txt.zst", "http://h/1\n", [], "l.txt.zst cannot be read after line 0: Unable to decompress"),
+        ("l.parquet", "http://h/1\n", [], "is no complete Parquet file: Parquet magic bytes not found"),
+        ("l.parquet", "", [], "is no complete Parquet file"),
+        ("l.arrow", "", [], "is no complete Arrow IPC file or stream"),
+        ("l.txt.xz", "", [], "lists in .xz are not read, only in .gz and .zst; unpack it with: xz -dc "),
+        ("l.csv", lzma.compress(b"url\n"), [], "l.csv is xz, and a list of this format is text; unpack"),
+        ("l.csv", '"url";"a"\n"u";"1"\n', [], "closing quote; its delimiter seems to be a semicolon; conv"),
+        ("l.tsv", "url,a\nu,1\n", [], "seems to be a comma; add --list-format csv"),
+        ("l.tsv", 'url\t"a"b, c\nu\t1\n', [], "text behind a closing quote; where quotes are text, --"),
+        ("l.csv", "http://h/1,a\n", [], "that is no header: --no-header names columns 1, 2"),
+        ("l.jsonl", '{"url": "u"}\n', ["--url-column", "a.url"], "did you mean --url-column url?"),
+        ("l.txt", gzip.compress(b"http://h/1\n", mtime=0), [], "l.txt is gzip, and a list of this"),
+        ("l.bz2", bz2.compress(b"url\n"), ["--list-format", "csv"], "lists in .bz2 are not read"),
     ],
 )  # fmt: skip
 def test_usage_errors(
@@ -236,6 +267,58 @@ def test_usage_errors(
     assert done.stderr.count("\n") == 1
 
 
+def test_url_of_every_object_is_deeper(run_downloader: Run, tmp_path: Path, server: Files) -> None:
+    """The key is in every line, as that of an inner object. The job that was refused can be begun after."""
+    path, argv = tmp_path / "l.jsonl", ("-o", tmp_path / "d", *ONE)
+    rows = [{"id": n, "image": {"size": 1, "url": f"{server.url}/{n}"}} for n in range(9_000)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    says = "no column 'url' (--url-column), it has id, image.size, image.url; did you mean"
+    for source, text_of in ((path, None), ("-", path.read_text())):
+        done = run_downloader(source, *argv, "--list-format", "jsonl", input=text_of)
+        assert (done.returncode, server.requests) == (2, []), done.stderr
+        assert f"{says} --url-column image.url?" in done.stderr
+    done = run_downloader(path, *argv, "--limit", 20, "--url-column", "image.url")
+    assert (done.returncode, len(stored(tmp_path / "d"))) == (0, 20), done.stderr
+    with path.open("a") as file:
+        file.write(json.dumps({"url": f"{server.url}/late"}) + "\n")
+    done = run_downloader(path, "-o", tmp_path / "e", *ONE, "--limit", 1)
+    assert done.returncode == 1, "one line has the key"
+
+
+def test_delimiters_of_spreadsheets(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path, server: Files
+) -> None:
+    """Excel writes semicolons where the comma is decimal; a first line ``sep=`` says so, and no other."""
+    rows = "".join(f'"{server.url}/{n}";"a, ""b"" {n}"\r\n' for n in range(30))
+    named, plain = tmp_path / "named.csv", tmp_path / "plain.csv"
+    named.write_text(f'\ufeffsep=;\r\n"url";caption\r\n{rows}')
+    plain.write_text(f"\ufeffurl;caption\r\n{rows}")
+    for limit in (10, 100):
+        manifest = tmp_path / "m.jsonl"
+        keep = ("--keep-columns", "caption", "--manifest", manifest, "--limit", limit)
+        done = run_downloader(named, "-o", tmp_path / "d", *ONE, *keep)
+        assert done.returncode == 0, done.stderr
+    captions = [json.loads(line)["columns"]["caption"] for line in manifest.read_text().splitlines()]
+    assert captions == [f'a, "b" {n}' for n in range(30)]
+    # The first line of a pipe may come alone.
+    job = start("-", "-o", tmp_path / "f", *ONE, "--list-format", "csv", stdin=subprocess.PIPE)
+    with job.process.stdin as pipe:
+        first, rest = named.read_bytes().split(b"\n", 1)
+        os.write(pipe.fileno(), first + b"\n")
+        job.until(lambda: not any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))))
+        os.write(pipe.fileno(), rest)
+    assert (job.wait(), len(stored(tmp_path / "f"))) == (0, 30), job.err
+    refused = run_downloader(plain, "-o", tmp_path / "e", *ONE)
+    assert refused.returncode == 2
+    said, _, command = refused.stderr.partition("; convert it with: ")
+    assert said.endswith("it has url;caption; its delimiter seems to be a semicolon"), refused.stderr
+    command = command.replace("python3", sys.executable, 1).strip()
+    converted = subprocess.run(["sh", "-c", f"{command} > new.csv"], cwd=tmp_path, check=False, timeout=20)
+    assert converted.returncode == 0
+    done = run_downloader(tmp_path / "new.csv", "-o", tmp_path / "e", *ONE)
+    assert (done.returncode, len(stored(tmp_path / "e"))) == (0, 30), done.stderr
+
+
 @pytest.mark.parametrize(
     "second",
     [
@@ -243,6 +326,7 @@ def test_usage_errors(
         b"u,note\n",
         "url,note\nhttp://h/1,x\n".encode("utf-16"),
         b"url,note\rx,y\r",
+        gzip.compress(b"url,note\nhttp://h/1,x\n", mtime=0),
     ],
 )
 def test_every_file_is_checked_before_the_first_is_fetched(
@@ -307,10 +391,28 @@ def test_list_that_is_cut_off_ends_the_run(
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     done = run_downloader(path, "-o", tmp_path / "d", *ONE)
-    assert done.returncode == 4
+    # Nothing can be read of those whose end says where all is, or which are one block.
+    assert (done.returncode, bool(server.requests)) == ((4, True) if name.endswith(".gz") else (2, False))
     assert name in done.stderr
     assert "is no complete" in done.stderr or "cannot be read after line" in done.stderr
     assert "write it again" in done.stderr
+
+
+def test_file_of_several_that_cannot_be_read(run_downloader: Run, tmp_path: Path, server: Files) -> None:
+    """Before the start it is a usage error; of a job that has begun, the source breaks off."""
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    write(lists / "a.csv", rows_of(server, 50))
+    (lists / "b.txt.gz").write_bytes(b"<html>")
+    argv = (lists, "-o", tmp_path / "d", *ONE)
+    done = run_downloader(*argv)
+    assert (done.returncode, server.requests) == (2, []), done.stderr
+    assert "b.txt.gz cannot be read after line 0: Not a gzipped file" in done.stderr
+    (lists / "b.txt.gz").unlink()
+    assert run_downloader(*argv, "--limit", 40).returncode == 0
+    (lists / "b.txt.gz").write_bytes(b"<html>")
+    assert run_downloader(*argv).returncode == 4
+    assert len(stored(tmp_path / "d")) == 50
 
 
 @pytest.mark.parametrize("name", ["l.csv.gz", "l.jsonl.gz"])

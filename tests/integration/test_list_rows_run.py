@@ -371,6 +371,57 @@ def test_lines_with_more_than_a_url_are_one_failure_each(run_downloader: Run, tm
     assert sorted(stored(tmp_path / "d")) == ["4", "5", "seven of seven"]
 
 
+def test_lines_that_are_too_long_or_have_what_nobody_sees(run_downloader: Run, tmp_path: Path) -> None:
+    def exact(request: Request) -> Sequence[Step]:
+        return answer(request) if request.target[1:].isalnum() else status(404)
+
+    with Server(default=exact) as server:
+        u = server.url
+        hidden, named = u.replace("127", "\u00a0127"), u.replace("127.0.0.1", "local\u200bhost")
+        wide = "\u00e9" * 40_000  # fewer characters than a line may have bytes
+        limit, mark, space = (
+            "longer than 64 KiB, the limit",
+            "U+FEFF (byte order mark)",
+            "U+00A0 (no-break space)",
+        )
+        lines = {
+            f"{u}/{'a' * 70_000}": ("bad-url", limit),
+            f"{u}/{wide}": ("bad-url", limit),
+            f" {u}/{wide}": ("bad-url", limit),
+            f"{' ' * 70_000}{u}/x": ("bad-url", limit),
+            f"#{'c' * 70_000}": None,
+            f"{u}/{'a' * 200}{' ' * 60_000}": None,
+            f"\ufeff{u}/1": ("bad-url", f"is not an http(s) URL, it begins with {mark}; remove that: "),
+            f"\u00a0{u}/2": ("bad-url", f"is not an http(s) URL, it begins with {space}; remove that: "),
+            f"{u}/3\u00a0": ("http-404", f"the server answered 404; the URL ends with {space}"),
+            f"{u}/4\u200b": ("http-404", "404; the URL ends with U+200B (zero width space)"),
+            f"{u}/5\u3000# a comment": ("bad-url", "has a comment behind the URL"),
+            f"{u}/6\ufeff{u}/7": ("bad-url", "has another URL behind the URL"),  # joined with cat
+            f"{hidden}/8": ("bad-url", f"; the URL contains {space}"),
+            f"{named}/9": None,  # UTS 46 leaves it out
+            f"{u}/\U0001f3f3\u200d\u26a7": ("http-404", ""),  # an emoji
+            f"{u}/10\x7f": ("bad-url", "has a URL with a character that cannot be sent"),
+        }
+        (tmp_path / "l.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        argv = ("-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+        done = run_downloader(tmp_path / "l.txt", *argv)
+        found = list(failures_of(tmp_path / "f").values())
+        rows = [{"url": f"{u}/{'a' * 70_000}"}, {"url": f"\u00a0{u}/2"}]
+        run_downloader(write(tmp_path / "l.csv", rows), "-o", tmp_path / "e", *argv[2:])
+    assert complete_report(done)["stored"] == 2, done.stderr
+    assert set(stored(tmp_path / "d")) == {"a" * 200, "9"}
+    wanted = [each for each in lines.values() if each]
+    assert [code for code, _ in found] == [code for code, _ in wanted]
+    assert not [
+        (says, told) for (_, says), (_, told) in zip(wanted, found, strict=True) if says not in told
+    ]
+    assert "200D" not in "".join(told for _, told in found)
+    assert [told.partition(": ")[0] for _, told in failures_of(tmp_path / "f").values()] == [
+        f"line 2 has a URL that is {limit}",
+        f"line 3 is not an http(s) URL, it begins with {space}; remove that",
+    ]
+
+
 def test_captions_with_quotes_lose_no_row(run_downloader: Run, tmp_path: Path) -> None:
     with Server(default=answer) as server:
         captions = ["a", "b", "c", '"Untitled', "e", "f", '27" TV', "h", "i", "j"]
@@ -389,6 +440,30 @@ def test_captions_with_quotes_lose_no_row(run_downloader: Run, tmp_path: Path) -
         assert complete_report(text)["stored"] == 10
     rows = map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines())
     assert [row["columns"]["2"] for row in rows] == captions
+
+
+def test_list_as_other_programs_write_it(run_downloader: Run, tmp_path: Path) -> None:
+    """With backslashes in front of quotes, in Windows-1252, with NA and NULL and 3.2e+01."""
+    with Server(default=answer) as server:
+        lines = [
+            ('"a red TV, 27\\""', "NA", "bad-row"),
+            ("plain", "3.2e+01", ""),
+            ('"monitor, 24\\""', "NULL", "bad-row"),
+            ('"a, b"', "\\N", ""),
+            ("caf\u00e9", "32", "bad-row"),
+            ("x", "NA", ""),
+        ]
+        rows = [f"{server.url}/{n},{caption},{size},\\N\n" for n, (caption, size, _) in enumerate(lines)]
+        (tmp_path / "l.csv").write_bytes(f"url,caption,size,name\n{''.join(rows)}".encode("cp1252"))
+        argv = (tmp_path / "l.csv", "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")
+        done = run_downloader(*argv)
+    assert complete_report(done)["listed"] == len(lines)
+    assert {int(line.split()[1]) - 2: code for line, (code, _) in failures_of(tmp_path / "f").items()} == {
+        n: code for n, (_, _, code) in enumerate(lines) if code
+    }
+    assert sorted(stored(tmp_path / "d")) == ["1", "3", "5"]
+    assert 'where \\" stands for a quote, convert the list with Python: ' in done.stderr
+    assert f"convert it with: iconv -f WINDOWS-1252 -t UTF-8 < {tmp_path / 'l.csv'}" in done.stderr
 
 
 # header fields

@@ -18,6 +18,7 @@ from servers import (
     CLOSE,
     CUT,
     HANG,
+    RESET,
     Answer,
     Certificates,
     Nth,
@@ -114,6 +115,7 @@ def test_each_origin_is_asked_once_by_a_worker(tmp_path: Path) -> None:
     [
         (status(404), "", 1),
         (status(403), "", 1),
+        ([b"HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\n", Pause(0.1), RESET], "", 1),
         (status(429), "", 2),
         (status(204), "", 1),
         (ok(b""), "", 1),
@@ -125,6 +127,7 @@ def test_each_origin_is_asked_once_by_a_worker(tmp_path: Path) -> None:
         (status(503), "robots", 2),
         (status(501), "robots", 1),
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", CUT], "robots", 2),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 9, 9\r\n\r\n", CLOSE], "robots", 2),
         ([HANG], "robots", 2),
         (Nth(status(500), ok(b"")), "", 2),
         (Nth(status(503, "Retry-After: 0"), ok(NOTHING)), "robots", 2),

@@ -133,6 +133,10 @@ def test_members_have_the_extension_of_the_path_or_of_the_media_type(
         "/d": "Audio/MP3; x=y",
         "/e?x.y": "text/xml",
         "/f?q=a.gif": "x",
+        "/": '"image/jpeg"',
+        "/g/": "image/jfif",
+        "/g/?v=1.html": "image/webp ; x=y",
+        "/h/?token=s3cret": "image/gif",
     }
     targets = ["/a.jpg?w=300", "/b.PNG?v=1.2", "/x.tar.gz?z", *types]
 
@@ -142,12 +146,14 @@ def test_members_have_the_extension_of_the_path_or_of_the_media_type(
     path = tmp_path / "urls.txt"
     with Server(default=typed) as server:
         path.write_text("".join(f"{server.url}{target}\n" for target in targets))
-        done = run_downloader(path, "-o", tmp_path / "d", "--store", "tar", "--key", key)
+        lane = "auto" if key == "name" else "requests"
+        argv = (path, "-o", tmp_path / "d", "--store", "tar", "--key", key, "--lane", lane)
+        done = run_downloader(*argv)
     assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / "d" / "00000.tar") as shard:
         names = [name.partition(".") for name in shard.getnames() if not name.endswith(".json")]
     found = sorted(extension for _, _, extension in names)
-    assert found == ["bin", "gz", "jpg", "jpg", "mp3", "png", "xml"]
+    assert found == ["bin", "gif", "gz", *["jpg"] * 4, "mp3", "png", "webp", "xml"]
     assert run_downloader("verify", tmp_path / "d").returncode == 0
 
 
@@ -405,7 +411,7 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
         (("--store", "tar", "--existing", "keep"), "--existing keep is for --store files"),
         (("--store", "tar", "--member", "caption"), "is not EXT=COLUMN"),
         (("--store", "tar", "--shard-files", "0"), "is not a number from 1 to"),
-        (("--store", "tar", "--member", "JSON=caption"), "is not EXT=COLUMN"),
+        (("--store", "tar", "--member", "JSON=caption"), "json is the member with the metadata"),
         (("--store", "tar", "--member", "t=a", "--member", "T=b"), "t is given two columns, a and b"),
         (("--store", "parquet", "--shard-compression", "gz"), "is for --store tar"),
         (("--store", "parquet", "--digests", "crc32"), "--digests is for --store tar"),

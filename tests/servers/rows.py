@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from servers.answers import (
     CLOSE,
+    CUT,
     HANG,
     RESET,
     Answer,
@@ -33,6 +34,9 @@ def head(*lines: str) -> bytes:
 
 
 CHUNKED = head("Transfer-Encoding: chunked")
+OLD_AND_OPEN = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n"
+NO = b"HTTP/1.1 404 No\r\n"
+FOUND = b"HTTP/1.1 302 Found\r\nLocation: /target\r\n"
 BODY = b"hello"
 
 CASES: dict[str, Case] = {
@@ -46,7 +50,14 @@ CASES: dict[str, Case] = {
     "drip-one-header": Case([b"HTTP/1.1 200 OK\r\nX: ", Forever(b"y", 0.1)], "timeout", 2),
     "drip-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.1)], "timeout", 2),
     "drip-trailers": Case([CHUNKED, b"0\r\n", Forever(b"X: y\r\n", 0.1)], "timeout", 2),
-    "flood-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n" * 50)], "protocol timeout", 2),
+    "flood-continue": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n" * 50)], "protocol", 2),
+    # Whole reads of them: none ends within a response.
+    "flood-continue-slowly": Case([Forever(b"HTTP/1.1 100 Continue\r\n\r\n" * 600, 0.05)], "protocol", 2),
+    # Empty lines before a response, of which a few are skipped.
+    "blank-lines": Case([b"\r\n\r\n", Pause(0.05), b"\r\n", *ok(BODY)], BODY, 1),
+    "blank-lines-flood": Case([Forever(b"\r\n" * 1000)], "protocol", 2),
+    "blank-lines-slowly": Case([Forever(b"\r\n", 0.05)], "protocol", 2),
+    "line-feeds-slowly": Case([Forever(b"\n", 0.03)], "protocol", 2),
     "silent": Case([HANG], "read-timeout", 2),
     "silent-in-body": Case([head("Content-Length: 10"), b"abc", HANG], "read-timeout", 2),
     # Shorter than announced.
@@ -69,6 +80,8 @@ CASES: dict[str, Case] = {
     "chunk-trailers-flood": Case([CHUNKED, b"0\r\n", Forever(b"X: y\r\n" * 5000)], "protocol", 2),
     "coding-twice": Case([head("Transfer-Encoding: chunked", "Transfer-Encoding: gzip"),
                           b"5\r\nhello\r\n0\r\n\r\n", CLOSE], "protocol", 2),
+    "chunk-zeros-flood": Case([CHUNKED, Forever(b"0" * 65536)], "protocol", 2),
+    "chunk-extension-flood": Case([CHUNKED, b"5;", Forever(b"x" * 65536)], "protocol", 2),
     "404-bad-chunks": Case([b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", CLOSE],
                            "http-404", 1),
     "chunk-nonsense": Case([CHUNKED, b"zz\r\nhello\r\n0\r\n\r\n"], "protocol", 2),
@@ -95,8 +108,54 @@ CASES: dict[str, Case] = {
     "length-exabyte": Case([head("Content-Length: 999999999999999999"), BODY, CLOSE], "truncated", 2),
     "length-two": Case([head("Content-Length: 5", "Content-Length: 6"), BODY, CLOSE], "protocol", 2),
     "length-twice": Case([head("Content-Length: 5", "Content-Length: 5"), BODY], BODY, 1),
+    # Equal ones in one field are one (RFC 9110 §8.6), on a connection that stays open, too.
+    "length-list": Case([head("Content-Length: 5, 5"), BODY], BODY, 1),
+    "length-list-large": Case([head("Content-Length: 300000,300000"), b"x" * 300_000], b"x" * 300_000, 1),
+    "length-list-cut": Case([head("Content-Length: 20, 20"), BODY, CLOSE], "truncated", 2),
+    "length-list-cut-large": Case([head("Content-Length: 900000, 900000"), b"x" * 300_000, CLOSE],
+                                  "truncated", 2),
+    "length-list-cut-http10": Case([b"HTTP/1.0 200 OK\r\nContent-Length: 20,20\r\n\r\n", BODY, CLOSE],
+                                   "truncated", 2),
+    "length-list-and-field": Case([head("Content-Length: 20, 20", "content-length: 20"), BODY, CLOSE],
+                                  "truncated", 2),
+    "length-list-differs": Case([head("Content-Length: 5, 6"), BODY, CLOSE], "protocol", 2),
+    "length-list-open": Case([head("Content-Length: 5,"), BODY, CLOSE], "protocol", 2),
+    "length-list-of-nothing": Case([head("Content-Length: ,"), BODY, CLOSE], "protocol", 2),
+    "length-field-and-list": Case([head("Content-Length: 5", "Content-Length: 5, 6"), BODY, CLOSE],
+                                  "protocol", 2),
+    "length-field-and-nothing": Case([head("Content-Length: 5", "Content-Length:"), BODY, CLOSE],
+                                     "protocol", 2),
+    "length-twice-cut": Case([head("Content-Length: 20", "Content-Length: 20"), BODY, CLOSE],
+                             "truncated", 2),
+    "length-zeros": Case([head("Content-Length: 0005"), BODY], BODY, 1),
+    "length-zeros-cut": Case([head("Content-Length: 020"), BODY, CLOSE], "truncated", 2),
+    "length-zeros-many": Case([head("Content-Length: " + "0" * 30 + "5"), BODY], BODY, 1),
+    "length-blank-within": Case([head("Content-Length: 5 5"), BODY, CLOSE], "protocol", 2),
+    "length-quoted": Case([head('Content-Length: "5"'), BODY, CLOSE], "protocol", 2),
+    "length-hexadecimal": Case([head("Content-Length: 0x5"), BODY, CLOSE], "protocol", 2),
+    "length-decimal-point": Case([head("Content-Length: 5.0"), BODY, CLOSE], "protocol", 2),
+    "length-superscript": Case([head("Content-Length: \xb2"), BODY, CLOSE], "protocol", 2),
+    "length-blank-before-colon": Case([head("Content-Length : 20"), BODY, CLOSE], "protocol", 2),
+    "length-http10": Case([OLD_AND_OPEN + b"Content-Length: 5\r\n\r\n", BODY], BODY, 1),
+    "length-identity-cut": Case([head("Transfer-Encoding: identity", "Content-Length: 20"), BODY, CLOSE],
+                                "truncated", 2),
+    "length-list-and-chunked": Case([head("Transfer-Encoding: chunked", "Content-Length: 5, 6"),
+                                     b"5\r\nhello\r\n0\r\n\r\n", CLOSE], BODY, 1),
+    # The status says it all.
+    "404-length-differs": Case([b"HTTP/1.1 404 No\r\nContent-Length: 2, 3\r\n\r\nno", CLOSE],
+                               "http-404", 1),
+    "404-coding-unknown": Case([b"HTTP/1.1 404 No\r\nTransfer-Encoding: x\r\n\r\nno", CLOSE],
+                               "http-404", 1),
+    "204-length-list": Case([b"HTTP/1.1 204 No\r\nContent-Length: 5, 5\r\n\r\n"], "unexpected-status", 1),
+    "hop-length-list": Case([FOUND + b"Content-Length: 2, 2\r\n\r\nno"], BODY, 1),
+    "hop-length-differs": Case([FOUND + b"Content-Length: 2, 3\r\n\r\nno"], BODY, 1),
     "length-and-chunked": Case([head("Transfer-Encoding: chunked", "Content-Length: 3"),
                                 b"5\r\nhello\r\n0\r\n\r\n", CLOSE], BODY, 1),
+    # Behind chunks in HTTP/1.0 the connection is closed (RFC 9112 §6.1): nothing there is a response.
+    "chunked-http10": Case([OLD_AND_OPEN + b"Transfer-Encoding: chunked\r\n\r\n",
+                            b"5\r\nhello\r\n0\r\n\r\n"], BODY, 1),
+    "coding-unknown-cut": Case([head("Transfer-Encoding: gzip", "Content-Length: 5"), BODY, CLOSE],
+                               "protocol", 2),
     "coding-unknown": Case([head("Transfer-Encoding: gzip, chunked"),
                             b"5\r\nhello\r\n0\r\n\r\n", CLOSE], "protocol", 2),
     # Statuses.
@@ -112,6 +171,27 @@ CASES: dict[str, Case] = {
     "404-endless": Case([b"HTTP/1.1 404 No\r\n\r\n", Forever(b"x" * 65536)], "http-404", 1),
     "404-until-the-end": Case([b"HTTP/1.1 404 No\r\n\r\n", BODY, CLOSE], "http-404", 1),
     "404-cut": Case([b"HTTP/1.1 404 No\r\nContent-Length: 100\r\n\r\n", BODY, CLOSE], "http-404", 1),
+    # Nothing of such a body is stored, so the status counts however the body ends.
+    "404-cut-off": Case([NO + b"Connection: close\r\n\r\n", BODY, CUT], "http-404", 1),
+    "404-cut-off-short": Case([NO + b"Content-Length: 100\r\n\r\n", BODY, CUT], "http-404", 1),
+    "404-cut-off-chunks": Case([NO + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", CUT],
+                               "http-404", 1),
+    "404-reset": Case([NO + b"Connection: close\r\n\r\n", BODY, Pause(0.1), RESET], "http-404", 1),
+    "404-reset-short": Case([NO + b"Content-Length: 100\r\n\r\n", Pause(0.1), RESET], "http-404", 1),
+    "404-silent": Case([NO + b"Content-Length: 100\r\n\r\n", HANG], "http-404", 1),
+    "404-slow": Case([NO + b"Content-Length: 1000\r\n\r\n", Forever(b"x", 0.1)], "http-404", 1),
+    "404-chunk-extension-flood": Case([NO + b"Transfer-Encoding: chunked\r\n\r\n5;",
+                                       Forever(b"x" * 65536)], "http-404", 1),
+    "404-trailers-flood": Case([NO + b"Transfer-Encoding: chunked\r\n\r\n0\r\n",
+                                Forever(b"X: y\r\n" * 5000)], "http-404", 1),
+    "500-cut-off": Case([b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n", CUT], "http-500", 2),
+    "206-cut-off": Case([b"HTTP/1.1 206 Some\r\nContent-Length: 9\r\n\r\nhello", CUT],
+                        "unexpected-status", 1),
+    # With Retry-After, a 403 is a rate limit: it is no failure for good.
+    "403-wait-cut-off": Case(Nth([b"HTTP/1.1 403 No\r\nRetry-After: 0\r\nContent-Length: 9\r\n\r\n", CUT],
+                                 ok(BODY)), BODY, 2),
+    "403-wait-reset": Case(Nth([b"HTTP/1.1 403 No\r\nRetry-After: 0\r\n\r\nno", Pause(0.1), RESET],
+                               ok(BODY)), BODY, 2),
     "410": Case(status(410), "http-410", 1),
     "401": Case(status(401, 'WWW-Authenticate: Basic realm="x"'), "http-401", 1),
     "403": Case(status(403), "http-403", 1),
@@ -157,6 +237,10 @@ CASES: dict[str, Case] = {
     "hop-endless-chunks": Case([b"HTTP/1.1 302 Found\r\nLocation: /target\r\n"
                                 b"Transfer-Encoding: chunked\r\n\r\n",
                                 Forever(b"5\r\nxxxxx\r\n", 0.05)], BODY, 1),
+    "hop-cut-off": Case([FOUND + b"Content-Length: 100\r\n\r\n", BODY, CUT], BODY, 1),
+    "hop-short": Case([FOUND + b"Content-Length: 100\r\n\r\n", BODY, CLOSE], BODY, 1),
+    "hop-reset": Case([FOUND + b"Content-Length: 100\r\n\r\n", BODY, Pause(0.1), RESET], BODY, 1),
+    "hop-silent": Case([FOUND + b"Content-Length: 100\r\n\r\n", HANG], BODY, 1),
     "hop-to-404": Case(redirect("/nothing"), "http-404", 1),
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from downloader.core.cgroups import MemoryLimit, cpu_quota, directories, memory_limit
+from downloader.core.cgroups import MemoryLimit, cpu_quota, directories, memory_limit, oom_kills
 
 V2 = "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 PROC = "23 28 0:21 / /proc rw - proc proc rw\n"
@@ -144,3 +144,12 @@ def test_directories_are_the_groups_own_and_its_ancestors() -> None:
     # Of several mounts, the one that contains it; of these, the narrowest.
     narrow = v1("cpu", "/x", "/m/x") + v1("cpu", "/a", "/m/a") + v1("cpu", "/", "/m/all")
     assert directories(tree("4:cpu:/a/c\n", narrow), "cpu") == ["/m/a/c", "/m/a"]
+
+
+def test_processes_that_were_killed_for_want_of_memory_are_those_of_the_group() -> None:
+    events = "low 0\nhigh 0\nmax 12\noom 2\noom_kill {}\noom_group_kill 0\n"
+    own, above = "user.slice/job.scope/memory.events", "user.slice/memory.events"
+    assert oom_kills(tree(SLICE, V2, **{own: events.format(3), above: events.format(8)})) == 3
+    control = {"memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"}
+    assert oom_kills(tree("4:memory:/a\n", v1("memory"), **control)) == 2
+    assert oom_kills(tree("", "")) == 0

@@ -54,6 +54,33 @@ def test_settled_batches_are_removed() -> None:
         made.settle(0, 7)
 
 
+def narrowed(seq: int) -> Lease:
+    return Lease(seq, 10, b"the rest", (3, 7), narrowed=True)
+
+
+def test_narrowed_batches_do_not_count_as_load_and_are_inherited_as_they_are() -> None:
+    made = book(3, 3)
+    for seq in range(4):
+        made.add(lease(seq))
+    assert [(worker, each.seq) for worker, each in made.assign()] == [(0, 0), (1, 1), (0, 2), (1, 3)]
+    for seq in (0, 2, 2):  # once narrowed, a batch may be narrowed again
+        made.narrow(0, narrowed(seq))
+    made.add(lease(4))
+    assert [(worker, each.seq) for worker, each in made.assign()] == [(0, 4)]
+    assert made.settle(0, 0) == narrowed(0)
+    made.add_worker(2)
+    made.grant(2, 2)
+    made.died(0, {2: (b"states", [7])})
+    made.grant(1, 1)
+    assert [(worker, each.seq, each.only, each.done) for worker, each in made.assign()] == [
+        (2, 2, (3, 7), b"states"),
+        (2, 4, (), b""),
+    ]
+    assert made.open == 4
+    with pytest.raises(KeyError):
+        made.narrow(1, narrowed(2))
+
+
 def test_batches_of_a_dead_worker_are_requeued_first_with_published_items() -> None:
     made = book(2, 0)
     for seq in range(3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from downloader.core.read_ahead import wants_more
+from downloader.core.read_ahead import max_resting, wants_more
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,9 @@ from downloader.core.read_ahead import wants_more
 def test_more_is_wanted_while_few_can_start(
     unstarted: int, resting: int, hosts: int, expected: bool
 ) -> None:
-    assert wants_more(100, unstarted, resting, hosts) is expected
+    assert wants_more(100, unstarted, resting, 10_000, hosts) is expected
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(1, 200_000), (2, 100_000), (64, 10_000)])
+def test_workers_share_what_may_wait(workers: int, expected: int) -> None:
+    assert max_resting(workers) == expected

@@ -148,7 +148,7 @@ REFERENCES = {
     "../g": "http://a/b/g", "../..": "http://a/", "../../g": "http://a/g", "../../../g": "http://a/g",
     "/./g": "http://a/g", "/../g": "http://a/g", "g.": "http://a/b/c/g.", "..g": "http://a/b/c/..g",
     "./g/.": "http://a/b/c/g/", "g/./h": "http://a/b/c/g/h", "g;x=1/../y": "http://a/b/c/y",
-    "g?y/../x": "http://a/b/c/g?y/../x", "g#s/../x": "http://a/b/c/g", "http:g": "http://a/b/c/g",
+    "g?y/../x": "http://a/b/c/g?y/../x", "g#s/../x": "http://a/b/c/g",
     "?": "http://a/b/c/d;p?", "/s?": "http://a/s?", "/%7E%c3[]": "http://a/%7E%c3[]", "/caf\udce9": "http://a/caf%E9",
 }  # fmt: skip
 
@@ -157,6 +157,51 @@ REFERENCES = {
 def test_reference_is_resolved(reference: str, url: str) -> None:
     found = resolve(BASE, reference)
     assert (sent_url(found) if found.startswith("http") else found) == url
+
+
+# Browsers and curl go to the same place.
+SLASHES = {
+    "///h/x": "http://h/x", "http:///h/x": "http://h/x", "https:/h/x": "https://h/x", "https:h/x?y": "https://h/x?y",
+    "h/x": "http://a/b/c/h/x", "h:80/x": "h:80/x", "/h//x": "http://a/h//x", "/a\\b": "http://a/a%5Cb",
+    "/?\\": "http://a/?%5C", " \x0b//h/x\x1f": "http://h/x", "///": "http://", "http:///": "http://",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "url"), SLASHES.items())
+def test_slashes_before_a_host(reference: str, url: str) -> None:
+    found = resolve(BASE, reference)
+    assert (sent_url(found) if found.startswith("http") and found != "http://" else found) == url
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *(
+            "http:g",
+            "http:/g",
+            "HTTP:/g:80/x",
+            "http:?q",
+            "http:",
+            "http:\\\\h\\x",
+            "http:/\\h/x",
+            "\\\\h\\x",
+        ),
+        *(
+            "/\\h/x",
+            "\\/h/x",
+            "\\x",
+            "http://h\\x",
+            "//h\\@g/x",
+            "http://h\\@g/",
+            "ht\ttp://h/x",
+            "/\t/h/x",
+        ),
+        *("https:\\\\h\\x", "https:h\\x"),
+    ],
+)
+def test_reference_whose_host_is_not_clear(reference: str) -> None:
+    with pytest.raises(ValueError, match=r"backslash|tab|no // follows"):
+        resolve(BASE, reference)
 
 
 @pytest.mark.parametrize(

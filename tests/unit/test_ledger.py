@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 from pathlib import Path
 
 import pytest
 
-from downloader.core.item_states import ItemState, published
+from downloader.core.item_states import OWNED, ItemState, claims, published
 from downloader.errors import DestinationError, JournalError
 from downloader.files.directory import open_home
-from downloader.storage.ledger import Ledger, read
+from downloader.storage.ledger import Entries, Ledger, Slot, read, read_merged
 
 
 def contents(path: Path) -> dict[int, tuple[list[ItemState], list[int]]]:
     return {
-        seq: (list(published(marks.packed())), marks.in_flight())
-        for seq, marks in read(open_home(path.parent) / path.name)
+        seq: (list(published(packed)), in_flight)
+        for seq, (packed, in_flight) in read_merged(open_home(path.parent) / path.name).items()
     }
 
 
@@ -74,10 +75,94 @@ def test_truncated_and_foreign_ledgers(tmp_path: Path) -> None:
     slot = Ledger(open_home(path.parent) / path.name, 2).open(1, 5)
     slot.marks.publish(0, 1, 1)
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2 + 5])  # the second slot is cut off
+    path.write_bytes(whole[: len(whole) // 2 + 32])  # the second slot is cut off
     assert set(contents(path)) == {1}
     path.write_bytes(b"\xff" * len(whole))
     with pytest.raises(JournalError, match="--restart"):
         list(read(open_home(path.parent) / path.name))
     path.write_bytes(b"")
     assert contents(path) == {}
+
+
+def narrowed(ledger: Ledger, seq: int, only: list[int]) -> Entries:
+    """Open batch ``seq`` of 9 items, of which the others are published; narrow it as a worker does."""
+    slot = ledger.open(seq, 9)
+    assert isinstance(slot, Slot)
+    for index in range(9):
+        slot.marks.publish(index, 100, index) if index not in only else slot.marks.begin(index)
+    entries = ledger.narrow(seq, slot, only)
+    assert entries is not None
+    for index in only:
+        slot.marks.set(index, 0)
+    ledger.close(slot)
+    return entries
+
+
+def test_narrowed_batch_has_the_states_of_both_its_places(tmp_path: Path) -> None:
+    path = tmp_path / "ledger-0"
+    ledger = Ledger(path, 1, entries=8)
+    entries = narrowed(ledger, 4, [2, 7])
+    assert ledger.vacant == 1
+    others = [ItemState(index, 100, index) for index in (0, 1, 3, 4, 5, 6, 8)]
+    assert contents(path) == {4: (others, [2, 7])}
+    entries.publish(7, 5, 50)
+    entries.set(2, OWNED)
+    assert contents(path) == {4: ([*others[:-1], ItemState(7, 5, 50), others[-1]], [])}
+    # The slot is given to another batch: the journal has what it had.
+    ledger.open(5, 9)
+    assert contents(path) == {4: ([ItemState(7, 5, 50)], []), 5: ([], [])}
+    assert claims(read_merged(path)[4][0]) == {2: OWNED}
+    assert list(published(entries.packed())) == [ItemState(7, 5, 50)]
+
+
+def test_entries_are_reused_when_two_leases_have_followed_the_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "ledger-0"
+    ledger = Ledger(path, 2, entries=2)
+    entries = narrowed(ledger, 0, [1, 2])
+    entries.publish(1, 5, 50)
+    ledger.close(entries)
+    for seq in (1, 2):  # the first lease may answer what was requested before the outcome was sent
+        slot = ledger.open(seq, 9)
+        assert isinstance(slot, Slot)
+        assert (ledger.narrow(seq, slot, [3, 4]) is not None) is (seq == 2)
+        assert (ItemState(1, 5, 50) in contents(path).get(0, ([], []))[0]) is (seq == 1)
+        ledger.close(slot)
+
+
+def test_leased_items_have_entries_while_there_are_some(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger-0", 1, entries=2)
+    assert isinstance(ledger.open(0, 9, (1, 8)), Entries)
+    assert ledger.vacant == 1
+    assert isinstance(ledger.open(1, 9, (1,)), Slot)
+
+
+def test_intents_of_entries(tmp_path: Path) -> None:
+    entries = narrowed(Ledger(tmp_path / "ledger-0", 1, entries=3), 0, [1, 2, 3])
+    entries.intend(1, 7, 70)
+    assert entries.in_flight() == [1, 2, 3]
+    entries.publish_intents()
+    assert list(published(entries.packed())) == [ItemState(1, 7, 70)]
+    entries.intend(2, 8, 80)
+    assert entries.drop_intents() == {2: 8}
+    assert entries.in_flight() == [3]
+
+
+def test_damaged_entries(tmp_path: Path) -> None:
+    path = tmp_path / "ledger-0"
+    narrowed(Ledger(path, 1, entries=3), 0, [1])
+    content = bytearray(path.read_bytes())
+    content[-32 * 3 :] = b"\xff" * (32 * 3)
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match="--restart"):
+        list(read(path))
+
+
+def test_ledger_of_an_earlier_version(tmp_path: Path) -> None:
+    """One without entries has no header, or one with the number of items of a slot."""
+    path, other = tmp_path / "ledger-0", tmp_path / "ledger-1"
+    for items in (1000, 40):
+        slot = Ledger(other, 1, items).open(7, 10)
+        slot.marks.publish(1, 100, 5)
+        begin = b"" if items == 1000 else struct.pack("<QQ", (1 << 64) - 1, items)
+        path.write_bytes(begin + other.read_bytes()[32:])
+        assert contents(path) == {7: ([ItemState(1, 100, 5)], [])}

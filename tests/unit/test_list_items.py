@@ -159,11 +159,29 @@ def test_sizes_of_every_type(values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [-1, "-1", "1_0", "+1", "\u0661", 2.5, "1e3", 1 << 70, float("inf"), True, [1]]
+    "value",
+    [-1, "-1", "1_0", "+1", "\u0661", 2.5, "1.5e0", "1e99", "e3", "1 NA", 1 << 70, float("inf"), True, [1]],
 )
 def test_sizes_that_are_none(value: Any) -> None:
     (row,) = items(Columns("url", size="size"), url=["http://h/1"], size=[value])
     assert row.fault == "bad-row"
+
+
+@pytest.mark.parametrize("nothing", ["NA", "NULL", "\\N", "NaN", "null", "None", "N/A", "<NA>", ""])
+def test_what_programs_write_for_nothing(nothing: str) -> None:
+    """R, MySQL, PostgreSQL and pandas: of a name only \\N, since a file may have any other."""
+    columns = Columns("url", "name", "size", (("md5", "md5"),), header="h")
+    (row,) = items(columns, url=["http://h/1"], name=[nothing], size=[nothing], md5=[nothing], h=[nothing])
+    assert (row.fault, row.size, row.checksum, row.headers) == ("", -1, "", ())
+    assert row.name == ("1" if nothing in ("", "\\N") else nothing)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [("1e+05", 100_000), ("6.4e+01", 64), ("0E0", 0), ("1e3", 1000)]
+)
+def test_sizes_with_an_exponent(written: str, size: int) -> None:
+    (row,) = items(Columns("url", size="size"), url=["http://h/1"], size=[written])
+    assert (row.fault, row.size) == ("", size)
 
 
 def test_a_fault_of_a_secret_url_does_not_show_it() -> None:

@@ -20,7 +20,7 @@ from downloader.errors import ConfigError, SourceError
 from downloader.messages import Recall
 from downloader.sources.lists.columns import Columns, Wanted, choose, parse_checksum_column
 from downloader.sources.lists.files import find_files
-from downloader.sources.lists.open_rows import Reading, open_rows
+from downloader.sources.lists.open_rows import Reading, check_file, open_rows
 from downloader.sources.lists.rows import Chunk, Rows
 from downloader.sources.url_lister import UrlLister
 
@@ -156,6 +156,11 @@ OPEN = "a quote that is not closed; where quotes are text, --quote none"
         (f'{U[1]},"a\n{U[2]},b"\n{U[3]},c\n', [U[2], U[3]], {2: "into line 3, " + INTO}),
         (f'{U[1]},"see\n{U[2]}\nor {U[3]},x"\n', [U[1]], {}),
         (f'"{U[1]}",x\n{U[2]},"say ""yes"""\n', [U[1], U[2]], {}),
+        (f'{U[1]},"27\\""\n{U[2]},a\n', [U[2]], {2: 'into line 3, which looks like a row; where \\"'}),
+        (f'{U[1]},"a,27\\""\n{U[2]},"c,d"\n', [U[2]], {2: "into line 3, which looks like a row; where"}),
+        (f'{U[1]},"a,b\n{U[2]},"c,d"\n{U[3]},x\n', [U[2], U[3]], {2: "into line 3, " + INTO}),
+        (f'{U[2]},x,"a\n{U[3]},b"\n', [U[3]], {2: "into line 3, " + INTO}),
+        (f'{U[1]},"a\nb",c\n{U[2]},x\n', ['b"', U[2]], {2: "3 fields, and the header has 2 in line 3"}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("delimiter", [",", "\t"])
@@ -200,6 +205,97 @@ def test_caption_in_front_of_the_url_may_have_any_lines(tmp_path: Path) -> None:
     assert not faults_of(chunks)
 
 
+def test_quote_behind_a_backslash_ends_no_row_of_another(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(f'b,url\n"a,27\\"",{U[1]}\n",\na",{U[2]}\n')
+    with closing(opened(tmp_path / "l.csv")) as source:
+        chunks = read_on(source, b"", 10)
+    (why,) = faults_of(chunks).values()
+    assert why.startswith('a quote behind a backslash in line 3; where \\" stands for a quote, convert')
+    assert told(chunks, "url")[1:] == [(U[2],)]
+
+
+def dialect(kind: str, rows: list[list[str]], delimiter: str) -> list[str]:
+    """Return ``rows`` as text, one by one: backslashes in front of quotes, or quotes that are only text."""
+    texts = []
+    for row in rows:
+        stream = io.StringIO()
+        if kind == "escaped":
+            how: dict[str, Any] = {"doublequote": False, "escapechar": "\\", "lineterminator": "\n"}
+            csv.writer(stream, delimiter=delimiter, **how).writerow(row)
+        else:
+            stream.write(delimiter.join(row) + "\n")
+        texts.append(stream.getvalue())
+    return texts
+
+
+CAPTION = st.lists(st.sampled_from(['"', "\\", "a", "b ", '27"', '"b']), max_size=4).map("".join)
+LINES = st.lists(st.sampled_from(['"', "\\", "a", ",", "\t", "\n", '27"']), max_size=4).map("".join)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), st.sampled_from(["escaped", "text", "ragged"]), st.sampled_from(",\t"), st.integers(0, 2))
+def test_no_row_vanishes_in_a_quoted_field(data: st.DataObject, kind: str, delimiter: str, at: int) -> None:
+    """A row is read, or a fault names a line of it: whatever quotes are in the dialect of the list."""
+    field = LINES if kind == "escaped" else CAPTION
+    drawn = data.draw(st.lists(st.tuples(field, field, st.booleans()), min_size=1, max_size=8))
+    rows = [["b", "c"], *([b, c] for b, c, _ in drawn)]
+    for number, row in enumerate(rows):
+        row.insert(at, f"http://h/{number}.jpg" if number else "url")
+    for row, (_, _, short) in zip(rows[1:], drawn, strict=True):
+        if kind == "ragged" and short and at < 2:
+            del row[2]
+    texts = dialect(kind, rows, delimiter)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / ("l.csv" if delimiter == "," else "l.tsv")
+        path.write_text("".join(texts))
+        with closing(opened(path)) as source:
+            chunks = read_on(source, b"", data.draw(st.sampled_from([1, 3, 100])))
+    faults = faults_of(chunks)
+    numbers = [number for chunk in chunks for number in chunk.table.numbers]
+    urls = [url for (url,) in told(chunks, "url")]
+    line = 2
+    for row, text in zip(rows[1:], texts[1:], strict=True):
+        lines = range(line, line + text.count("\n"))
+        is_read = any(
+            row[at] in url for number, url in zip(numbers, urls, strict=True) if number not in faults
+        )
+        assert is_read or any(number in lines for number in faults), "".join(texts)
+        line = lines.stop
+
+
+def test_text_that_is_not_utf8_fails_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "l.csv"
+    row = f"{U[1]},caf\u00e9,x\n"
+    path.write_bytes(
+        b"url,b,c\n" + row.encode() + row.encode("latin-1") + f'{U[2]},"a\n\u00e9",x\n'.encode("latin-1")
+    )
+    with closing(opened(path, Wanted(keep="b"))) as source:
+        chunks = read_on(source, b"", 100)
+    assert faults_of(chunks) == {3: "not valid UTF-8", 4: "line 5 of the row is not valid UTF-8"}
+    assert told(chunks, "b")[0] == ("caf\u00e9",)
+    assert [chunk.table.note for chunk in chunks] == [
+        "l.csv: line 3: not valid UTF-8, and a list must be; if it is in Windows-1252, convert it with: "
+        "iconv -f WINDOWS-1252 -t UTF-8 < l.csv"
+    ]
+    path.write_bytes("url,na\u00efve\n".encode("latin-1") + row.encode())
+    with pytest.raises(ConfigError, match=r"l.csv: the header, line 1, is not valid UTF-8, .*iconv"):
+        opened(path)
+    path.write_text(f'url,"b\n{U[1]},x\n{U[2]},27"\n')
+    with pytest.raises(ConfigError, match="the header, line 1, has a quote that goes on into line 2"):
+        opened(path)
+
+
+def test_names_that_stand_for_none_are_told(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(f"url,name\n{U[1]},a\n{U[2]},NA\n{U[3]},NA\n")
+    with closing(opened(tmp_path / "l.csv")) as source:
+        notes = [chunk.table.note for chunk in read_on(source, b"", 1)]
+    assert notes[::2] == ["", ""]
+    assert notes[1] == (
+        "l.csv: line 3: NA is taken for a name; where it stands for none, leave it empty, "
+        "and the URL gives the name"
+    )
+
+
 def test_captions_with_single_quotes(tmp_path: Path) -> None:
     captions = ["a", "b", '"Untitled', '""', "e", '27" TV', 'a "b" c', '"whole"', '"', "j"]
     text = "".join(f"http://h/{n}\t{caption}\n" for n, caption in enumerate(captions, 1))
@@ -212,6 +308,7 @@ def test_captions_with_single_quotes(tmp_path: Path) -> None:
     assert [chunk.table.note for chunk in chunks] == [
         "l.tsv: line 3: a quote that goes on into line 4, which looks like a row"
         "; where quotes are text, --quote none reads them"
+        "; where they enclose line breaks, write the list as .jsonl or .parquet"
     ]
     with closing(opened(tmp_path / "l.tsv", wanted, quoted=False)) as source:
         chunks = read_on(source, b"", 4)
@@ -298,6 +395,25 @@ def test_bag_with_a_manifest(tmp_path: Path) -> None:
             ("http://h/2", None, "data/with space", f"sha256:{'aa' * 32}"),
         ]
         assert chunk.table.faults == {2: "not a URL, a length and a path"}
+
+
+def test_lines_of_every_format_that_are_too_long(tmp_path: Path) -> None:
+    """What is there of such a line is neither a name, nor a mirror, nor a path in a bag."""
+    long = "n" * 70_000
+    (tmp_path / "l").write_text(f"{U[1]}\n out={long}\n{U[2]}\t{U[3]}/{long}\n{U[4]}\n#{long}\n")
+    with closing(opened(tmp_path / "l", form="aria2")) as source:
+        chunks = read_on(source, b"", 1)
+    limit = "is longer than 64 KiB, the limit"
+    assert faults_of(chunks) == {1: f"line 2 {limit}", 3: f"line 3 {limit}"}
+    (tmp_path / "bagit.txt").write_text("BagIt-Version: 1.0\n")
+    (tmp_path / "fetch.txt").write_text(f"{U[1]} - data/{long}\n{U[2]} - data/a\n")
+    (tmp_path / "manifest-md5.txt").write_text(f"{0:032}  data/{long}\n{1:032}  data/a\n")
+    (file,) = find_files(str(tmp_path / "fetch.txt"), "")
+    check_file(file, "bag", Reading(Wanted()))
+    with closing(open_rows(file, "bag", Reading(Wanted()))) as source:
+        chunks = read_on(source, b"", 10)
+    assert faults_of(chunks) == {1: "longer than 64 KiB, the limit"}
+    assert told(chunks, "url", "path")[-1] == (U[2], "data/a")
 
 
 def test_order_of_files_is_that_of_their_names(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from downloader.http.pipelined.parser import (  # noqa: E402
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask, open_writer  # noqa: E402
+from downloader.messages import Receiving  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
 __all__ = ["PipelinedClient"]
@@ -71,6 +72,9 @@ _STAY, _LONGEST_STAY = 0.3, 2.0
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
+# Seconds between two looks at the connections that hold responses at the end, and seconds that these may
+# take longer than expected.
+_LOOK, _OVERDUE = 0.05, 1.0
 
 
 class PipelinedClient:
@@ -98,6 +102,7 @@ class PipelinedClient:
         self._owner = owner
         self.census = session.census
         self.secrets = config.secrets
+        self.cacert = config.cacert
         self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
         self.depths: dict[int, int] = {}
@@ -186,6 +191,25 @@ class PipelinedClient:
     def awaiting(self) -> list[PipelinedConnection]:
         """Return the connections that wait for a response."""
         return [each for each in self._busy if each.parser.outstanding]
+
+    @property
+    def receiving(self) -> Receiving:
+        """Return what has arrived of the bodies of unfinished files."""
+        parsers = [each.parser for each in self.awaiting]
+        arrived = [parser.progress for parser in parsers if parser.progress]
+        missing = [parser.missing for parser in parsers if parser.missing]
+        return Receiving(sum(arrived), len(arrived), sum(missing), len(missing))
+
+    def await_held(self, deadline: float) -> None:
+        """Wait until the responses that can be in step by ``deadline`` are stored.
+
+        Nothing more is to be sent meanwhile. Not waited for is a connection whose responses come later
+        than they can be expected.
+        """
+        while (now := monotonic()) < deadline:
+            if not any(now - _OVERDUE < each.holds_until <= deadline for each in self._busy):
+                return
+            gevent.sleep(_LOOK)
 
     def requeue_outstanding(self) -> None:
         """Store responses that are known to be in step, requeue the rest, and close all connections."""
@@ -366,7 +390,7 @@ class PipelinedClient:
             made.connect()
         except Exception as error:
             made.close()
-            failed = translate(error, self.secrets)
+            failed = translate(error, self.secrets, self.cacert)
             failed.wire = 1
             raise failed from error
         except BaseException:

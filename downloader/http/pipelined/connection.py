@@ -17,6 +17,7 @@ from downloader.process import patching
 
 patching.require()
 
+import math  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
@@ -36,7 +37,6 @@ from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
     Blocked,
     Transport,
-    rest_after,
 )
 from downloader.http.pipelined.window import Window  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
@@ -99,7 +99,7 @@ class PipelinedConnection:
         self.slot, began = task.host, task.sent
         now = self.last_received = self.began = monotonic()
         self.origin_state.connection_started(now)
-        others = 0 if alone else self._room(1, 1)
+        others = 0 if alone else self._room(now, 1, 1)
         tasks = [task, *self._client.next_tasks(self, others)] if others > 0 else [task]
         self._send(tasks, now)
         task.sent = began
@@ -110,13 +110,16 @@ class PipelinedConnection:
         if not outstanding:
             self.since = now
         self.sent += len(tasks)
-        self._window.sent += len(tasks)
+        window = self._window
+        window.sent += len(tasks)
+        window.last_sent = now
         for task in tasks:
             task.sent = now
             task.batch.states[task.index] = IN_FLIGHT
         outstanding.extend(tasks)
         if len(outstanding) > 1 and not self._deep:
             self._enter(Event.PIPELINE)
+            window.began = now
         depth, depths = origin_state.depth_of(self), self._client.depths
         if depth not in depths:
             depths[depth] = 0
@@ -138,7 +141,7 @@ class PipelinedConnection:
             except ssl.SSLZeroReturnError:
                 count = 0
             except OSError as error:
-                self._on_end(translate(error, self._client.secrets))
+                self._on_end(translate(error, self._client.secrets, self._client.cacert))
                 return
             if not count:
                 self._on_end(None)
@@ -203,6 +206,8 @@ class PipelinedConnection:
         """Record the responses that are not counted yet."""
         window = self._window
         fresh = window.count(self.parser.completed, now)
+        if now - self.since > window.gap:
+            window.gap = now - self.since
         if window.shifted and self._deep:
             self.parser.surplus = True  # another size: this may be the response for another file
         if not self.served:
@@ -213,8 +218,8 @@ class PipelinedConnection:
         self.since = now
         self.origin_state.record_responses(now, fresh)
 
-    def _room(self, waiting: int, unsent: int = 0) -> int:
-        """Return how many more requests may be sent while ``waiting`` are in flight.
+    def _room(self, now: float, waiting: int, unsent: int = 0) -> int:
+        """Return how many more requests may be sent ``now`` while ``waiting`` are in flight.
 
         ``unsent`` of these are about to be sent. The result is at most 0 if no request may be sent.
         """
@@ -223,8 +228,10 @@ class PipelinedConnection:
         free = depth - waiting
         if self._deep or depth > 1:
             # A connection whose trial of a depth has failed stores what it holds before it goes on.
-            most = 0 if self._deep and origin_state.depth_of(self) == 1 else client.window
-            free = min(free, self._window.room(depth, most, client.window_bytes, unsent))
+            window = self._window
+            over = self._deep and (origin_state.depth_of(self) == 1 or window.is_long(now))
+            most = 0 if over else client.window
+            free = min(free, window.room(depth, most, client.window_bytes, unsent))
             limit = origin_state.window_end(self.sent - self._window.sent)
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
@@ -233,7 +240,7 @@ class PipelinedConnection:
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
-        free = self._room(waiting) if half_empty else 0
+        free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
             return
@@ -243,7 +250,7 @@ class PipelinedConnection:
         if self.parser.completed or (spent and not origin_state.no_keepalive):
             self._enter(Event.REST if self._deep else Event.AWAIT_CLOSE)
             self._transport.acknowledge()
-            client.commit_queue.enqueue_after(self, rest_after(self._window.slowest))
+            client.commit_queue.enqueue_after(self, self._window.rest(now))
         elif spent:
             self.end()
         else:
@@ -251,6 +258,14 @@ class PipelinedConnection:
                 self._commit_window()  # of which every response was discarded
             self._enter(Event.FINISH)
             client.idle(self)
+
+    @property
+    def holds_until(self) -> float:
+        """When the held responses are expected to be in step, infinity if there are none."""
+        if not self.parser.completed:
+            return math.inf
+        last = self._window.answered_at if self.parser.outstanding else self.last_received
+        return last + self._window.rest(last)
 
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.
@@ -300,8 +315,8 @@ class PipelinedConnection:
             else:
                 self.requeue_outstanding()
             return
-        if error is None and isinstance(parser.body, FetchError):
-            parser.finish()  # the body of an error response, which ends with the connection
+        if parser.refusal is not None:
+            parser.finish()  # its body ends with the connection, in whatever way
             self._on_close()
             return
         error = error or parser.cut_error()
@@ -320,12 +335,18 @@ class PipelinedConnection:
         self.fail(error)
 
     def fail(self, problem: Exception) -> None:
-        """Fail the response that is being received, requeue those behind it, and close the connection."""
+        """Fail the response that is being received, requeue those behind it, and close the connection.
+
+        Where its head has refused it, that is the failure, whatever else is wrong with it.
+        """
         parser, client = self.parser, self._client
+        refusal = parser.refusal
+        if isinstance(problem, FetchError):
+            problem = refusal or problem
         parser.discard()
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
-        if self._deep and isinstance(problem, FetchError) and problem.code.startswith("http-"):
+        if self._deep and problem is refusal and isinstance(problem, FetchError):
             # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)

@@ -64,6 +64,7 @@ class ConnectionOwner(Protocol):
     depths: dict[int, int]
     max_size: int
     secrets: tuple[str, ...]
+    cacert: str
     window: int
     window_bytes: int
 

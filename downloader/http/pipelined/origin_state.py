@@ -207,7 +207,7 @@ class OriginState:
         A surplus response before the close would look the same, so the window must not be stored.
         """
         self.broke_at(served)
-        if self.limit != served:
+        if not served or self.limit != served:
             self.broke()
 
     def window_end(self, committed: int) -> int:

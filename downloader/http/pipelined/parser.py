@@ -31,13 +31,26 @@ from downloader.http.response import STORED  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 
-__all__ = ["MAX_HEAD", "Body", "NeedsRequestsClient", "ParserOwner", "ResponseParser", "discard_body"]
+__all__ = [
+    "MAX_BLANK",
+    "MAX_HEAD",
+    "Body",
+    "NeedsRequestsClient",
+    "ParserOwner",
+    "ResponseParser",
+    "discard_body",
+]
 
 MAX_HEAD = 64 << 10
+MAX_BLANK = 8
+"""Bytes of empty lines that are skipped before a status line, as RFC 9112 §2.2 has it for requests."""
+
+_LINE_ENDS = b"\r\n"
 _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
 _SHAPES = 256
 _NEEDS_NEW_PARSER = -1  # llhttp has not seen the end of its last body, so the next response needs a new one
+_HEAD_ONLY = -1  # of the present body nothing has been looked at
 _NONE = b""  # no chunk of the body has arrived; compared by identity
 
 
@@ -71,13 +84,16 @@ class ResponseParser:
     begun; ``headers_complete``: its headers are complete; ``closing``: the last response announced that no
     other follows; ``surplus``: there was a response without a request; ``problem``: the connection cannot
     be used any more, because the response that is being received is not valid.
+
+    What arrives must bring a response on: at most ``MAX_HEAD`` bytes without the end of a head, more of a
+    body, or the end of a response. Otherwise a server could send for ever, and no timeout would end it.
     """
 
     __slots__ = (
         "_before",
         "_big",
+        "_blank",
         "_fields",
-        "_head",
         "_idle",
         "_left",
         "_plain",
@@ -106,8 +122,10 @@ class ResponseParser:
         self.in_message = self.closing = self.surplus = self.headers_complete = self._big = False
         self.problem: Exception | None = None
         self.body: Body = _NONE
-        self._status = self._head = self._received = 0
-        self._before = self._idle = 0
+        self._status = self._received = 0
+        self._idle = 0  # bytes without progress: of a head, of several 1xx, of trailers, …
+        self._blank = 0  # bytes of them that are empty lines before a status line
+        self._before = 0  # bytes of the body when it last made progress
         self._left = 0  # remaining bytes of a body that bypasses llhttp
         self.max_in_memory = min(owner.max_size, _WHOLE) if owner.max_size else _WHOLE
         self._plain: tuple[bytes, ...] | None = (
@@ -153,10 +171,16 @@ class ResponseParser:
         The beginning of a large body is not consumed, to be written together with what follows it.
         """
         size = len(data)
-        inside = self.in_message and not self.headers_complete
-        if inside:
-            self._head += size
-        self._big = self._head > 0
+        if not self.in_message and data[0] in _LINE_ENDS and not self.closing:
+            self._blank += _blanks(data)
+            if self._blank > MAX_BLANK:
+                if self.outstanding:
+                    self.problem = FetchError("protocol", "empty lines instead of a response")
+                else:
+                    self.surplus = True
+                return size
+        self._big = self._idle > 0
+        self._idle += size
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -169,11 +193,9 @@ class ResponseParser:
                 # the status has decided.
                 self.problem = self.body if isinstance(self.body, FetchError) else NeedsRequestsClient()
             return size
-        if not self.in_message or self.headers_complete:
-            self._head = 0
-            if self.headers_complete:
-                return size - self._inside(size)
-        elif self._head > MAX_HEAD:
+        if self.headers_complete:
+            return size - self._inside(size)
+        if self._idle > MAX_HEAD:
             self.problem = FetchError("protocol", "the headers are too long")
         return size
 
@@ -183,11 +205,9 @@ class ResponseParser:
         Returns how many of ``size`` bytes belong to a large body that begins in them. If the length is not
         known, the body must make progress, since trailers may be endless.
         """
-        body = self.body
-        if isinstance(body, Exception):
-            return 0
+        body, refused = self.body, self.refusal
         # None where the fields of a trailer have come, or more fields than are usual.
-        shape = self.shapes.get(tuple(self._fields))
+        shape = None if refused else self.shapes.get(tuple(self._fields))
         if shape is not None and shape.length and not shape.chunked:
             length, here = int(self._fields[shape.length]), 0
             large = length > self.max_in_memory
@@ -197,10 +217,13 @@ class ResponseParser:
             if large:
                 self._append(b"", length)
             return here
-        self._idle = self._idle + size if self.progress == self._before else 0
-        self._before = self.progress
-        if self._idle > MAX_HEAD:
-            self.problem = FetchError("protocol", "the body does not end, and nothing of it comes")
+        progress = 0 if refused else self.progress  # more of an error page is none
+        if progress != self._before:
+            self._before, self._idle = progress, 0
+        elif self._idle > MAX_HEAD:
+            self.problem = refused or FetchError(
+                "protocol", "the body does not end, and nothing of it comes"
+            )
         return 0
 
     # Callbacks of llhttp. They store exceptions instead of raising them, since llhttp would wrap them.
@@ -217,16 +240,16 @@ class ResponseParser:
         try:
             self._check_head(status)
         except FetchError as error:
-            self.body = error
+            self.body, self._before = error, _HEAD_ONLY
         except NeedsRequestsClient as error:
-            self.body = error
+            self.body, self._before = error, _HEAD_ONLY
             if not self._short():
                 self.problem = error  # not worth waiting for its end
 
     def _check_head(self, status: int) -> None:
         """Check that this client can store the response. Raises FetchError, NeedsRequestsClient."""
         fields = self._fields
-        if self._big and max(self._head, sum(map(len, fields.values()))) > MAX_HEAD:
+        if self._big and sum(map(len, fields)) + sum(map(len, fields.values())) > MAX_HEAD:
             raise FetchError("protocol", "the headers are too long")
         if status == 101:
             self.problem = NeedsRequestsClient()
@@ -262,11 +285,12 @@ class ResponseParser:
         fields = self._fields
         if shape.chunked:
             # A chunked body marks its own end. llhttp rejects one that also has a length, and reads to
-            # the end of the connection if chunked is not the last coding.
-            coding = fields[shape.chunked].rstrip(b" ").lower()
-            if coding != b"chunked" or not self.parser.should_keep_alive():
+            # the end of the connection if chunked is not the last coding. After one in HTTP/1.0 the
+            # connection must be closed (RFC 9112 §6.1).
+            coding, parser = fields[shape.chunked].rstrip(b" ").lower(), self.parser
+            if coding != b"chunked" or not parser.should_keep_alive() or parser.get_http_version() == "1.0":
                 raise NeedsRequestsClient
-            self._before = self._idle = 0
+            self._before = _HEAD_ONLY
             return
         if not shape.length:
             raise NeedsRequestsClient
@@ -294,8 +318,6 @@ class ResponseParser:
         body = self.body
         if isinstance(body, Exception):
             self._received += len(chunk)
-            if self._received > MAX_HEAD and self.problem is None:
-                self.problem = body  # do not read more of an error page
             return
         try:
             if isinstance(body, (bytes, bytearray)):
@@ -325,7 +347,7 @@ class ResponseParser:
             return  # 100, 103: the final response follows
         self.headers_complete = False
         body, self.body = self.body, _NONE
-        self._received = 0
+        self._received = self._idle = self._blank = 0
         if self.problem is body:
             self.problem = None  # the response is complete, so the connection can be used
         try:
@@ -347,6 +369,19 @@ class ResponseParser:
         if isinstance(body, (bytes, bytearray)):
             return len(body)
         return self._received if isinstance(body, Exception) else body.size
+
+    @property
+    def refusal(self) -> Exception | None:
+        """Return why the present response has no file, as its head says; None if it may have one.
+
+        Such a response counts however its body ends, since nothing of that would be stored.
+        """
+        return self.body if isinstance(self.body, Exception) else None
+
+    @property
+    def missing(self) -> int:
+        """Number of bytes that are missing of the current body, 0 if that is not known."""
+        return self._left
 
     def cut_error(self) -> FetchError:
         """Return the error for a connection that ends at this point."""
@@ -381,6 +416,12 @@ class ResponseParser:
         """Discard a body that will not be complete."""
         body, self.body = self.body, _NONE
         discard_body(body)
+
+
+def _blanks(data: memoryview) -> int:
+    """Return how many bytes at the beginning of ``data`` are the ends of lines."""
+    begin = bytes(data[: MAX_BLANK + 1])
+    return len(begin) - len(begin.lstrip(_LINE_ENDS))
 
 
 def discard_body(body: Body) -> None:

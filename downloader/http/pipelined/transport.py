@@ -22,7 +22,7 @@ import gevent  # noqa: E402
 
 from downloader.process.private_parts import raw_socket, tls_object  # noqa: E402
 
-__all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "Blocked", "Transport", "rest_after"]
+__all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "SHORTEST_REST", "Blocked", "Transport"]
 
 BUFFER = 512 << 10
 _WIDE = 2 << 20
@@ -31,7 +31,8 @@ _RECORD = 16 << 10  # maximum size of a TLS record
 _FULL = _RECORD // 2
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
-_MIN_REST, _MAX_REST = 0.005 if _QUICKACK is not None else 0.25, 5.0  # seconds
+SHORTEST_REST = 0.005 if _QUICKACK is not None else 0.25
+"""Seconds within which what the server has sent arrives: see ``Transport.acknowledge``."""
 
 ACKNOWLEDGED_AT_ONCE = 32 << 10
 """Bytes in one read from which on they are acknowledged at once: see ``acknowledge``."""
@@ -42,14 +43,6 @@ Blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 def _closed(many: bool) -> int:
     raise OSError(errno.EBADF, "the connection is closed")
-
-
-def rest_after(slowest: float) -> float:
-    """Return after how many seconds of silence no more data is expected: see ``Transport.acknowledge``.
-
-    ``slowest``: the longest latency so far, in seconds.
-    """
-    return min(max(slowest, _MIN_REST), _MAX_REST)
 
 
 class Transport:
@@ -174,7 +167,8 @@ class Transport:
         Until then, the server's kernel may hold back the last small segment (Nagle, RFC 896), or data that
         does not fit into the window that it knows of. The local kernel delays the acknowledgement by 40 to
         200 ms, to send it with other data, as long as no more than one segment has arrived (on loopback, a
-        segment is 64 kB). Where the local kernel has no such option, _MIN_REST is longer than that delay.
+        segment is 64 kB). Where the local kernel has no such option, SHORTEST_REST is longer than
+        that.
         """
         if _QUICKACK is not None:
             with contextlib.suppress(OSError):

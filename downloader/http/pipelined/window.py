@@ -8,9 +8,10 @@ patching.require()
 
 from itertools import islice  # noqa: E402
 
-from downloader.core.pipeline_window import room_in_window  # noqa: E402
+from downloader.core.pipeline_window import is_long, rest_after, room_in_window  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.pipelined.parser import Body  # noqa: E402
+from downloader.http.pipelined.transport import SHORTEST_REST  # noqa: E402
 from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
 
 __all__ = ["Window"]
@@ -20,20 +21,25 @@ class Window:
     """The counts of a window.
 
     ``sent``: requests; ``counted``: completed responses that ``count`` has seen; ``held_bytes``: their
-    total size; ``slowest``: their longest latency in seconds; ``shifted``: the size of a response differs
+    total size; ``slowest``: their longest latency in seconds; ``gap``: the longest time between two of
+    them; ``began``: when several requests were in flight first; ``last_sent``: when the last one was sent,
+    or the last several at once; ``shifted``: the size of a response differs
     from what the source states; ``failed``: a response is a failure, which may also mean that responses
     are shifted.
     """
 
-    __slots__ = ("counted", "failed", "held_bytes", "sent", "shifted", "slowest")
+    __slots__ = (
+        *("began", "counted", "failed", "gap", "held_bytes", "last_sent", "sent", "shifted", "slowest"),
+    )
 
     def __init__(self) -> None:
+        self.began = self.last_sent = 0.0
         self.clear()
 
     def clear(self) -> None:
         """Reset the counts: the connection is in step."""
         self.sent = self.counted = self.held_bytes = 0
-        self.slowest = 0.0
+        self.slowest = self.gap = 0.0
         self.shifted = self.failed = False
 
     def room(self, depth: int, most: int, most_bytes: int, unsent: int) -> int:
@@ -44,6 +50,19 @@ class Window:
         if self.failed or self.held_bytes >= most_bytes:
             return 0
         return room_in_window(depth, most, self.sent + unsent)
+
+    def is_long(self, now: float) -> bool:
+        """Return whether its responses have been held for long enough."""
+        return is_long(now - self.began, self.slowest, self.gap)
+
+    def rest(self, now: float) -> float:
+        """Return how many seconds without data it takes from ``now`` to know that it is in step."""
+        return rest_after(self.slowest, self.gap, now - self.last_sent, SHORTEST_REST)
+
+    @property
+    def answered_at(self) -> float:
+        """When the last response may be expected, by those that have come."""
+        return self.last_sent + self.slowest + self.gap
 
     def count(self, completed: list[tuple[FetchTask, Body]], now: float) -> int:
         """Record latency and size of the new responses in ``completed``; return how many are new."""

@@ -113,6 +113,12 @@ class ShardBatch:
         self.recovered = recovered
         self._samples = len(recovered.written)
 
+    def suspend(self, lease: Lease) -> None:
+        """See ``Suspends``."""
+        self._lease = lease
+        self._keys.go_on(lease)
+        self.part.suspend()
+
     def put(
         self, item: Item, index: int, body: bytes | bytearray, crc: int, response: ResponseInfo | None
     ) -> int:
@@ -178,6 +184,7 @@ class ShardBatch:
                     self._failed(content),
                     self._began,
                     time(),
+                    self._lease.types,
                 )
             )
             self._sink.published(self._shard)

@@ -92,6 +92,7 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
 
     ``part``: the path of the part; it does not exist if no item is stored. ``count``: the items of the
     shard, ``failed`` ones included. ``began``, ``ended``: when they were fetched, in seconds since 1970.
+    ``types``: see ``messages.Types``.
     """
 
     number: int
@@ -100,6 +101,7 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
     failed: list[FailedItem]
     began: float
     ended: float
+    types: str = ""
 
 
 class ShardFile(msgspec.Struct, frozen=True, array_like=True):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
+from downloader.core.lease_items import items_of
 from downloader.core.shard_keys import index_width, name_keys
 from downloader.messages import Item, Lease
 from downloader.sinks.shards.options import ShardOptions
 
 __all__ = ["ShardKeys"]
-
-_decode_items = msgspec.msgpack.Decoder(list[Item]).decode
 
 
 class ShardKeys:
@@ -35,12 +32,19 @@ class ShardKeys:
     @property
     def items(self) -> list[Item]:
         if self._items is None:
-            self._items = _decode_items(self._lease.items)
+            items = items_of(self._lease)
+            assert isinstance(items, list)  # as of every lease of a shard
+            self._items = items
         return self._items
 
     def forget_items(self) -> None:
         """Discard the decoded items, which are needed at the start and at the end only."""
         self._items = None
+
+    def go_on(self, lease: Lease) -> None:
+        """Use ``lease`` from now on, which has the same items."""
+        self._lease = lease
+        self.forget_items()
 
     def key(self, index: int) -> str:
         """Return the key of item ``index`` of the batch."""

@@ -53,8 +53,13 @@ def parse_members(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in filter(None, text.split(",")):
         match = _MEMBER(each)
-        if match is None or match[1].lower() == "json":
+        if match is None:
             raise ValueError(f"{each[:40]!r} is not EXT=COLUMN, as in txt=caption")
+        if match[1].lower() == "json":
+            raise ValueError(
+                f"{each[:40]!r}: json is the member with the metadata of the sample, which has the columns "
+                "of --keep-columns; choose another extension"
+            )
         extension = match[1].lower()
         if found.setdefault(extension, match[2]) != match[2]:
             raise ValueError(f"{extension} is given two columns, {found[extension]} and {match[2]}")

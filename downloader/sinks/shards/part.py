@@ -103,7 +103,7 @@ class Part:
     What is appended is written at the next ``flush``, or earlier when it is much.
     """
 
-    __slots__ = ("_end", "_fd", "_path", "_pending", "_size")
+    __slots__ = ("_end", "_fd", "_path", "_pending", "_size", "_suspended")
 
     _MANY = 1 << 20
 
@@ -113,6 +113,7 @@ class Part:
         self._size = 0
         self._fd = -1
         self._end = 0
+        self._suspended = False
 
     def _open(self) -> None:
         if self._fd < 0:
@@ -146,6 +147,8 @@ class Part:
                 os.ftruncate(self._fd, at)
             raise
         self._end = at + len(before) + size + len(after)
+        if self._suspended:
+            self.close()
 
     def flush(self) -> None:
         """Write what was appended. After DestinationError a sample is written whole, or torn, or not."""
@@ -159,6 +162,14 @@ class Part:
         except OSError as error:
             raise destination_error(error, str(self._path)) from error
         self._end += size
+        if self._suspended:
+            self.close()
+
+    def suspend(self) -> None:
+        """Write what was appended, and from now on keep the file open only while writing to it."""
+        self.flush()
+        self._suspended = True
+        self.close()
 
     def close(self) -> None:
         """Close the file; what was not flushed is lost."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from downloader.core.column_types import OTHER
 from downloader.core.file_records import Record
 from downloader.core.frames import MAX_FRAME
 from downloader.files.directory import open_regular
@@ -40,6 +41,7 @@ class ShardRows:
         if row is None or row.get("error"):
             return None
         kept = {name: value for name, value in row.items() if name not in _OURS and value is not None}
+        kept |= json.loads(kept.pop(OTHER, "{}"))
         return Record(
             row.get("url") or "",
             row.get("final_url") or "",

@@ -8,7 +8,8 @@ a power cut any: so a sample counts only if all its members are there and its co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -18,7 +19,15 @@ from downloader.core.frames import MAX_FRAME
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
 
-__all__ = ["Sample", "WholeSample", "encode_kept", "encode_sample", "metadata_member", "samples"]
+__all__ = [
+    "Sample",
+    "WholeSample",
+    "encode_kept",
+    "encode_sample",
+    "kept_fields",
+    "metadata_member",
+    "samples",
+]
 
 _LARGEST_METADATA = MAX_FRAME  # bytes of KEY.json: kept columns came in a frame
 _encode_json = msgspec.json.Encoder().encode
@@ -88,28 +97,45 @@ def encode_sample(
     values = _decode_columns(columns)
     parts = [padding(sample.size)]
     for text, column in texts.items():
-        if (value := values.get(column)) is not None:
-            body = value.encode() if isinstance(value, str) else _encode_json(value)
-            parts += (header(f"{key}.{text}".encode(), len(body), modified), body, padding(len(body)))
+        if (content := _member(values.get(column))) is not None:
+            parts += (
+                header(f"{key}.{text}".encode(), len(content), modified),
+                content,
+                padding(len(content)),
+            )
     body = _encode_json(_with_columns(sample, values) if values else sample)
     parts += (header(f"{key}.json".encode(), len(body), modified), body, padding(len(body)))
     return before, b"".join(parts)
 
 
+def _member(value: Any) -> bytes | None:
+    """Return the content of a member that has ``value``, None where there is no value.
+
+    Text and binary values are what they are, times are text, all else is JSON.
+    """
+    if isinstance(value, bytes):
+        return value
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return None
+    text = value if isinstance(value, str) else msgspec.to_builtins(value)
+    return text.encode() if isinstance(text, str) else _encode_json(text)
+
+
 def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of ``KEY.json``."""
-    return msgspec.structs.asdict(sample) | _renamed(values)
+    return msgspec.structs.asdict(sample) | kept_fields(values)
 
 
 def encode_kept(columns: bytes) -> bytes:
     """Return the kept columns of an item without a sample, as JSON with the names of ``KEY.json``."""
-    return _encode_json(_renamed(_decode_columns(columns))) if columns else b"{}"
+    return _encode_json(kept_fields(_decode_columns(columns))) if columns else b"{}"
 
 
-def _renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns ``values``; one with the name of a field of ours is called ``list.NAME``.
+def kept_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``KEY.json`` for the columns ``values``.
 
-    If the list has a column of that name too, ``list.list.NAME``.
+    One with the name of a field of ours is called ``list.NAME``. If the list has a column of that name
+    too, ``list.list.NAME``.
     """
     found: dict[str, Any] = {}
     for name, value in values.items():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-__all__ = ["field_at", "fields_of", "load_pyarrow", "size_of", "values_of"]
+from downloader.core.column_types import UNKNOWN
+
+__all__ = ["field_at", "fields_of", "kind_at", "load_pyarrow", "size_of", "values_of"]
+
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def load_pyarrow() -> Any:
@@ -26,7 +30,8 @@ def values_of(column: Any) -> list[Any]:
 
     These are times with nanoseconds, years outside 1 to 9999, time zones that this system does not know,
     and text that is not valid UTF-8, which pyarrow does not refuse in a file, and which gets surrogates.
-    They may be anywhere in a list, a struct or a map.
+    They may be anywhere in a list, a struct or a map. What becomes of a value does not depend on others,
+    so a row is the same wherever batches are cut.
     """
     try:
         found: list[Any] = column.to_pylist()
@@ -45,13 +50,25 @@ def _piecewise(column: Any) -> list[Any]:
         return values_of(column.dictionary_decode())
     if types.is_run_end_encoded(kind):
         return values_of(compute.run_end_decode(column))
-    if hasattr(kind, "storage_type"):
-        return values_of(column.storage)
     if types.is_struct(kind):
         return _structs(column)
+    if hasattr(kind, "storage_type"):
+        return _each(column, lambda at: values_of(column.storage.slice(at, 1))[0])
     if types.is_nested(kind) and not types.is_union(kind):
         return [_items(scalar) for scalar in column]
-    return _leaves(column)
+    return _each(column, lambda at: _leaf(column.slice(at, 1)))
+
+
+def _each(column: Any, otherwise: Callable[[int], Any]) -> list[Any]:
+    """Return the values of a column, and ``otherwise`` of the index of each that cannot be converted."""
+    found: list[Any] = []
+    for at, scalar in enumerate(column):
+        try:
+            value = scalar.as_py()
+        except Exception:
+            value = otherwise(at)
+        found.append(value)
+    return found
 
 
 def _structs(column: Any) -> list[dict[str, Any] | None]:
@@ -75,27 +92,34 @@ def _keyed(entry: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(("key", "value"), entry.values(), strict=True))
 
 
-def _leaves(column: Any) -> list[Any]:
-    """Return values without parts: as text, or each by itself where they have none."""
+def _leaf(column: Any) -> Any:
+    """Return the value of a column that has one, which has no parts and cannot be converted, as text."""
     import pyarrow
+    from pyarrow import types
 
     kind = column.type
     try:
         if str(kind) in ("string", "large_string", "string_view"):
-            return [None if value is None else _text(value) for value in column.cast("binary").to_pylist()]
+            return _text(column.cast("binary")[0].as_py())
+        if types.is_duration(kind):
+            return _duration(column.cast("int64")[0].as_py(), _PER_SECOND[kind.unit])
         if getattr(kind, "tz", "UTC") not in ("UTC", None):
             # Perhaps this system does not know the zone. The time is that of UTC, whatever the zone is.
-            return values_of(column.cast(pyarrow.timestamp(kind.unit, "UTC")))
-        return column.cast("string").to_pylist()  # type: ignore[no-any-return]
+            (value,) = values_of(column.cast(pyarrow.timestamp(kind.unit, "UTC")))
+            return value
+        text = str(column.cast("string")[0].as_py())
     except Exception:
-        return list(map(_leaf, column))
+        return f"<a value of type {kind}>"
+    is_time = types.is_timestamp(kind) and not text.startswith("<")  # else it says "out of range"
+    return text.replace(" ", "T", 1) if is_time else text
 
 
-def _leaf(scalar: Any) -> Any:
-    try:
-        return scalar.as_py()
-    except Exception:
-        return f"<a value of type {scalar.type}>"
+def _duration(ticks: int, per_second: int) -> str:
+    """Return a duration as ISO 8601 has it, in seconds."""
+    seconds, rest = divmod(abs(ticks), per_second)
+    digits = len(str(per_second)) - 1
+    fraction = f".{rest:0{digits}}".rstrip("0").rstrip(".") if digits else ""
+    return f"{'-' if ticks < 0 else ''}PT{seconds}{fraction}S"
 
 
 def _text(value: bytes) -> str:
@@ -126,6 +150,35 @@ def fields_of(fields: Any) -> dict[str, Any]:
     from pyarrow import types
 
     return {field.name: fields_of(field.type) if types.is_struct(field.type) else {} for field in fields}
+
+
+def kind_at(schema: Any, path: Sequence[str]) -> str:
+    """Return the kind (see ``core.column_types``) of the values that ``values_of`` returns of a column.
+
+    ``path``: its name in ``schema``, then those of fields of structs.
+    """
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return _kind(kind)
+
+
+def _kind(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _kind(kind.value_type)
+    if hasattr(kind, "storage_type"):
+        return "json" if types.is_nested(kind.storage_type) else "text"
+    if types.is_nested(kind):
+        return "text" if types.is_union(kind) else "json"
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_integer(kind):
+        return "uint" if types.is_uint64(kind) else "int"
+    if types.is_floating(kind):
+        return "float"
+    return UNKNOWN if types.is_null(kind) else "text"
 
 
 def field_at(batch: Any, path: Sequence[str]) -> Any:

@@ -21,14 +21,15 @@ from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError, SourceError
 
-__all__ = ["BagManifests", "Unlisted", "bag_path", "fields_of", "tag_encoding"]
+__all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "tag_files"]
 
 _STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
 _NAME = re.compile(r"manifest-([A-Za-z0-9_-]+)\.txt")
 # Blanks or tabs between the two; md5sum and its like mark a file that they read as binary.
 _LINE = re.compile(r"(\S+)[ \t]+\*?(.+)", re.DOTALL)
 _DIGEST = re.compile(r"[0-9a-f]+")
-_ENCODED = re.compile("%(0[AaDd]|25)")
+_ENCODED = {True: re.compile("%(0[AaDd]|25)"), False: re.compile("%(0[AaDd])")}
+_VERSION = re.compile(rb"^\s*BagIt-Version[ \t]*:[ \t]*([0-9]+)\.", re.IGNORECASE)
 _ENCODING = re.compile(
     rb"^Tag-File-Character-Encoding[ \t]*:[ \t]*([^\r\n]+)", re.MULTILINE | re.IGNORECASE
 )
@@ -41,6 +42,17 @@ class Unlisted(ValueError):
     """A file of the bag has no checksum where it must have one; the message says in which manifest."""
 
 
+class TagFiles(NamedTuple):
+    """How the tag files of a bag are written. ``found``: it has a bagit.txt, which says so.
+
+    ``percent``: a ``%`` in a path is encoded, as it is from version 1.0 on.
+    """
+
+    encoding: str = "utf-8"
+    percent: bool = True
+    found: bool = False
+
+
 class _Manifest(NamedTuple):
     """A manifest: the name of its file, and its algorithm, "" for one that cannot be computed."""
 
@@ -49,33 +61,40 @@ class _Manifest(NamedTuple):
 
 
 def fields_of(line: bytes, encoding: str) -> list[str]:
-    """Return URL, length and path of a line of fetch.txt; fewer fields, where there are not so many."""
-    text = line.decode(encoding, "surrogateescape").strip(_BLANKS)
-    return re.split("[ \t]+", text, maxsplit=2) if text else []
+    """Return URL, length and path of a line of fetch.txt; fewer fields, where there are not so many.
+
+    Blanks at the end are of the path.
+    """
+    text = line.decode(encoding, "surrogateescape").rstrip("\r\n").lstrip(_BLANKS)
+    return [field for field in re.split("[ \t]+", text, maxsplit=2) if field]
 
 
-def bag_path(written: str) -> str:
+def bag_path(written: str, *, percent: bool = True) -> str:
     """Return a path below the base of the bag, from how it is written; "" if it leads elsewhere.
 
-    CR, LF and ``%`` are encoded, and nothing else.
+    CR, LF and, if ``percent``, ``%`` are encoded, and nothing else.
     """
-    path = _ENCODED.sub(lambda hit: chr(int(hit[1], 16)), written)
+    path = _ENCODED[percent].sub(lambda hit: chr(int(hit[1], 16)), written)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return "" if path.startswith("/") or ".." in parts else "/".join(parts)
 
 
-def tag_encoding(path: str) -> str:
-    """Return the encoding of the tag files beside ``path``, as bagit.txt says. Raises ConfigError."""
+def tag_files(path: str) -> TagFiles:
+    """Return how the tag files beside ``path`` are written, as bagit.txt says. Raises ConfigError."""
     bagit = os.path.join(os.path.dirname(path), "bagit.txt")
+    if path == "-":
+        return TagFiles()
     try:
         with open(bagit, "rb") as file:
-            match = None if path == "-" else _ENCODING.search(file.read(_LONGEST_BAGIT))
+            text = file.read(_LONGEST_BAGIT).removeprefix(codecs.BOM_UTF8)
     except OSError:
-        match = None
+        return TagFiles()
+    match, version = _ENCODING.search(text), _VERSION.search(text)
     name = match[1].decode("ascii", "replace").strip() if match else "UTF-8"
     try:
         if "data/\t\n".encode(codecs.lookup(name).name) == b"data/\t\n":
-            return codecs.lookup(name).name
+            percent = version is None or int(version[1]) >= 1
+            return TagFiles(codecs.lookup(name).name, percent, found=True)
     except (LookupError, ValueError, UnicodeError):
         pass
     raise ConfigError(
@@ -89,8 +108,8 @@ class BagManifests:
     Raises ConfigError where one is not as the RFC has it, and where the checksums of none can be computed.
     """
 
-    def __init__(self, path: str, encoding: str) -> None:
-        self._encoding = encoding
+    def __init__(self, path: str, tags: TagFiles) -> None:
+        self._tags = tags
         self._all = [] if path == "-" else _find(os.path.dirname(path))
         if self._all and not self._all[0].algorithm:
             names = " and ".join(shown(os.path.basename(each.file)) for each in self._all)
@@ -98,8 +117,8 @@ class BagManifests:
                 f"{shown(os.path.dirname(path) or '.')}: the checksums in {names} cannot be computed, only "
                 f"{', '.join(_STRENGTH)}; --checksums off fetches without them"
             )
+        self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
         try:
-            self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute(
                 "CREATE TABLE sums (manifest INTEGER, path TEXT, digest TEXT NOT NULL, form TEXT, "
@@ -109,38 +128,49 @@ class BagManifests:
             for number in range(len(self._all)):
                 self._read(number)
         except sqlite3.Error as error:
+            self.close()
             raise SourceError(
                 f"a temporary database for the manifests beside {shown(path)}: {error}"
             ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def checksum(self, written: str) -> str | None:
-        """Return ALGORITHM:HEX of a file whose path is ``written`` so, None if there is no manifest.
+    def find(self, written: str) -> tuple[str, str | None]:
+        """Return path and checksum, ALGORITHM:HEX, of a file whose path is ``written`` so.
 
-        Raises Unlisted if any of the manifests lacks it, as none may.
+        The checksum is None if there is no manifest; then the path may be "", see ``bag_path``. Blanks at
+        the end count where the manifests have them, too. Raises Unlisted if any of the manifests lacks the
+        file, as none may.
         """
+        path = bag_path(written, percent=self._tags.percent)
         if not self._all:
-            return None
-        path = bag_path(written)
+            return path, None
         if not path:
             raise Unlisted(f"the path {shown(written)} leads out of the bag")
         found = [self._digest(number, path) for number in range(len(self._all))]
-        return f"{self._all[0].algorithm}:{found[0]}"
+        exact = all(is_exact for _, is_exact in found)
+        return path if exact else path.rstrip(_BLANKS), f"{self._all[0].algorithm}:{found[0][0]}"
 
-    def _digest(self, number: int, path: str) -> str:
+    def _digest(self, number: int, path: str) -> tuple[str, bool]:
+        """Return the digest of ``path``, and whether it is written so in the manifest."""
         find = self._database.execute
         row = find(
             "SELECT digest FROM sums WHERE manifest = ? AND path = ?", (number, _stored(path))
         ).fetchone()
         if row is not None:
-            return str(row[0])
-        if form := _form(path):
-            query = "SELECT DISTINCT digest FROM sums WHERE manifest = ? AND form = ?"
-            rows = find(query, (number, form)).fetchall()
-            if len(rows) == 1:
-                return str(rows[0][0])
+            return str(row[0]), True
+        query = "SELECT digest FROM sums WHERE manifest = ? AND"
+        rows = find(f"{query} form = ? UNION {query} path = ?", (number, _form(path)) * 2).fetchall()
+        if len(rows) == 1:
+            return str(rows[0][0]), False
         raise Unlisted(
             f"{shown(path)} is not in {shown(os.path.basename(self._all[number].file))}, and a manifest "
             "must have every file of the list (RFC 8493, 2.2.3); add it, or --checksums off"
@@ -149,8 +179,9 @@ class BagManifests:
     def _read(self, number: int) -> None:
         file = self._all[number].file
         insert = self._database.execute
-        for line, digest, path in _entries(self._all[number], self._encoding):
-            row = (number, _stored(path), digest, _form(path))
+        for line, digest, path in _entries(self._all[number], self._tags):
+            stored, form = _stored(path), _form(path)
+            row = (number, stored, digest, form if form != stored else None)
             if insert("INSERT OR IGNORE INTO sums VALUES (?, ?, ?, ?)", row).rowcount == 0:
                 query = "SELECT digest FROM sums WHERE manifest = ? AND path = ?"
                 if insert(query, row[:2]).fetchone()[0] != digest:
@@ -159,20 +190,22 @@ class BagManifests:
                     )
 
 
-def _entries(manifest: _Manifest, encoding: str) -> Iterator[tuple[int, str, str]]:
+def _entries(manifest: _Manifest, tags: TagFiles) -> Iterator[tuple[int, str, str]]:
     """Yield line number, checksum and path of each entry. Raises ConfigError."""
     length = ALGORITHMS.get(manifest.algorithm)
     try:
         # Universal newlines: the RFC allows LF, CR and CRLF.
-        with open(manifest.file, encoding=encoding, errors="surrogateescape") as file:
+        with open(manifest.file, encoding=tags.encoding, errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 if not number % _REST:
                     gevent.sleep(0)
-                text = (line.removeprefix("\ufeff") if number == 1 else line).strip(_BLANKS)
+                text = (line.removeprefix("\ufeff") if number == 1 else line).lstrip(_BLANKS).rstrip("\n")
                 if not text or text.startswith("#"):
                     continue
                 match = _LINE.fullmatch(text)
-                digest, path = (match[1].lower(), bag_path(match[2])) if match else ("", "")
+                digest, path = "", ""
+                if match is not None:
+                    digest, path = match[1].lower(), bag_path(match[2], percent=tags.percent)
                 if length and not (len(digest) == length and _DIGEST.fullmatch(digest)):
                     raise ConfigError(
                         f"{shown(manifest.file)}: line {number} does not begin with {length} hexadecimal "
@@ -203,9 +236,9 @@ def _find(directory: str) -> list[_Manifest]:
     return sorted(found, key=lambda each: strength.index(each.algorithm))
 
 
-def _form(path: str) -> str | None:
-    """Return what is the same in all Unicode forms of ``path``, None if there is only one form."""
-    return None if path.isascii() else _stored(normalize("NFC", path))
+def _form(path: str) -> str:
+    """Return what is the same in all Unicode forms of ``path``, with or without blanks at its end."""
+    return _stored(normalize("NFC", path.rstrip(_BLANKS)))
 
 
 def _stored(path: str) -> str:

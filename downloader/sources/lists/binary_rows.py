@@ -18,12 +18,12 @@ from downloader.core.checksum import crc32
 from downloader.core.naming import shown as shorten
 from downloader.errors import SourceError
 from downloader.sources.lines import REMEDY
-from downloader.sources.lists.arrow_values import field_at, size_of, values_of
+from downloader.sources.lists.arrow_values import field_at, kind_at, size_of, values_of
 from downloader.sources.lists.columns import Columns, Wanted, choose
 from downloader.sources.lists.nested import Fields, path_of
 from downloader.sources.lists.rows import Chunk, Table, joined
 
-__all__ = ["BATCH", "BinaryRows", "Blocks", "RowPlace", "columns_of", "identify"]
+__all__ = ["BATCH", "BinaryRows", "Blocks", "RowPlace", "columns_of", "identify", "kinds_of"]
 
 BATCH = 1000
 """Rows that are converted to Python objects at a time."""
@@ -49,10 +49,11 @@ class RowPlace(msgspec.Struct, frozen=True, array_like=True):
 class Blocks(Protocol):
     """The blocks of an open file, in their order. Methods raise whatever the library raises.
 
-    ``names``: all columns; ``fields``: with those of their structs. ``count``: number of blocks; -1 if
-    unknown.
+    ``schema`` is that of Arrow. ``names``: all columns; ``fields``: with those of their structs.
+    ``count``: number of blocks; -1 if unknown.
     """
 
+    schema: Any
     names: Sequence[str]
     fields: Fields
     count: int
@@ -88,6 +89,10 @@ class BinaryRows:
         self._batch: Any = None  # the record batch at ``_at``
         self._taken = 0  # rows of it that were returned
         self._rows = 0
+
+    def kinds(self) -> dict[str, str]:
+        """See ``Rows``."""
+        return kinds_of(self._blocks, self.columns)
 
     @property
     def fraction(self) -> float:
@@ -183,6 +188,11 @@ class BinaryRows:
 def columns_of(blocks: Blocks, wanted: Wanted, shown: str) -> Columns:
     """Return the columns of a file that is open as ``blocks``. Raises ConfigError."""
     return choose(wanted, blocks.names, shown, fields=blocks.fields)
+
+
+def kinds_of(blocks: Blocks, columns: Columns) -> dict[str, str]:
+    """Return the kinds of the columns to keep of a file that is open as ``blocks``."""
+    return {name: kind_at(blocks.schema, path_of(name, blocks.fields)) for name in columns.keep or ()}
 
 
 def _behind(batches: Iterator[Any], rows: int) -> Iterator[Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final, NamedTuple
 
 from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
-from downloader.sources.lists.nested import NO_FIELDS, Fields, path_of
+from downloader.sources.lists.nested import NO_FIELDS, Fields, leaves, path_of
 from downloader.sources.lists.requirements import require_crc32c
 
 __all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "choose", "parse_checksum_column"]
@@ -19,12 +20,13 @@ ALL: Final = "all"
 RECOGNIZED: Final = ("sha256", "sha1", "md5", "crc32c")
 """The names of columns that are checksums by themselves; of those with a value the first one counts."""
 _SHOWN: Final = 30
+_SEARCHED: Final = 1000  # names that one that is missing is compared with
 
 
 class Wanted(NamedTuple):
     """The columns that the options name. ``checksum`` is (algorithm, column), ``keep`` a list or "all".
 
-    "" stands for an option that is not given.
+    "" stands for an option that is not given. ``members``: those of --member, which ``keep`` has as well.
     """
 
     url: str = "url"
@@ -34,6 +36,7 @@ class Wanted(NamedTuple):
     header: str = ""
     keep: str = ""
     positions: bool = False
+    members: tuple[str, ...] = ()
 
 
 class Columns(NamedTuple):
@@ -41,7 +44,8 @@ class Columns(NamedTuple):
 
     ``keep``: columns that travel with the item; None: all but ``url`` and ``header``, which differ from row
     to row. ``hidden``: what does not travel of the structs among them. ``whole_lines``: a row is a line
-    that has a URL and nothing else.
+    that has a URL and nothing else. ``literal``: files must have the
+    very names that the list gives them, ``below`` a directory.
     """
 
     url: str
@@ -53,6 +57,8 @@ class Columns(NamedTuple):
     keep: tuple[str, ...] | None = ()
     hidden: tuple[str, ...] = ()
     whole_lines: bool = False
+    literal: bool = False
+    below: str = ""
 
     @property
     def needed(self) -> list[str]:
@@ -80,14 +86,18 @@ def choose(
     *,
     varying: bool = False,
     fields: Fields = NO_FIELDS,
-    elsewhere: Callable[[str], bool] = lambda name: False,
+    elsewhere: Callable[[str, str], bool] = lambda name, near: False,
+    cause: str = "",
 ) -> Columns:
     """Return the columns of a list that has the columns ``present``; ``where`` is its name in messages.
 
-    ``varying``: rows may have others, too; ``elsewhere`` returns whether rows further on have one.
-    ``fields``: what columns have in them. Raises ConfigError, with the columns that there are, where one is
-    missing that an option names.
+    ``varying``: rows may have others, too; ``elsewhere`` returns whether rows further on have one, of which
+    these have only the similar ``near``, if any. ``fields``: what columns have in them. ``cause``: why one
+    may be missing. Raises ConfigError, with the columns that there are, where one is missing that an option
+    names.
     """
+    # Those of the fields of structs, too.
+    every = list(islice(leaves(fields), _SEARCHED)) if fields else present
 
     def find(option: str, name: str, *, optional: bool = False) -> str:
         path = path_of(name, fields)
@@ -96,20 +106,25 @@ def choose(
             raise ConfigError(f"{where} has {count} columns {shown(first)!r}; rename all but one of them")
         if path or count or (varying and optional):
             return name
-        if not optional and not elsewhere(name):
-            raise _missing(option, name, present, where)
+        if not optional:
+            near = _nearest(name, every)
+            # Rows may lack other columns; without a URL each of them fails.
+            if not elsewhere(name, near if option == "--url-column" else ""):
+                raise _missing(option, name, every, where, cause, near)
         return "" if optional else name
 
     url = "1" if wanted.positions and wanted.url == "url" else wanted.url
     checksums = _checksums(wanted, present, where, varying=varying, find=find)
     header = find("--header-column", wanted.header) if wanted.header else ""
     url = find("--url-column", url)
+    members = {name: find("--member", name) for name in wanted.members}
     keep: tuple[str, ...] | None = ()
     if wanted.keep == ALL:
         left_out = {url, header}
         keep = None if varying else tuple(find("", name) for name in present if name not in left_out)
     elif wanted.keep:
-        keep = tuple(find("--keep-columns", name) for name in dict.fromkeys(wanted.keep.split(",")) if name)
+        names = filter(None, dict.fromkeys(wanted.keep.split(",")))
+        keep = tuple(members.get(name) or find("--keep-columns", name) for name in names)
         if header in keep and header:
             raise ConfigError(f"--keep-columns: {header!r} has the header fields, which are kept nowhere")
     return Columns(
@@ -139,11 +154,22 @@ def _checksums(
     return checksums
 
 
-def _missing(option: str, name: str, present: Sequence[str], where: str) -> ConfigError:
-    folded = {each.casefold(): each for each in present}
+def _nearest(name: str, present: Sequence[str]) -> str:
+    """Return the one of ``present`` that ``name`` may stand for: a field of that name, or one like it."""
+    folded = {each.casefold(): each for each in reversed(present)}
+    last = name.casefold().rpartition(".")[2]
+    inner = [each for each in present if each.casefold().rpartition(".")[2] == last]
+    if name.casefold() not in folded and inner:
+        return inner[0]
     near = get_close_matches(name.casefold(), folded, 1, 0.5)
-    written = option if option.endswith("=") else f"{option} "
-    hint = f"; did you mean {written}{shown(folded[near[0]])}?" if near else ""
+    return folded[near[0]] if near else ""
+
+
+def _missing(
+    option: str, name: str, present: Sequence[str], where: str, cause: str, near: str
+) -> ConfigError:
+    written = {"--member": "--member EXT="}.get(option, option if option.endswith("=") else f"{option} ")
+    hint = cause or (f"; did you mean {written}{shown(near)}?" if near else "")
     names = ", ".join(map(shown, present[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
     return ConfigError(
         f"{where} has no column {shown(name)!r} ({option.partition(' ')[0]}), it has "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import stat
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -26,6 +27,17 @@ WITH_COLUMNS: Final = frozenset({"csv", "tsv", "jsonl", "parquet", "arrow"})
 _SUFFIX = re.compile(
     r"\.(?:(txt|csv|tsv|jsonl|ndjson)(?:\.(?:gz|zst))?|(parquet|arrow|feather|ipc))\Z", re.IGNORECASE
 )
+# Suffixes of compressed files that are not read, and the commands that write their content.
+_UNPACKED: Final = {
+    ".xz": "xz -dc",
+    ".bz2": "bzip2 -dc",
+    ".lzma": "xz -dc",
+    ".lz4": "lz4 -dc",
+    ".br": "brotli -dc",
+    ".zip": "unzip -p",
+    ".7z": "7z e -so",
+    ".z": "gzip -dc",
+}
 _SAME = {"ndjson": "jsonl", "feather": "arrow", "ipc": "arrow"}
 _SCHEME = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
 _MAGIC = re.compile(r"\*|\?|\[.+\]", re.DOTALL)
@@ -115,6 +127,13 @@ def _checked(path: str, form: str, name: str) -> ListFile:
         raise ConfigError(f"{named} is no text, so --list-format {form} cannot be right; leave it out")
     if not form and own == "txt" and _is_bag(path):
         form = "bagit"
+    stem, suffix = os.path.splitext(named)
+    if unpack := _UNPACKED.get(suffix.lower()):
+        target = stem if _format(stem) else f"{stem}.{form or 'txt'}"
+        raise ConfigError(
+            f"{named}: lists in {suffix.lower()} are not read, only in .gz and .zst; unpack it with: "
+            f"{unpack} {shlex.quote(named)} > {shlex.quote(target)}"
+        )
     if not (form or own):
         raise ConfigError(f"{named}: its suffix names no format; add --list-format {'|'.join(FORMATS)}")
     return ListFile(path, form or own, name)

@@ -17,6 +17,7 @@ import msgspec
 
 from downloader.core.content_check import ALGORITHMS, is_checksum
 from downloader.core.headers import row_headers
+from downloader.core.invisible import INVISIBLE, invisible_in
 from downloader.core.naming import (
     COLON,
     BadName,
@@ -24,18 +25,19 @@ from downloader.core.naming import (
     cut_url_name,
     escape_all,
     list_path,
+    literal_path,
     shown,
     url_name,
     url_path,
 )
 from downloader.core.redact import redact, redact_url
 from downloader.messages import Item
-from downloader.sources.lines import LONGEST_LINE
+from downloader.sources.lines import LONGEST_LINE, TOO_LONG
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import without
 from downloader.sources.lists.rows import Table
 
-__all__ = ["ItemMaker"]
+__all__ = ["ItemMaker", "encodable"]
 
 # A URL that is valid and whose last segment is its name as it is: nothing to decode, no place for a secret.
 _PLAIN: Final = re.compile(
@@ -53,9 +55,18 @@ _HEADS: Final = 16
 # Controls, and halves of surrogate pairs (also bytes that are not UTF-8). What else is not printable may be
 # part of an emoji, or one that this Python does not know yet.
 _UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]").search
-_MORE_THAN_A_URL: Final = re.compile(r"[ \t]+(?:#|https?://)|[\t\r]", re.IGNORECASE).search
-_MORE: Final = {"a comment": "#", "a tab": "\t", "a line end (CR)": "\r", "another URL": ""}
+_MORE_THAN_A_URL: Final = re.compile(
+    rf"(?<=[^ \t{INVISIBLE}])[ \t{INVISIBLE}]+(#|https?://)|([\t\r])", re.IGNORECASE
+).search
+_MORE: Final = {"#": "a comment", "\t": "a tab", "\r": "a line end (CR)"}
+_BLANKS: Final = " \t\n\r\f\v"  # what lines of text are stripped of, too
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
+_EXPONENT: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?[eE][+-]?[0-9]{1,2}").fullmatch
+# What programs write for no value: R, pandas, MySQL, PostgreSQL. No size, checksum or header field is
+# called so, but a file may be, except the last.
+_NOTHING: Final = frozenset({"na", "n/a", "<na>", "nan", "null", "none", "\\n"})
+_NO_NAME: Final = "\\N"
 
 
 class _Fault(Exception):
@@ -73,7 +84,8 @@ class ItemMaker:
     ``mirror``: names come from the URLs, whatever the list says. ``name_key``: see ``url_name``; ``colon``:
     see ``url_path``.
     ``checksums``: use those of the list; else its rows have none, not even a bad one. ``cut``: no file has
-    the names, so one that is too long is cut.
+    the names, so one that is too long is cut. ``literal``: names are stored as they are where the list
+    demands that.
     """
 
     def __init__(
@@ -85,12 +97,14 @@ class ItemMaker:
         colon: str = COLON,
         checksums: bool = True,
         cut: bool = False,
+        literal: bool = False,
     ) -> None:
         self._columns = columns
         self._key = name_key
         self._mirror = mirror
         self._verifies = checksums
         self._cut = cut
+        self._literal = literal and columns.literal
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         self._of_url = functools.partial(url_path, colon=colon) if mirror else url_name
         self._hidden = columns.hidden
@@ -99,7 +113,8 @@ class ItemMaker:
     def items(self, table: Table, where: Callable[[int], str]) -> list[Item]:
         """Return an item for each row of ``table``; ``where`` makes a row's number its name in messages."""
         columns, values = self._columns, table.columns
-        faults = {index: _Fault("bad-row", f": {why}") for index, why in table.faults.items()}
+        code = "bad-url" if columns.whole_lines else "bad-row"
+        faults = {index: _Fault(code, f": {why}") for index, why in table.faults.items()}
         urls: Sequence[Any] = values.get(columns.url, ())
         mirrors: Sequence[tuple[str, ...]] | None = None
         if columns.mirrors:
@@ -200,6 +215,8 @@ class ItemMaker:
             return cut_url_name(url)
 
     def _path_of(self, name: str) -> str:
+        if self._literal:
+            return literal_path(name, self._columns.below)
         try:
             return list_path(name)
         except BadName:
@@ -213,10 +230,10 @@ class ItemMaker:
         names = []
         for index, (name, of_url) in enumerate(zip(given, of_urls, strict=True)):
             directory, leaf = name if type(name) is tuple and len(name) == 2 else ("", name)
-            text = _as_text(leaf)
+            text = leaf if self._literal else _as_text(leaf)
             safe = of_url
             try:
-                if text:
+                if text and text != _NO_NAME:
                     safe = self._path_of(text)
                     _forgive_name(index, faults)
                 if directory:
@@ -238,7 +255,7 @@ class ItemMaker:
                 checksum = f"{algorithm}:{text.lower()}" if algorithm else text
                 if is_checksum(checksum):
                     found[index] = checksum
-                else:
+                elif text.casefold() not in _NOTHING:
                     faults[index] = _bad_checksum(checksum)
         return found
 
@@ -249,7 +266,7 @@ class ItemMaker:
             return self._encode(row)
         except Exception:
             # Text with surrogates, integers of any size, times that have no offset, …
-            return self._encode(_encodable(row))
+            return self._encode(encodable(row))
 
 
 def _valid_urls(
@@ -303,15 +320,21 @@ def _size(value: Any) -> int:
         return -1
     text = str(value).strip() if isinstance(value, (str, float, Decimal)) else ""
     match = _DIGITS(text)
-    if match is None:
-        raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(_as_text(value))}")
-    return int(match[1])
+    if match is not None:
+        return int(match[1])
+    if text.casefold() in _NOTHING:
+        return -1
+    if _EXPONENT(text) and (number := Decimal(text)) == (whole := int(number)) < 1 << 62:
+        return whole
+    raise _Fault("bad-row", f" has a size that is no number of bytes: {_shown(_as_text(value))}")
 
 
 def _headers(value: Any) -> tuple[tuple[str, str], ...]:
     try:
         return row_headers(value)
     except ValueError as error:
+        if isinstance(value, str) and value.strip().casefold() in _NOTHING:
+            return ()
         raise _Fault("bad-row", f" has header fields that cannot be sent: {error}") from None
 
 
@@ -335,7 +358,7 @@ def _shown(text: str) -> str:
 
 def _as_text(value: Any) -> str:
     if type(value) is str:
-        return value.strip() if value[:1] <= " " or value[-1:] <= " " else value
+        return value.strip(_BLANKS) if value[:1] <= " " or value[-1:] <= " " else value
     if value is None or (isinstance(value, float) and value != value):
         return ""
     if isinstance(value, bytes):
@@ -346,14 +369,14 @@ def _as_text(value: Any) -> str:
         return f"<a value of type {type(value).__name__}>"
 
 
-def _encodable(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """Return ``value`` as MessagePack can have it: valid Unicode, and larger integers as text."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(each) for name, each in value.items()}
+        return {encodable(name): encodable(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_encodable(each) for each in value]
+        return [encodable(each) for each in value]
     try:
         msgspec.msgpack.encode(value)
     except Exception:
@@ -382,11 +405,11 @@ def _check_one_url(line: str) -> None:
     A space may be part of the URL, as for wget: names of files have some. A tab separates columns.
     """
     if match := _MORE_THAN_A_URL(line):
-        what = next(what for what, text in _MORE.items() if match[0].strip(" ").startswith(text))
+        what, seen = _MORE.get(match[1] or match[2], "another URL"), invisible_in(line)
         raise _Fault(
             "bad-url",
             f" has {what} behind the URL, and a line is one URL (a comment has a line of its own; "
-            f"--list-format tsv reads a table): {_shown(line)}",
+            f"--list-format tsv reads a table): {_shown(line)}" + (f"; it {seen}" if seen else ""),
         )
 
 
@@ -394,5 +417,12 @@ def _check_url(url: str) -> None:
     """Raise _Fault if ``url`` is not an http(s) URL that can be requested."""
     if not url:
         raise _Fault("bad-url", " has no URL")
-    if not _is_url(url):
-        raise _Fault("bad-url", f" is not an http(s) URL: {_shown(url)}")
+    if _is_url(url):
+        return
+    if len(url) >= LONGEST_LINE:
+        raise _Fault("bad-url", f" has a URL that is {TOO_LONG}: {_shown(url)}")
+    if what := invisible_in(url):
+        raise _Fault("bad-url", f" is not an http(s) URL, it {what}; remove that: {_shown(url)}")
+    if _UNSENDABLE(url):
+        raise _Fault("bad-url", f" has a URL with a character that cannot be sent: {_shown(url)}")
+    raise _Fault("bad-url", f" is not an http(s) URL: {_shown(url)}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["NO_FIELDS", "Fields", "path_of", "prefixes", "value_at", "without"]
+__all__ = ["NO_FIELDS", "Fields", "leaves", "path_of", "prefixes", "value_at", "without"]
 
 Fields = Mapping[str, Any]
 """The names of columns, or of the fields of a struct, each with the ``Fields`` that it has itself."""
@@ -32,6 +32,15 @@ def path_of(name: str, fields: Fields) -> tuple[str, ...]:
         if first in fields and (path := path_of(rest, fields[first])):
             return (first, *path)
     return ()
+
+
+def leaves(fields: Fields, depth: int = 8) -> Iterator[str]:
+    """Yield the names of all values in ``fields``, those in structs with dots; none that is deeper."""
+    for name, inner in fields.items():
+        if not inner:
+            yield name
+        elif depth:
+            yield from (f"{name}.{each}" for each in leaves(inner, depth - 1))
 
 
 def value_at(name: str, row: Mapping[str, Any]) -> Any:

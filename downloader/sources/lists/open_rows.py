@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from downloader.sources.compression import fed
 from downloader.sources.lists.columns import Wanted
 from downloader.sources.lists.files import BINARY, ListFile
 from downloader.sources.lists.rows import Parser, Rows
@@ -40,27 +41,28 @@ def open_rows(file: ListFile, shown: str, reading: Reading) -> Rows:
     return TextRows(file.path, shown, _parser(file, shown, reading), reading.wanted)
 
 
-def check_file(file: ListFile, shown: str, reading: Reading) -> None:
+def check_file(file: ListFile, shown: str, reading: Reading) -> dict[str, str]:
     """Check the beginning of ``file``, and what stands beside it; not its rows, of which there may be many.
 
-    Raises ConfigError where a column is missing, or where it is not the text that it must be; SourceError
-    if it cannot be read.
+    Returns the kinds of the columns to keep; see ``Rows.kinds``. Raises ConfigError where a column is
+    missing, or where it is not the text that it must be; SourceError if it cannot be read.
     """
     if file.form in BINARY:
-        from downloader.sources.lists.binary_rows import columns_of
+        from downloader.sources.lists.binary_rows import columns_of, kinds_of
 
         with contextlib.closing(_blocks(file, shown)) as blocks:
-            columns_of(blocks, reading.wanted, shown)
-        return
+            return kinds_of(blocks, columns_of(blocks, reading.wanted, shown))
     from downloader.sources.lists.text_rows import TextRows
 
     parser = _parser(file, shown, reading)
     with contextlib.closing(TextRows(file.path, shown, parser, reading.wanted)) as rows:
         rows.check()
+        kinds = rows.kinds()
     if file.form == "bagit" and reading.checksums:
         from downloader.sources.lists.rows_bagit import check_bag
 
         check_bag(file.path, shown)
+    return kinds
 
 
 def _blocks(file: ListFile, shown: str) -> Blocks:
@@ -78,7 +80,13 @@ def _parser(file: ListFile, shown: str, reading: Reading) -> Parser:
         from downloader.sources.lists.rows_csv import CsvParser
 
         delimiter = "," if file.form == "csv" else "\t"
-        return CsvParser(shown, delimiter, header=not reading.wanted.positions, quoted=reading.quoted)
+        return CsvParser(
+            shown,
+            delimiter,
+            header=not reading.wanted.positions,
+            quoted=reading.quoted,
+            convert=lambda command: fed(command, file.path, shown),
+        )
     if file.form == "jsonl":
         from downloader.sources.lists.rows_jsonl import JsonlParser
 

@@ -83,7 +83,8 @@ class Parser(Protocol):
     ``Lines``.
     ``columns`` are those of a format that always has the same, None for one with a header or with keys;
     ``fixed``: all rows have the same columns. ``fields``: what columns that are structs have in them, as
-    far as ``begin`` has seen it.
+    far as ``begin`` has seen it. ``cause``: what to say where a column is missing that the list must have,
+    as far as ``begin`` has seen why.
     """
 
     unit: str
@@ -93,12 +94,16 @@ class Parser(Protocol):
     columns: Columns | None
     fixed: bool
     fields: Fields
+    cause: str
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """Return the names of the columns, from the first lines of the list. Raises ConfigError."""
 
     def select(self, columns: Columns) -> None:
         """Read these columns from now on."""
+
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """Return the kinds of the columns to keep; ``sample`` returns the first lines of the list."""
 
     def skip_header(self, lines: Lines) -> None:
         """Read the header, if there is one."""
@@ -111,6 +116,9 @@ class Parser(Protocol):
         beside the list is not what it was.
         """
 
+    def close(self) -> None:
+        """Close what it has opened beside the list."""
+
 
 class Rows(Protocol):
     """The rows of one file. Positions are MessagePack, which only the reader understands.
@@ -121,6 +129,12 @@ class Rows(Protocol):
 
     unit: str
     columns: Columns
+
+    def kinds(self) -> dict[str, str]:
+        """Return the kinds of the columns to keep (``core.column_types``), as far as they are known.
+
+        Of JSON they are those of the first values.
+        """
 
     @property
     def fraction(self) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from downloader.core.naming import shown
-from downloader.sources.lines import LONGEST_LINE, Lines
+from downloader.sources.lines import LONGEST_LINE, TOO_LONG, Lines, is_cut
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import NO_FIELDS
 from downloader.sources.lists.rows import Numbered, Table
@@ -34,9 +34,13 @@ class Aria2Parser:
     )
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
     def __init__(self) -> None:
         self._ignored: dict[str, int] = {}
+
+    def close(self) -> None:
+        """See ``Parser``."""
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
@@ -44,6 +48,10 @@ class Aria2Parser:
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
+
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        return {}
 
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
@@ -61,6 +69,9 @@ class Aria2Parser:
                 continue
             if text[0] not in " \t":
                 rows.append((number, [url for url in text.split("\t") if url.strip()], {}))
+            if rows and is_cut(line):
+                faults[len(rows) - 1] = f"line {number} is {TOO_LONG}"
+            if text[0] not in " \t":
                 continue
             name, equals, value = text.strip().partition("=")
             if not rows:

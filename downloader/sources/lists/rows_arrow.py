@@ -32,8 +32,9 @@ class ArrowBlocks:
                 f"{shown} is no complete Arrow IPC file or stream: {' '.join(str(error).split())[:200]}; "
                 "write it again (Feather: version 2)"
             ) from error
-        self.names: Sequence[str] = self._reader.schema.names
-        self.fields: Fields = fields_of(self._reader.schema)
+        self.schema = self._reader.schema
+        self.names: Sequence[str] = self.schema.names
+        self.fields: Fields = fields_of(self.schema)
         self.count = self._reader.num_record_batches if self._is_file else -1
 
     def _open(self, options: Any) -> Any:

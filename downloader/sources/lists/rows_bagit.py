@@ -14,8 +14,8 @@ import gevent
 from downloader.core.naming import shown as shorten
 from downloader.errors import ConfigError, SourceError
 from downloader.sources.compression import READ_ERRORS, open_stream
-from downloader.sources.lines import LONGEST_LINE, Lines
-from downloader.sources.lists.bag_manifests import BagManifests, Unlisted, bag_path, fields_of, tag_encoding
+from downloader.sources.lines import LONGEST_LINE, TOO_LONG, Lines, is_cut
+from downloader.sources.lists.bag_manifests import BagManifests, Unlisted, bag_path, fields_of, tag_files
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import NO_FIELDS
 from downloader.sources.lists.rows import Numbered, Table
@@ -35,14 +35,22 @@ class BagitParser:
     longest = LONGEST_LINE
     comment = b""
     cr_ends = True
-    columns: Columns | None = Columns("url", "path", "length", checksums=(("", "checksum"),))
+    columns: Columns | None
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
     def __init__(self, path: str, *, checksums: bool = True) -> None:
         self._path = path
-        self._encoding = tag_encoding(path)
-        self._manifests = BagManifests(path, self._encoding) if checksums else None
+        self._tags = tag_files(path)
+        below = "data/" if self._tags.found else ""
+        self.columns = Columns("url", "path", "length", (("", "checksum"),), literal=True, below=below)
+        self._manifests = BagManifests(path, self._tags) if checksums else None
+
+    def close(self) -> None:
+        """See ``Parser``."""
+        if self._manifests is not None:
+            self._manifests.close()
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
@@ -50,6 +58,10 @@ class BagitParser:
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
+
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        return {}
 
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
@@ -61,20 +73,25 @@ class BagitParser:
         checksums: list[str | None] = []
         faults: dict[int, str] = {}
         for number, line in lines:
-            fields = fields_of(line, self._encoding)
+            fields = fields_of(line, self._tags.encoding)
             if not fields:
                 continue
-            checksum = None
-            if len(fields) < 3:
+            path, checksum = "", None
+            if is_cut(line):
+                faults[len(rows)] = TOO_LONG
+                fields = [fields[0], "-", ""]
+            elif len(fields) < 3:
                 faults[len(rows)] = "not a URL, a length and a path"
                 fields = [fields[0], "-", ""]
-            elif self._manifests is not None:
+            elif self._manifests is None:
+                path = bag_path(fields[2], percent=self._tags.percent)
+            else:
                 try:
-                    checksum = self._manifests.checksum(fields[2])
+                    path, checksum = self._manifests.find(fields[2])
                 except Unlisted as error:
                     raise SourceError(f"{shorten(self._path)}: line {number}: {error}") from None
             numbers.append(number)
-            rows.append((fields[0], fields[1], bag_path(fields[2]) or fields[2]))
+            rows.append((fields[0], fields[1], path or fields[2]))
             checksums.append(checksum)
         columns: dict[str, Sequence[Any]] = {
             "url": [url for url, _, _ in rows],
@@ -90,20 +107,25 @@ def check_bag(path: str, shown: str) -> None:
 
     ``shown`` is its name in messages. Raises ConfigError.
     """
-    encoding = tag_encoding(path)
-    manifests = BagManifests(path, encoding)
-    if not manifests:
-        return
+    tags = tag_files(path)
     number = 0
     # Where the list cannot be read is told when its rows are.
-    with contextlib.suppress(SourceError, *READ_ERRORS):
+    with (
+        contextlib.closing(BagManifests(path, tags)) as manifests,
+        contextlib.suppress(SourceError, *READ_ERRORS),
+    ):
+        if not manifests:
+            return
         stream, _ = open_stream(path, shown, cr_ends=True)
         with contextlib.closing(stream):
             while line := stream.readline(LONGEST_LINE):
                 number += 1
-                if len(fields := fields_of(line, encoding)) == 3:
+                if is_cut(line):  # its row fails
+                    while line and line[-1:] != b"\n":
+                        line = stream.readline(LONGEST_LINE)
+                elif len(fields := fields_of(line, tags.encoding)) == 3:
                     try:
-                        manifests.checksum(fields[2])
+                        manifests.find(fields[2])
                     except Unlisted as error:
                         raise ConfigError(f"{shown}: line {number}: {error}") from None
                 if not number % _REST:

@@ -3,18 +3,22 @@
 The standard library's reader is used: other libraries read from positions of their own, so a run could not
 go on in the middle of a file, and take as long as this one where text becomes Python objects.
 
-A row that cannot be read is a fault of that row. Tab-separated values are mostly published without quoting,
-so a quote at the beginning of a field may be text. It then joins lines that are rows of their own, until a
-field with another quote ends it. That is found, and such a row ends where its line does.
+A row that cannot be read is a fault of that row. Many lists have quotes that RFC 4180 does not know: they
+are text, as in most tab-separated values, or a backslash stands before them (an ``escapechar``). Such a
+quote joins lines that are rows of their own, until another one ends the field. So a row of several lines
+counts only if it cannot be several rows: of its lines one at most looks like a row, by its URL, which is
+then the row's; it has as many fields as the header; and it does not end earlier where backslashes escape.
+Else it is a fault of its first line, and the next row begins in the second.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import gevent
 
@@ -27,17 +31,37 @@ from downloader.sources.lists.rows import Numbered, Table
 
 __all__ = ["CsvParser"]
 
+# The first line with which Excel and its like name the delimiter of the others.
+_SEPARATOR = re.compile(r'"?sep=([,;|\t])"?\r?\n').fullmatch
+_DELIMITERS: Final = {";": "a semicolon", "\t": "a tab", "|": "a vertical bar", ",": "a comma"}
+_FORMATS: Final = {",": "csv", "\t": "tsv"}
+_COMMAS = (
+    'python3 -c \'import csv, sys; sys.stdin.reconfigure(encoding="utf-8-sig"); '
+    'csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter="{}"))\''
+)
 _LONGEST = 1 << 20  # bytes of a line
 _LONGEST_FIELD = 16 << 20  # characters
 _GIVE_UP = 64 << 20  # characters of a row after which its quote counts as not closed
 _TRIES = 100  # lines of a list without a header, to find one that can be read
 _HINT = "; where quotes are text, --quote none reads them"
+_LINES = "; where they enclose line breaks, write the list as .jsonl or .parquet"
+_ESCAPES = (
+    '; where \\" stands for a quote, convert the list with Python: '
+    'csv.writer(new).writerows(csv.reader(old, doublequote=False, escapechar="\\\\"))'
+)
+_A_ROW = "which looks like a row"
+_HALF = re.compile("[\ud800-\udfff]").search  # of a byte that is not UTF-8
+_NOT_UTF8 = "not valid UTF-8"
+_REMEDIES = (_HINT, _LINES, _ESCAPES)
+_ESCAPED = '\\"'
+_SCHEMES = ("http://", "https://")
+_NO_NAMES: Final = frozenset({"NA", "N/A", "NULL", "null", "NaN", "nan", "None"})
 
 More = Callable[[], Numbered]
 
 
 class CsvParser:
-    """See ``Parser``. ``where`` is the name of the list in messages.
+    """See ``Parser``. ``where`` is the name of the list in messages, ``convert`` makes a command for it.
 
     Without a header, columns are named by their positions: "1", "2", … ``quoted``: quotes enclose fields;
     otherwise they are text.
@@ -50,51 +74,113 @@ class CsvParser:
     columns: Columns | None = None
     fixed = True
     fields = NO_FIELDS
+    cause = ""
 
-    def __init__(self, where: str, delimiter: str, *, header: bool, quoted: bool = True) -> None:
+    def __init__(
+        self,
+        where: str,
+        delimiter: str,
+        *,
+        header: bool,
+        quoted: bool,
+        convert: Callable[[str], str],
+    ) -> None:
         self._where = where
+        self._convert = convert
         self._delimiter = delimiter
+        self._above = 0  # how many lines precede the header
         self._has_header = header
         self._quoted = quoted
         self._present: list[str] = []
         self._picked: list[tuple[str, int]] = []
         self._url = -1  # position of the column with the URLs
-        self._warned = False
+        self._name = ""
+        self._noted: set[str] = set()
         csv.field_size_limit(_LONGEST_FIELD)
+
+    def close(self) -> None:
+        """See ``Parser``."""
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``. Raises ConfigError if the header cannot be read."""
-        first = self._first_row(list(map(_text, sample)))
+        texts = list(map(_text, sample))
+        if found := _SEPARATOR(texts[0]):
+            self._delimiter, self._above = found[1], 1
+            del texts[0]
+        first = self._first_row(texts)
+        if self._has_header and _HALF("".join(first)):
+            raise ConfigError(
+                f"{self._where}: the header, line {self._above + 1}, is {_NOT_UTF8}{self._encoding_hint}"
+            )
         if self._has_header:
             self._present = [name.strip() for name in first]
+            self.cause = self._cause(texts[0]) if texts else ""
         else:
             self._present = [str(position) for position in range(1, len(first) + 1)]
         return self._present
 
+    def _cause(self, header: str) -> str:
+        """Return why the header may not have the columns that it should, "" if that is not known."""
+        if any(map(_is_url, self._present)):
+            return "; that is no header: --no-header names columns 1, 2, …"
+        return self._delimiter_hint(header) if len(self._present) == 1 else ""
+
+    def _delimiter_hint(self, line: str) -> str:
+        """Return what to do where ``line``, which is no row, is one with another delimiter; "" if not."""
+        counts = {other: _width(line, other) for other in _DELIMITERS if other != self._delimiter}
+        other = max(counts, key=lambda each: counts[each])
+        if counts[other] < 2:
+            return ""
+        if other in _FORMATS:
+            remedy = f"add --list-format {_FORMATS[other]}"
+        else:
+            remedy = f"convert it with: {self._convert(_COMMAS.format(other))}"
+        return f"; its delimiter seems to be {_DELIMITERS[other]}; {remedy}"
+
     def _first_row(self, sample: list[str]) -> list[str]:
         problem = ""
         for start in range(min(len(sample), _TRIES)):
+            lines = sample[start:]
+            reader = self._reader(lines)
             try:
-                row: list[str] = next(self._reader(sample[start:]), [])
+                row: list[str] = next(reader, [])
+                for inner in range(1, reader.line_num):
+                    if any(map(_is_url, lines[inner].split(self._delimiter))):
+                        number = self._above + start + 1 + inner
+                        raise csv.Error(f"a quote that goes on into line {number}, {_A_ROW}")
                 if row:
                     return row
             except csv.Error as error:
                 problem = problem or _reason(error)
                 if self._has_header:
+                    why = self._remedied(problem, lines[0])
                     raise ConfigError(
-                        f"{self._where}: the header, line {start + 1}, has {problem}"
+                        f"{self._where}: the header, line {self._above + start + 1}, has {why}"
                     ) from None
         if problem:
-            raise ConfigError(f"{self._where}: none of its first lines can be read: {problem}")
+            why = self._remedied(problem, sample[0])
+            raise ConfigError(f"{self._where}: none of its first lines can be read: {why}")
         return []
+
+    def _remedied(self, problem: str, line: str) -> str:
+        """Return ``problem``, which ``line`` has, with what to do about it."""
+        hint = self._delimiter_hint(line) if self._delimiter not in line else ""
+        return problem.partition(";")[0] + hint if hint else problem
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
         self._picked = [(name, self._present.index(name)) for name in columns.needed if self._present]
         self._url = self._present.index(columns.url) if columns.url in self._present else -1
+        self._name = columns.name
+
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        return dict.fromkeys(columns.keep or (), "text")
 
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
+        if self._above:
+            lines.read(self._above)
         rows = 0 if self._has_header else 1
         while not rows and (part := lines.read(1)).lines:
             header = [(number, line.removeprefix(codecs.BOM_UTF8)) for number, line in part.lines]
@@ -107,24 +193,40 @@ class CsvParser:
         if not set(map(len, rows)) <= {width}:
             for index, row in enumerate(rows):
                 if len(row) != width:
-                    faults.setdefault(index, f"{len(row)} fields, and the {self._first} has {width}")
+                    faults.setdefault(index, self._wrong_width(row))
                     rows[index] = [*row, *[""] * width][:width]
         columns = {name: list(map(itemgetter(at), rows)) for name, at in self._picked}
-        return Table(numbers, columns, faults, note=self._note(numbers, faults))
+        return Table(numbers, columns, faults, note=self._note(numbers, columns, faults))
 
     @property
     def _first(self) -> str:
         return "header" if self._has_header else "first row"
 
-    def _note(self, numbers: Sequence[int], faults: dict[int, str]) -> str:
-        """Return what to say, once, about quotes that may be text."""
-        if self._warned or not faults:
-            return ""
-        index = next((at for at, why in faults.items() if why.endswith(_HINT)), -1)
-        if index < 0:
-            return ""
-        self._warned = True
-        return f"{self._where}: line {numbers[index]}: {faults[index]}"
+    def _note(
+        self, numbers: Sequence[int], columns: Mapping[str, Sequence[str]], faults: Mapping[int, str]
+    ) -> str:
+        """Return what to say, once: about quotes, an encoding, names that may be none."""
+        found: dict[str, str] = {}
+        for index, why in faults.items():
+            what = "quotes" if why.endswith(_REMEDIES) else "encoding" if why.endswith(_NOT_UTF8) else ""
+            if what:
+                hint = self._encoding_hint if what == "encoding" else ""
+                found.setdefault(what, f"line {numbers[index]}: {why}{hint}")
+        names = columns.get(self._name, ())
+        if "names" not in self._noted and not _NO_NAMES.isdisjoint(names):
+            index = next(at for at, name in enumerate(names) if name in _NO_NAMES)
+            found["names"] = (
+                f"line {numbers[index]}: {names[index]} is taken for a name; where it stands for none, "
+                "leave it empty, and the URL gives the name"
+            )
+        notes = [note for what, note in found.items() if what not in self._noted]
+        self._noted.update(found)
+        return f"{self._where}: {'; '.join(notes)}" if notes else ""
+
+    @property
+    def _encoding_hint(self) -> str:
+        command = self._convert("iconv -f WINDOWS-1252 -t UTF-8")
+        return f", and a list must be; if it is in Windows-1252, convert it with: {command}"
 
     def _rows(self, lines: Numbered, more: More) -> tuple[Sequence[int], list[list[str]], dict[int, str]]:
         """Return the rows that begin in ``lines``, the number of the first line of each, and their faults.
@@ -169,15 +271,20 @@ class CsvParser:
         numbers: list[int] = []
         rows: list[list[str]] = []
         faults: dict[int, str] = {}
-        source = _RowLines(lines, more, self._looks_like_row)
+        source = _RowLines(lines, more, self._url_of)
         reader = self._reader(source)
         while source.begin_row():
             row: list[str] = []
             why = ""
             try:
                 row = next(reader)
+                if source.has_several and (why := self._doubt(row, source)):
+                    source.go_back()
+                elif source.invalid:
+                    why = source.not_utf8()
             except _Refused as refused:
                 why = str(refused)
+                source.go_back()
             except csv.Error as error:
                 why = _fault(error, source)
             if why:
@@ -188,22 +295,55 @@ class CsvParser:
                 rows.append(row)
         return numbers, rows, faults
 
-    def _looks_like_row(self, text: str) -> bool:
-        """Return whether ``text`` would be a row, were quotes only text."""
+    def _doubt(self, row: list[str], source: _RowLines) -> str:
+        """Return why ``row``, which has several lines, may be several rows; "" if it cannot be."""
+        width, delimiter = len(self._present), self._delimiter
+        if len(row) != width:
+            return f"{self._wrong_width(row)}{source.last}"
+        if source.urls:
+            ((_, url),) = source.urls
+            # A URL in quotes may have delimiters; one with a line break fails by itself.
+            if re.split(rf"[{delimiter}\r\n]", row[self._url].strip())[0] != url:
+                return source.goes_on()
+        if self._url >= 0 and source.has_escapes:
+            reader = csv.reader(source.texts, delimiter=delimiter, doublequote=False, escapechar="\\")
+            other: list[str] = next(reader, [])
+            ends_earlier = reader.line_num < len(source.texts)
+            if ends_earlier and len(other) == width and _is_url(other[self._url]):
+                return f"a quote behind a backslash{source.last}{_ESCAPES}"
+        return ""
+
+    def _wrong_width(self, row: list[str]) -> str:
+        return f"{len(row)} fields, and the {self._first} has {len(self._present)}"
+
+    def _url_of(self, text: str, is_first: bool) -> str:
+        """Return the URL of the row that the line ``text`` would be, were quotes only text; "" if none.
+
+        Rows may have too many fields or too few. Prose in a field may have URLs as well, alone in a line or
+        with blanks behind commas. The first line of a row ends in a quoted field, so it may be either.
+        """
+        if self._url < 0 or "://" not in text:
+            return ""
         fields = text.split(self._delimiter)
-        if len(fields) != len(self._present) or self._url < 0:
-            return False
-        return fields[self._url].lstrip(' "').lower().startswith(("http://", "https://"))
+        is_whole = len(fields) >= len(self._present)
+        if len(fields) <= self._url or not (is_first or is_whole or self._is_part_of_row(fields)):
+            return ""
+        field = fields[self._url].strip(' "\r\n')
+        return field if _is_url(field) else ""
+
+    def _is_part_of_row(self, fields: Sequence[str]) -> bool:
+        around = fields[self._url : self._url + 2]
+        return len(fields) > 1 and not any(field.startswith(" ") for field in around)
 
     def _texts(self, lines: Numbered) -> list[str] | None:
-        """Return ``lines`` as text, None if one is too long."""
+        """Return ``lines`` as text, None if one is too long or no UTF-8."""
         found = [line for _, line in lines]
         if sum(map(len, found)) >= _LONGEST and any(map(_is_cut, found)):
             return None
         try:
             return list(map(bytes.decode, found))
         except UnicodeDecodeError:
-            return list(map(_text, found))
+            return None
 
 
 def _fault(error: csv.Error, source: _RowLines) -> str:
@@ -213,14 +353,27 @@ def _fault(error: csv.Error, source: _RowLines) -> str:
         if source.skip_quotes():
             return f"a field is longer than {_LONGEST_FIELD >> 20} MiB"
         why = "unexpected end"
+    hint = _ESCAPES if source.has_escapes else _HINT
+    last = source.last
     if "unexpected end" in why:
         source.go_back()
-        return f"a quote that is not closed{_HINT}"
+        return f"a quote that is not closed{hint}"
     if "expected after" in why:
-        last = source.last
         source.go_back()
-        return f"text behind a closing quote{last}{_HINT}"
+        return f"text behind a closing quote{last}{hint}"
     return _reason(error)
+
+
+def _width(line: str, delimiter: str) -> int:
+    """Return how many fields ``line`` has with ``delimiter``, 0 if it cannot be read."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter, strict=True), ()))
+    except csv.Error:
+        return 0
+
+
+def _is_url(text: str) -> bool:
+    return text.lstrip(' "').lower().startswith(_SCHEMES)
 
 
 class _Refused(Exception):
@@ -230,16 +383,21 @@ class _Refused(Exception):
 class _RowLines:
     """The lines of rows, for a reader. It raises _Refused where a row should not go on.
 
-    ``number``: of the first line of the row.
+    ``number``: of the first line of the row; ``texts``: its lines so far. ``urls``: of those that look like
+    rows, if there are several lines, the number and what ``url_of`` has returned. ``invalid``: the number
+    of one that is not UTF-8, or 0.
     """
 
-    def __init__(self, lines: Numbered, more: More, is_row: Callable[[str], bool]) -> None:
+    def __init__(self, lines: Numbered, more: More, url_of: Callable[[str, bool], str]) -> None:
         self._lines = list(lines)
         self._more = more
-        self._is_row = is_row
+        self._url_of = url_of
         self._start = 0
         self._next = 0
         self.number = 0
+        self.texts: list[str] = []
+        self.urls: list[tuple[int, str]] = []
+        self.invalid = 0
 
     def begin_row(self) -> bool:
         """Begin a row behind the last one; return whether there is a line for it."""
@@ -247,7 +405,13 @@ class _RowLines:
         if self._start == len(self._lines):
             return False
         self.number = self._lines[self._start][0]
+        self.texts, self.urls, self.invalid = [], [], 0
         return True
+
+    @property
+    def has_several(self) -> bool:
+        """Return whether the row has several lines so far."""
+        return self._next > self._start + 1
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -259,19 +423,43 @@ class _RowLines:
             self._lines += got
         number, line = self._lines[self._next]
         self._next += 1
-        text = _text(line)
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            text = _text(line)
+            self.invalid = self.invalid or number
         if _is_cut(line):
             at = "" if number == self.number else f"line {number} of the row is "
-            self.go_back()
             raise _Refused(f"{at}longer than {_LONGEST >> 20} MiB")
-        if (
-            number != self.number
-            and self._is_row(text)
-            and self._is_row(_text(self._lines[self._start][1]))
-        ):
-            self.go_back()
-            raise _Refused(f"a quote that goes on into line {number}, which looks like a row{_HINT}")
+        if self.texts:
+            self._look(text, number)
+        self.texts.append(text)
         return text
+
+    def _look(self, text: str, number: int) -> None:
+        """Raise _Refused if line ``number`` of the row is the second that looks like a row."""
+        if len(self.texts) == 1 and (url := self._url_of(self.texts[0], True)):
+            self.urls.append((self.number, url))
+        if url := self._url_of(text, False):
+            self.urls.append((number, url))
+            if len(self.urls) > 1:
+                raise _Refused(self.goes_on())
+
+    def goes_on(self) -> str:
+        """Say that the row has a line that looks like another."""
+        inner = next((number for number, _ in self.urls if number != self.number), 0)
+        where = f"line {inner}, {_A_ROW}" if inner else "a line behind one that looks like a row"
+        return f"a quote that goes on into {where}{_ESCAPES if self.has_escapes else _HINT + _LINES}"
+
+    @property
+    def has_escapes(self) -> bool:
+        """Return whether a backslash stands before a quote in the row."""
+        return any(_ESCAPED in text for text in self.texts)
+
+    def not_utf8(self) -> str:
+        """Say which line of the row is not UTF-8."""
+        at = "" if self.invalid == self.number else f"line {self.invalid} of the row is "
+        return f"{at}{_NOT_UTF8}"
 
     @property
     def last(self) -> str:
@@ -308,6 +496,8 @@ def _is_cut(line: bytes) -> bool:
 def _reason(error: csv.Error) -> str:
     """Return what the reader says, in terms of the list."""
     text = str(error)
+    if text.endswith(_A_ROW):
+        return f"{text}{_HINT}"
     if "new-line" in text:
         return "a carriage return (CR) within a field that has no quotes"
     if "expected after" in text:

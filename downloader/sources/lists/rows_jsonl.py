@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from downloader.core.column_types import kind_of
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
-from downloader.sources.lists.nested import Fields, prefixes, value_at
+from downloader.sources.lists.nested import Fields, path_of, prefixes, value_at
 from downloader.sources.lists.rows import Numbered, Table
 
-__all__ = ["JsonlParser"]
+__all__ = ["JsonlParser", "has_key"]
 
 _LONGEST = 1 << 20
 # Kept values are encoded and decoded recursively several times, last by readers of the dataset.
 _DEEPEST = 100
-# Text as a whole, in which these are words, or a number that JSON has not.
-_NO_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\bInfinity\b|\bNaN\b)')
+_LONGEST_INT = 640  # digits; Python converts as many, whatever its limit is (sys.set_int_max_str_digits)
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 # What a struct's field can be called.
 _is_field = re.compile(r'[^"\\\0-\x1f]*').fullmatch
 
@@ -35,6 +38,7 @@ class JsonlParser:
     columns: Columns | None = None
     fixed = False
     fields: Fields
+    cause = ""
 
     def __init__(self) -> None:
         self.fields = {}
@@ -47,6 +51,10 @@ class JsonlParser:
         self._keeps_all = False
         self._are_dicts = False
         self._decode: Callable[[bytes], Any] = msgspec.json.decode
+        self._row: Callable[..., Any] = dict
+
+    def close(self) -> None:
+        """See ``Parser``."""
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
@@ -57,6 +65,17 @@ class JsonlParser:
                 _add_fields(fields, _as_dict(line))
         self.fields = fields
         return list(fields)
+
+    def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
+        """See ``Parser``."""
+        rows: list[dict[str, Any]] = []
+        for line in sample() if columns.keep != () else ():
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                rows.append(_as_dict(line))
+        left_out = {columns.url, columns.header}
+        every = dict.fromkeys(name for row in rows for name in row if name not in left_out)
+        names = every if columns.keep is None else columns.keep
+        return {name: kind_of(value_at(name, row) for row in rows) for name in names}
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
@@ -74,8 +93,10 @@ class JsonlParser:
             self._decode = msgspec.json.Decoder(dict[str, Any]).decode
             return
         # Values of other keys are not made.
-        row = msgspec.defstruct("Row", [(field, Any, None) for field in rename], rename=rename, gc=False)
-        self._decode = msgspec.json.Decoder(row).decode
+        self._row = msgspec.defstruct(
+            "Row", [(field, Any, None) for field in rename], rename=rename, gc=False
+        )
+        self._decode = msgspec.json.Decoder(self._row).decode
 
     def skip_header(self, lines: Lines) -> None:
         """See ``Parser``."""
@@ -91,7 +112,7 @@ class JsonlParser:
                 try:
                     row = decode(line)
                 except msgspec.DecodeError:
-                    row = _without_nan(decode, line)
+                    row = self._lenient(line)
                 if line.count(b"[") + line.count(b"{") > _DEEPEST and _is_deeper(row):
                     raise RecursionError
                 rows.append(row)
@@ -121,23 +142,67 @@ class JsonlParser:
             ]
         return Table(numbers, columns, faults)
 
+    def _lenient(self, line: bytes) -> Any:
+        """Return what ``_decode``, which has just failed, should return. Raises what it raises."""
+        found = _lenient_dict(line)
+        if self._are_dicts:
+            return found
+        return self._row(**{field: found.get(name) for name, field in self._fields.items()})
 
-def _without_nan(decode: Callable[[bytes], Any], line: bytes) -> Any:
-    """Return what ``decode``, which has just failed, makes of ``line``.
 
-    NaN and Infinity, which Python writes and JSON has not, are null. Raises what ``decode`` raises.
+def has_key(line: bytes, name: str) -> bool:
+    """Return whether the object in ``line`` has the column ``name``; no object has none."""
+    fields: dict[str, Any] = {}
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _add_fields(fields, _as_dict(line))
+    return bool(path_of(name, fields))
+
+
+def _lenient_dict(line: bytes) -> dict[str, Any]:
+    """Return the object in ``line``, which msgspec has refused, perhaps for values that Python has not.
+
+    NaN and what is too large for a float are None, as Infinity is, which Python writes and JSON has not. An
+    integer of thousands of digits is text. Half of a surrogate pair is what a byte that is not UTF-8 is in
+    other lists. Raises DecodeError, UnicodeDecodeError, RecursionError.
     """
-    if b"NaN" in line or b"Infinity" in line:
-        line = _NO_NUMBER.sub(lambda hit: b"null" if hit[1] else hit[0], line)
-    return decode(line)
+    try:
+        row = _without_halves(_decode_lenient(line.decode("utf-8")))
+    except json.JSONDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
+    if not isinstance(row, dict):
+        raise msgspec.ValidationError("not an object")
+    return row
+
+
+def _without_halves(value: Any) -> Any:
+    if isinstance(value, str):
+        return _HALF.sub("\udcff", value)
+    if isinstance(value, list):
+        return list(map(_without_halves, value))
+    if isinstance(value, dict):
+        return {_without_halves(name): _without_halves(each) for name, each in value.items()}
+    return value
+
+
+def _float(digits: str) -> float | None:
+    value = float(digits)
+    return value if math.isfinite(value) else None
+
+
+def _int(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _LONGEST_INT else digits
+
+
+_decode_lenient = json.JSONDecoder(
+    parse_float=_float, parse_int=_int, parse_constant=lambda name: None
+).decode
 
 
 def _as_dict(line: bytes) -> dict[str, Any]:
-    decode = msgspec.json.Decoder(dict[str, Any]).decode
     try:
-        return decode(line)
+        return msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.DecodeError:
-        return _without_nan(decode, line)  # type: ignore[no-any-return]
+        return _lenient_dict(line)
 
 
 def _add_fields(fields: dict[str, Any], row: dict[str, Any]) -> None:
@@ -167,7 +232,7 @@ def _why(line: bytes, error: Exception) -> str:
     if len(line) >= _LONGEST and not line.endswith(b"\n"):
         return f"longer than {_LONGEST >> 20} MiB"
     if isinstance(error, msgspec.ValidationError):
-        return "a number out of range" if "out of range" in str(error) else "not a JSON object"
+        return "not a JSON object"
     if isinstance(error, RecursionError):
         return f"values are nested more than {_DEEPEST} deep"
     # The message of msgspec has a position, and no content of the line.

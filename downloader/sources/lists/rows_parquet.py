@@ -28,9 +28,9 @@ class ParquetBlocks:
         except (OSError, pyarrow.ArrowException) as error:
             why = " ".join(str(error).split())[:200].rstrip(".")
             raise SourceError(f"{shown} is no complete Parquet file: {why}; write it again") from error
-        schema = self._file.schema_arrow
-        self.names: Sequence[str] = schema.names
-        self.fields: Fields = fields_of(schema)
+        self.schema = self._file.schema_arrow
+        self.names: Sequence[str] = self.schema.names
+        self.fields: Fields = fields_of(self.schema)
         self._columns: list[str] = []
         self.count = self._file.metadata.num_row_groups
 

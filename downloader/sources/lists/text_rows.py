@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import shlex
 from collections.abc import Callable
 
 import msgspec
 
 from downloader.errors import ConfigError
+from downloader.sources.compression import fed
 from downloader.sources.lines import Lines, Place
 from downloader.sources.lists.columns import Columns, Wanted, choose
 from downloader.sources.lists.rows import Chunk, Numbered, Parser
@@ -19,6 +19,22 @@ __all__ = ["TextRows"]
 
 _encode = msgspec.msgpack.encode
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")
+# How files begin that are no text, what they are, and what to do.
+_OTHER_FILES = {
+    b"\x1f\x8b": ("gzip", "unpack it with gzip -dc, or name it .gz"),
+    b"\x1f\x9d": ("compressed", "unpack it with gzip -dc"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unpack it with zstd -dc, or name it .zst"),
+    b"\xfd7zXZ\0": ("xz", "unpack it with xz -dc"),
+    b"\x5d\0\0": ("lzma", "unpack it with xz -dc"),
+    b"\x04\x22\x4d\x18": ("lz4", "unpack it with lz4 -dc"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it with 7z e"),
+    b"PAR1": ("Parquet", "name it .parquet"),
+    b"ARROW1": ("Arrow IPC", "name it .arrow"),
+    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it with unzip, or save it as csv"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a spreadsheet", "save it as csv"),
+    **{b"BZh%d1AY&SY" % level: ("bzip2", "unpack it with bzip2 -dc") for level in range(1, 10)},
+}
+_TAR = slice(257, 262)  # where a tar says that it is one
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
@@ -36,15 +52,21 @@ class TextRows:
         self._lines = Lines(
             source, shown, longest=parser.longest, comment=parser.comment, cr_ends=parser.cr_ends
         )
-        self.columns = parser.columns or self._choose(wanted)
-        parser.select(self.columns)
-        parser.skip_header(self._lines)
+        try:
+            self.columns = parser.columns or self._choose(wanted)
+            parser.select(self.columns)
+            parser.skip_header(self._lines)
+        except BaseException:
+            self.close()
+            raise
 
     def _choose(self, wanted: Wanted) -> Columns:
         sample = self._lines.sample()
         if not any(line.strip() for line in sample):
             return Columns(wanted.url)  # an empty file has no rows, so it lacks no column
         self._check_first(sample[0])
+        if len(sample) == 1 and sample[0].lstrip(b'"').startswith(b"sep="):
+            sample = self._lines.sample(whole=True)  # a pipe may have no header yet
         parser = self._parser
         present = parser.begin(sample)
         varying = not parser.fixed
@@ -54,13 +76,26 @@ class TextRows:
             self._shown,
             varying=varying,
             fields=parser.fields,
-            elsewhere=self._has_key if varying else lambda name: False,
+            elsewhere=self._has_key if varying else lambda name, near: False,
+            cause=parser.cause,
         )
 
-    def _has_key(self, name: str) -> bool:
-        """Return whether any line of JSON has the key ``name``, or may have it: a pipe is not searched."""
+    def _has_key(self, name: str, near: str) -> bool:
+        """Return whether any line of JSON has the key ``name``, or may have it.
+
+        A pipe cannot be searched: there it may, unless the first lines have ``near``, a similar one.
+        """
+        from downloader.sources.lists.rows_jsonl import has_key
+
+        if not self._lines.searchable:
+            return not near
         keys = {key for each in (name, name.rpartition(".")[2]) for key in (_json(each), _json(each, True))}
-        return self._lines.have(b"(?:" + b"|".join(map(re.escape, keys)) + rb")\s*:")
+        pattern = b"(?:" + b"|".join(map(re.escape, keys)) + rb")\s*:"
+        return self._lines.have(pattern, lambda line: has_key(line, name))
+
+    def kinds(self) -> dict[str, str]:
+        """See ``Rows``."""
+        return self._parser.kinds(lambda: self._lines.sample(whole=True), self.columns)
 
     @property
     def fraction(self) -> float:
@@ -70,6 +105,7 @@ class TextRows:
     def close(self) -> None:
         """See ``Rows``."""
         self._lines.close()
+        self._parser.close()
 
     def advance(self, to: bytes) -> None:
         """See ``Rows``."""
@@ -109,18 +145,22 @@ class TextRows:
             self._check_first(sample[0])
 
     def _check_first(self, line: bytes) -> None:
-        """Raise ConfigError if the list that begins with ``line`` is not UTF-8, or has no line ends."""
-        name = "" if self._source == "-" else f" {shlex.quote(self._shown)}"
+        """Raise ConfigError if the list that begins with ``line`` is no text of lines in UTF-8."""
+        for magic, (kind, remedy) in _OTHER_FILES.items():
+            if line.startswith(magic):
+                raise ConfigError(f"{self._shown} is {kind}, and a list of this format is text; {remedy}")
+        if line[_TAR] == b"ustar" and b"\0" in line:
+            raise ConfigError(f"{self._shown} is a tar archive, and a list is text; unpack it with tar -xf")
         if form := _other_form(line):
             raise ConfigError(
                 f"{self._shown} looks like {form}, and a list must be UTF-8; convert it with: "
-                f"iconv -f {form} -t UTF-8{name}"
+                f"{fed(f'iconv -f {form} -t UTF-8', self._source, self._shown)}"
             )
         if _ends_in_cr(line):
-            source = name and f" <{name}"
+            command = fed(r"tr '\r' '\n'", self._source, self._shown)
             raise ConfigError(
                 f"{self._shown} has CR alone as the end of its lines, and a list must have LF or CRLF; "
-                f"convert it with: tr '\\r' '\\n'{source}"
+                f"convert it with: {command}"
             )
 
 

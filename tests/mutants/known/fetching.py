@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from syntax import Replacement
+
 from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
 PIPELINING = "tests/faults/test_pipelining.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
+WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
+HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
+WINDOW = "tests/unit/test_core_pipeline_window.py::"
 GOODPUT = "tests/unit/test_core_goodput.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 TARGETS = "tests/faults/test_targets.py::"
@@ -20,8 +25,8 @@ KNOWN = (
         "no length check, pipelined client",
         "a body that ends early is stored as if it were whole",
         "PipelinedConnection._on_end",
-        "isinstance(parser.body, FetchError)",
-        "parser.headers_complete",
+        "parser.refusal is not None",
+        "error is None and parser.headers_complete",
         (
             f"{PIPELINING}test_truncated_response_charges_only_the_first_request[4-End.CLOSE]",
             f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-short]",
@@ -34,6 +39,101 @@ KNOWN = (
         "writer = open_writer(task, self._checking)",
         "response.enforce_content_length = False\nwriter = open_writer(task, self._checking)",
         (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-short-large]",),
+    ),
+    Mutant(
+        "a length in a list is none",
+        "a body with 'Content-Length: 20, 20' that ends early is stored, short (requests does that)",
+        "StrictResponse.begin",
+        "self._delimit()",
+        "pass",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-length-list-cut]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-length-list-cut]",
+        ),
+        more=(Replacement("_check_whole", "response.tell() != length", "False"),),
+    ),
+    Mutant(
+        "status lost with the end of its body",
+        "a 404 whose connection is cut is 'reset', retried, and its Retry-After does not count",
+        "PipelinedConnection._on_end",
+        "parser.refusal is not None",
+        "error is None and isinstance(parser.body, FetchError)",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-tls-404-cut-off]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-403-wait-reset]",
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-hop-reset]",
+        ),
+        more=(Replacement("PipelinedConnection.fail", "refusal or problem", "problem"),),
+    ),
+    Mutant(
+        "status lost while its body is awaited",
+        "a 404 whose body never comes is 'read-timeout' and retried",
+        "PipelinedConnection.fail",
+        "refusal or problem",
+        "problem",
+        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-404-silent]",),
+    ),
+    Mutant(
+        "body of a status is waited for",
+        "a 404 whose body drips lasts until --deadline, and is 'timeout'",
+        "_discard_response",
+        "_DRAIN",
+        "1000",
+        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-404-slow]",),
+    ),
+    Mutant(
+        "empty lines without end",
+        "a server that sends empty lines instead of a response holds a connection until --deadline",
+        "ResponseParser._feed",
+        "self._blank > MAX_BLANK",
+        "False",
+        (
+            f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-blank-lines-slowly]",
+            f"{WIRE}[reader]",
+        ),
+    ),
+    Mutant(
+        "1xx without end",
+        "a server that sends 100 for ever holds a connection until --deadline",
+        "ResponseParser._feed",
+        "self._idle > MAX_HEAD",
+        "self.in_message and self._idle > MAX_HEAD",
+        (f"{WIRE}[reader]",),
+    ),
+    Mutant(
+        "error page without end",
+        "trailers or extensions of chunks of a 404 are read until --deadline",
+        "ResponseParser._inside",
+        "self._idle > MAX_HEAD",
+        "not refused and self._idle > MAX_HEAD",
+        (f"{WIRE}[reader]",),
+    ),
+    Mutant(
+        "bytes of other responses count as no progress",
+        "a large read that ends behind the head of a chunked response is 'protocol'",
+        "ResponseParser.on_message_complete",
+        "self._received = self._idle = self._blank = 0",
+        "self._received = self._blank = 0",
+        (f"{WIRE}[reader]",),
+        more=(
+            Replacement("ResponseParser._check_framing", "self._before = _HEAD_ONLY", "self._before = 0"),
+        ),
+    ),
+    Mutant(
+        "end of a proxy's 100 is not seen",
+        "a proxy that answers CONNECT with '100' and closes makes a worker spin until it is killed",
+        "StrictResponse._read_status",
+        "head = _Head(head)",
+        "",
+        (f"{PROXIES}test_proxy_refuses_the_tunnel[closes-in-100-auto]",),
+    ),
+    Mutant(
+        "reset taken for a refusal",
+        "a connection that is reset as soon as it was accepted is now 'connect', now 'reset'",
+        "_connect",
+        "error and error not in _ACCEPTED",
+        "error",
+        (f"{HOSTILE_TLS}test_reset_as_soon_as_it_was_accepted_has_one_code[auto]",),
     ),
     Mutant(
         "cut TLS connection counts as closed",
@@ -72,6 +172,22 @@ KNOWN = (
         (f"{TARGETS}test_location_is_followed_as_it_was_written[auto]",),
     ),
     Mutant(
+        "a host without two slashes",
+        "the file at a path of the old host is stored in the place of the one that a redirect leads to",
+        "resolve",
+        "_split(_with_clear_host(reference, base.partition(':')[0]))",
+        "_split(reference)",
+        (f"{TARGETS}test_location_whose_host_is_not_clear_is_refused[auto-False]",),
+    ),
+    Mutant(
+        "login of a Location ignored",
+        "a file behind a redirect with user and password fails as http-401",
+        "RequestsClient._open",
+        "not left and login_of(url) is not None",
+        "False",
+        (f"{AMBIENT}test_login_in_a_location_is_for_the_server_that_sent_it[auto]",),
+    ),
+    Mutant(
         "hosts by IDNA2008",
         "hosts with emoji, and others that browsers and curl reach, fail as bad-url",
         "_mapped",
@@ -107,19 +223,35 @@ KNOWN = (
         (f"{ANSWERS}test_each_response_ends_with_the_expected_result[requests-blanks-coding]",),
     ),
     Mutant(
+        "backslash of a netrc dropped",
+        "a password with a backslash is sent without it (Python's netrc does that)",
+        "_words",
+        "word = match[2]",
+        "word = match[2] and _ESCAPE.sub(lambda hit: hit[1], match[2])",
+        (f"{AMBIENT}test_netrc_is_read_as_by_curl[auto]",),
+    ),
+    Mutant(
+        "last entry of a netrc",
+        "of two logins for a host the second is sent (Python's netrc does that)",
+        "parse_netrc",
+        "(*found.get(host, found[_OTHERS]), login)",
+        "(login,)",
+        (f"{AMBIENT}test_netrc_is_read_as_by_curl[auto]",),
+    ),
+    Mutant(
         "netrc left behind",
         "files behind a login host (NASA Earthdata) all fail as http-401",
         "HttpSession._login",
-        "if bare:\n    return machine",
-        "if bare:\n    return None",
+        "login_for(logins, host, default=False)",
+        "None",
         (f"{AMBIENT}test_login_of_the_host_that_a_redirect_leads_to",),
     ),
     Mutant(
         "netrc's default follows redirects",
         "any server can have the default login of a netrc sent to any other",
         "HttpSession._login",
-        "if bare:\n    return machine",
-        "if bare:\n    return machine or logins.get('default')",
+        "login_for(logins, host, default=False)",
+        "login_for(logins, host)",
         (f"{AMBIENT}test_only_a_machine_of_the_netrc_is_for_a_redirect",),
     ),
     Mutant(
@@ -273,6 +405,46 @@ KNOWN = (
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
     ),
     Mutant(
+        "responses are held without a limit in time",
+        "nothing of a slow server is stored for minutes, and a kill loses all of it",
+        "Window.is_long",
+        "is_long(now - self.began, self.slowest, self.gap)",
+        "False",
+        (f"{PIPELINING}test_slow_responses_are_stored_while_the_run_goes_on",),
+    ),
+    Mutant(
+        "held responses are given back by a drain",
+        "after Ctrl-C, complete files of a slow server are fetched again",
+        "Worker.drain",
+        "self.pipelined.await_held(latest)",
+        "",
+        (f"{PIPELINING}test_held_responses_are_stored_by_a_drain[2-0.4-False]",),
+    ),
+    Mutant(
+        "the supervisor does not wait for held responses",
+        "the same, where it takes longer than the usual time of a drain: workers are killed",
+        "Supervisor._drain",
+        "longest_drain(grace)",
+        "grace",
+        (f"{PIPELINING}test_held_responses_are_stored_by_a_drain[15-0.8-False]",),
+    ),
+    Mutant(
+        "the rest takes latencies as measured behind a surplus response",
+        "they are too short by one response; files of a slow server under other names",
+        "rest_after",
+        "slowest + gap - elapsed",
+        "slowest - elapsed",
+        (f"{WINDOW}test_answer_behind_a_surplus_response_arrives_within_the_rest",),
+    ),
+    Mutant(
+        "rests for as long as requests wait for one another",
+        "connections to a slow server do nothing for a third of the time",
+        "rest_after",
+        "min(slowest, max(slowest + gap - elapsed, _SHORT_REST))",
+        "slowest",
+        (f"{WINDOW}test_rest_after_requests_that_wait_for_one_another_is_that_of_one",),
+    ),
+    Mutant(
         "waits behind a large file",
         "responses behind it are not processed; stored when the server closes, or never",
         "PipelinedConnection._readable",
@@ -333,5 +505,13 @@ KNOWN = (
         "self._adapter.get_connection_with_tls_context(request, True, origin.proxies)",
         "self._adapter.get_connection_with_tls_context(request, True)",
         (PROXIES + "test_both_clients_send_the_same_request_to_a_forwarding_proxy",),
+    ),
+    Mutant(
+        "advice is to do what was done",
+        "who trusts the CAs of the system and still fails is told to trust the CAs of the system",
+        "_advice",
+        "cacert == SYSTEM",
+        "False",
+        ("tests/faults/test_hostile_ambient.py::test_advice_is_not_what_was_followed_already[auto]",),
     ),
 )

@@ -94,6 +94,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "one attempt says that a host is dead",
+        "one bad machine behind a name, or one cut handshake, and all files of the name fail unrequested",
+        "HostFailures.failed",
+        '(error.code == "dns" or not trouble.hardly_tried)',
+        "True",
+        ("tests/faults/test_hostile_tls.py::test_one_bad_machine_behind_a_name_costs_its_own_files_only",),
+    ),
+    Mutant(
         "files fail with the status of others",
         "where a host answers 503 for a while, its files end with a status that they did not get",
         "HostFailures.failed",

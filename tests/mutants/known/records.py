@@ -17,6 +17,14 @@ RECORD = "self._recorder.record(self.seq, tasks, list(map(len, bodies)), crcs, h
 
 KNOWN = (
     Mutant(
+        "CR in a CSV manifest without quotes",
+        "one row of a manifest becomes two, of which one has a single field",
+        "_write_csv.write",
+        r"quoted if '\r' in ''.join(fields) else plain",
+        "plain",
+        ("tests/integration/test_shard_schemas.py::test_manifest_in_csv_is_read_alike_by_all",),
+    ),
+    Mutant(
         "record after the names",
         "the row of a file that was stored when its worker was killed has neither status nor ETag",
         "RecordedBatch.put_all",

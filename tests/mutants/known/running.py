@@ -14,6 +14,9 @@ WATCH = "tests/diagnostics/test_watch.py::"
 NAMED = "tests/faults/test_named_files.py::"
 SECRETS = "tests/faults/test_secrets.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
+WAITING = "tests/faults/test_waiting_files.py::"
+LEDGER = "tests/unit/test_ledger.py::"
+LINES = "tests/faults/test_progress_lines.py::test_rate_and_time_left_while_a_large_body_arrives"
 
 KNOWN = (
     # Names
@@ -257,6 +260,104 @@ KNOWN = (
         "(_WIDE, 1)",
         "(_WIDE,)",
         ("tests/faults/test_lanes.py::test_end_of_a_large_body_is_read_at_once",),
+    ),
+    # Files that wait
+    Mutant(
+        "waiting files hold their batch's slot",
+        "one file in a thousand that waits for its retries stops all others, again and again",
+        "Narrowing.make_room",
+        "now < self._not_before",
+        "True",
+        (f"{WAITING}test_files_that_wait_do_not_delay_the_others[files]",),
+        120,
+    ),
+    Mutant(
+        "failures of a narrowed batch forgotten",
+        "files that had failed when their batch was narrowed are in no report, and are not tried again",
+        "Journal._settle",
+        "finished is None",
+        "True",
+        (f"{WAITING}test_files_that_wait_do_not_delay_the_others[files]",),
+    ),
+    Mutant(
+        "states of a narrowed shard forgotten",
+        "a shard whose last sample came late counts only that one",
+        "ActiveBatch._packed",
+        "not self._before or not isinstance(self.marks, Entries)",
+        "True",
+        (f"{WAITING}test_files_that_wait_do_not_delay_the_others[tar]",),
+    ),
+    Mutant(
+        "entries reused at once",
+        "after a kill, the outcome of a narrowed batch is neither in the ledger nor in the journal",
+        "Ledger.close",
+        "self._reported += slot.places.values()",
+        "self._free += slot.places.values()",
+        (f"{LEDGER}test_entries_are_reused_when_two_leases_have_followed_the_outcome",),
+    ),
+    Mutant(
+        "slot of a narrowed batch ignored",
+        "after a kill, files are fetched again that were stored before their batch was narrowed",
+        "read_merged",
+        "core_marks.merge(before, packed, count)",
+        "packed",
+        (f"{LEDGER}test_narrowed_batch_has_the_states_of_both_its_places",),
+    ),
+    # Progress
+    Mutant(
+        "bytes that arrive do not count",
+        "while a large file arrives, the progress says 0 B/s for hours",
+        "Progress.update",
+        "totals.tally.bytes + totals.receiving.bytes",
+        "totals.tally.bytes",
+        (f"{LINES}[auto-False]",),
+    ),
+    Mutant(
+        "time left by files alone",
+        "while the last file, a large one, arrives, the progress says that milliseconds are left",
+        "seconds_left",
+        "left <= receiving.files",
+        "False",
+        (
+            f"{LINES}[auto-True]",
+            "tests/unit/test_core_progress_estimate.py::test_time_left_is_said_where_it_is_known",
+        ),
+    ),
+    # What ends a process
+    Mutant(
+        "Ctrl-C in an import is a traceback",
+        "who presses Ctrl-C at once gets Python's traceback from each process of the terminal's group",
+        "begin",
+        "sys.exit(130)",
+        "raise",
+        ("tests/integration/test_cli.py::test_interrupt_while_modules_are_imported",),
+    ),
+    Mutant(
+        "kills of ancestors count",
+        "a process that someone killed seems to have exceeded a memory limit, as others did elsewhere",
+        "oom_kills",
+        "directories(read, '')[:1]",
+        "directories(read, '')",
+        (
+            "tests/unit/test_core_cgroups.py::"
+            "test_processes_that_were_killed_for_want_of_memory_are_those_of_the_group",
+        ),
+    ),
+    Mutant(
+        "a killed process has no cause",
+        "a publisher of shards that needs more memory than there is dies, and what to change is not told",
+        "why_killed",
+        "signal == SIGKILL",
+        "False",
+        ("tests/integration/test_cgroup_limits.py::test_a_memory_limit_that_kills_is_named",),
+    ),
+    Mutant(
+        "a file is taken for a server",
+        "who gives the URL of a file reads about JSON, and not how to fetch it",
+        "parse_listing",
+        "f'; {NO_SERVER}' if first else ''",
+        "''",
+        ("tests/integration/test_cli.py::test_source_is_no_server_but_a_file",),
     ),
     # Diagnostics
     Mutant(

@@ -13,14 +13,63 @@ KILLS = "tests/faults/test_shard_kills.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
 SLICES = "tests/cluster/test_slice_shards.py::"
 BESIDE = "tests/integration/test_shard_destinations.py::"
+SCHEMAS = "tests/integration/test_shard_schemas.py::"
 
 KNOWN = (
+    Mutant(
+        "each shard chooses its own types",
+        "a column without a value in one shard is text there: readers refuse the dataset, or read it wrong",
+        "BatchQueue._types",
+        "self.types if self._shards else ''",
+        "''",
+        (f"{SCHEMAS}test_types_are_those_that_the_list_declares[tar]",),
+    ),
+    Mutant(
+        "the types of columns are chosen in each run",
+        "a file that is added to a list of JSON gives further shards another schema",
+        "Destination.settle_types",
+        "self.journal.begin(self.job)",
+        "pass",
+        (f"{SCHEMAS}test_types_of_json_are_those_of_its_beginning[tar]",),
+    ),
+    Mutant(
+        "values of another type than the column's are lost",
+        "0.5 in a column of whole numbers is null in Parquet shards, and nowhere else",
+        "fitted.set_aside",
+        "others.setdefault(row, {})[name] = value",
+        "pass",
+        (f"{SCHEMAS}test_types_of_json_are_those_of_its_beginning[parquet]",),
+    ),
+    Mutant(
+        "slices that try again do not know the types",
+        "shards of items that failed in a job over many machines have another schema",
+        "plan_again",
+        "next((head.types for head in heads.values() if head.types), '')",
+        "''",
+        (f"{SCHEMAS}test_slices_have_the_types_of_their_job",),
+    ),
+    Mutant(
+        "binary members are Base64 in quotes",
+        "`--member npy=array` stores what no reader of .npy can read",
+        "_member",
+        "isinstance(value, bytes)",
+        "False",
+        (f"{SCHEMAS}test_types_are_those_that_the_list_declares[tar]",),
+    ),
     Mutant(
         "the query of a URL gives the extension",
         "`a.jpg?w=300` becomes .bin and `a?v=1.2` .2: loaders find no image",
         "extension_of",
         "name = split_query(name, url)[0]",
         "pass",
+        (f"{RUN}test_members_have_the_extension_of_the_path_or_of_the_media_type",),
+    ),
+    Mutant(
+        "index.html is the name of a picture",
+        "the picture at a URL that ends in a slash becomes .html: loaders find no image",
+        "extension_of",
+        "extension == 'html' and is_invented(name, url)",
+        "False",
         (f"{RUN}test_members_have_the_extension_of_the_path_or_of_the_media_type",),
     ),
     Mutant(

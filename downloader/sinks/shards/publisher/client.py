@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from downloader.config.machine import why_killed
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import DestinationError
 from downloader.process import isolation
@@ -25,6 +26,7 @@ __all__ = ["Publisher"]
 _ENTRY = "downloader.sinks.shards.publisher.process:serve"
 _CHUNK = 64 << 10
 _ENDS_WITHIN = 5.0
+_LESS = "give more memory, or store with a smaller --shard-size or --shard-files and another -o"
 _encode = msgspec.msgpack.Encoder().encode
 _answers: Final[Any] = msgspec.msgpack.Decoder(PublishedShard | NotPublished)
 
@@ -60,8 +62,7 @@ class Publisher:
                     self._process = None
                     if not again:
                         raise DestinationError(
-                            f"cannot publish shard {job.number:05d}: its process ended twice, {death}; "
-                            "standard error may say why; run the same command again"
+                            f"cannot publish shard {job.number:05d}: its process ended twice, {death}"
                         ) from death
                     continue
                 except BaseException:
@@ -139,7 +140,11 @@ class _Process:
 
 
 def _shown(status: int) -> str:
-    return f"killed by signal {-status}" if status < 0 else f"with status {status}"
+    """Describe a returncode, and say what to do."""
+    if why := why_killed(-status, _LESS):
+        return f"killed by signal {-status}{why}; then run the same command again"
+    how = f"killed by signal {-status}" if status < 0 else f"with status {status}"
+    return f"{how}; standard error may say why; run the same command again"
 
 
 def _locks(home: str) -> tuple[int, ...]:

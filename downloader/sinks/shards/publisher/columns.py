@@ -1,4 +1,4 @@
-"""Turn the metadata of samples into columns, and choose a type for each kept column.
+"""Turn the metadata of samples into columns, of which each kept one has the type that the job gives it.
 
 Plain Python: pyarrow and JSON Lines get the same columns.
 """
@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from downloader.core.column_types import OTHER, ColumnTypes, fits
 from downloader.sinks.shards.jobs import METADATA, FailedItem
+from downloader.sinks.shards.samples import kept_fields
 
-__all__ = ["FIXED", "INFORMATION", "Columns", "Kinds", "Reader", "as_text", "merge", "with_failed"]
+__all__ = ["FIXED", "INFORMATION", "Columns", "Reader", "fitted", "table_kinds", "with_failed"]
 
 Columns = dict[str, list[Any]]
 
@@ -32,10 +34,8 @@ FIXED: Final = {
 
 INFORMATION: Final = tuple(name for name in FIXED if name not in METADATA)
 
-_RESERVED: Final = frozenset({*FIXED, "bytes"})
+_RESERVED: Final = frozenset({*FIXED, "bytes", OTHER})
 _TYPES: Final[dict[str, Any]] = {"text": str | None, "int": int | None, "float": float | None}
-_LARGEST_INT: Final = 2**63 - 1
-_EXACT_AS_FLOAT: Final = 2**53
 _decode_dict = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -43,10 +43,12 @@ _encode = msgspec.json.Encoder().encode
 class Reader:
     """A decoder of metadata, quick as long as all samples have the same fields.
 
-    A kept column with the name of one of ours gets underscores behind its name.
+    A kept column with the name of one of ours gets underscores behind its name. ``kept``: the columns that
+    are known, which have their names before those that are found.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Iterable[str] = ()) -> None:
+        self._kept = dict.fromkeys(kept)
         self._names: list[str] = []
         self._decode: Any = None
         self._fields: list[str] = []
@@ -65,14 +67,20 @@ class Reader:
         except msgspec.ValidationError:
             rows = None
         if rows is None:
-            return _columns_of_dicts([_decode_dict(text) for text in texts])
+            return self._columns_of_dicts([_decode_dict(text) for text in texts])
         fields = zip(self._names, self._fields, strict=True)
         return {name: list(map(attrgetter(field), rows)) for name, field in fields}
 
+    def _free(self, found: Iterable[str]) -> dict[str, str]:
+        """Return the names that the kept columns ``found`` have in a table."""
+        self._kept |= dict.fromkeys(found)
+        return dict(zip(self._kept, _free_names(list(self._kept)), strict=True))
+
     def _prepare(self, found: list[str]) -> None:
         kept = [name for name in found if name not in METADATA]
+        free = self._free(kept)
         sources = [*METADATA, *kept]
-        self._names = [*METADATA, *_free_names(kept)]
+        self._names = [*METADATA, *(free[name] for name in kept)]
         self._fields = [f"f{index}" for index in range(len(sources))]
         try:
             row = msgspec.defstruct(
@@ -89,16 +97,14 @@ class Reader:
             return  # a name has a quote, a backslash or a control character
         self._decode = msgspec.json.Decoder(list[row]).decode  # type: ignore[valid-type]
 
-
-def _columns_of_dicts(rows: list[dict[str, Any]]) -> Columns:
-    kept = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in METADATA]
-    for name in METADATA:
-        for row in rows:
-            msgspec.convert(row.get(name), _TYPES[FIXED[name]])
-    found: Columns = {name: [row.get(name) for row in rows] for name in METADATA}
-    for name, free in zip(kept, _free_names(kept), strict=True):
-        found[free] = [row.get(name) for row in rows]
-    return found
+    def _columns_of_dicts(self, rows: list[dict[str, Any]]) -> Columns:
+        kept = dict.fromkeys(name for row in rows for name in row if name not in METADATA)
+        for name in METADATA:
+            for row in rows:
+                msgspec.convert(row.get(name), _TYPES[FIXED[name]])
+        found: Columns = {name: [row.get(name) for row in rows] for name in METADATA}
+        free = self._free(kept)
+        return found | {free[name]: [row.get(name) for row in rows] for name in kept}
 
 
 def _free_names(kept: Sequence[str]) -> list[str]:
@@ -138,55 +144,52 @@ def with_failed(
     return found
 
 
-class Kinds:
-    """The types of kept columns, as far as their values have been seen.
+def table_kinds(types: ColumnTypes) -> dict[str, str]:
+    """Return the kind of each kept column in a table; ``types`` has the names that the list gives them."""
+    kinds = kept_fields(types.kinds)
+    kinds = dict(zip(_free_names(list(kinds)), kinds.values(), strict=True))
+    return {**kinds, OTHER: "text"} if types.open else kinds
 
-    A column is text, int, float or bool. It becomes JSON text where its values are of several types, or
-    nested, or integers that the type cannot have. A column without any value is text: a type of its own for
-    that (null) would break readers that take the schema of the first shard for all.
+
+def fitted(columns: Columns, kinds: dict[str, str], rows: int) -> Columns:
+    """Return ``columns`` with exactly the kept columns of ``kinds``, whose values are of these kinds.
+
+    Values of other kinds, and those of other columns, are in OTHER.
     """
-
-    def __init__(self) -> None:
-        self._types: dict[str, set[type]] = {}
-        self._largest: dict[str, int] = {}
-
-    def see(self, columns: Columns) -> None:
-        """Take account of the kept columns among ``columns``."""
-        for name, values in columns.items():
-            if name in FIXED:
-                continue
-            types = set(map(type, values))
-            self._types.setdefault(name, set()).update(types)
-            if int in types:
-                largest = max(abs(value) for value in values if type(value) is int)
-                self._largest[name] = max(largest, self._largest.get(name, 0))
-
-    def result(self) -> dict[str, str]:
-        """Return text, int, float, bool or json for each kept column."""
-        return {name: self._kind(name, types - {type(None)}) for name, types in self._types.items()}
-
-    def _kind(self, name: str, types: set[type]) -> str:
-        largest = self._largest.get(name, 0)
-        if types <= {str}:
-            return "text"
-        if types == {bool}:
-            return "bool"
-        if types == {int} and largest <= _LARGEST_INT:
-            return "int"
-        if types <= {int, float} and largest <= _EXACT_AS_FLOAT:
-            return "float"
-        return "json"
-
-
-def merge(columns: Columns, kinds: dict[str, str], rows: int) -> Columns:
-    """Return ``columns`` with all kept columns of ``kinds``, those of JSON text encoded."""
     found: Columns = {name: values for name, values in columns.items() if name in FIXED}
+    others: dict[int, dict[str, Any]] = {}
+
+    def set_aside(name: str, values: list[Any], kind: str) -> list[Any]:
+        left = list(values)
+        for row, value in enumerate(values):
+            if value is not None and not (kind and fits(kind, (value,))):
+                others.setdefault(row, {})[name] = value
+                left[row] = None
+        return left
+
     for name, kind in kinds.items():
         values = columns.get(name) or [None] * rows
-        found[name] = as_text(values) if kind == "json" else values
+        if kind == "json":
+            values = as_text(values)
+        elif not fits(kind, values):
+            values = _as_texts(values) if kind == "text" else set_aside(name, values, kind)
+        found[name] = values
+    if OTHER in kinds:
+        for name in columns.keys() - FIXED.keys() - kinds.keys():
+            set_aside(name, columns[name], "")
+        found[OTHER] = as_text(others.get(row) for row in range(rows))
     return found
+
+
+def _as_texts(values: Iterable[Any]) -> list[str | None]:
+    """Return text as it is, and other values as JSON."""
+    return [value if isinstance(value, str) else _as_json(value) for value in values]
+
+
+def _as_json(value: Any) -> str | None:
+    return None if value is None else _encode(value).decode()
 
 
 def as_text(values: Iterable[Any]) -> list[str | None]:
     """Return each value as JSON, None as None."""
-    return [None if value is None else _encode(value).decode() for value in values]
+    return list(map(_as_json, values))

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Final
 
+from downloader.core.column_types import ColumnTypes, joined, kind_of, settled
 from downloader.sinks.shards.jobs import FailedItem
 from downloader.sinks.shards.publisher.columns import (
     FIXED,
     INFORMATION,
     Columns,
-    Kinds,
     Reader,
-    merge,
+    fitted,
+    table_kinds,
     with_failed,
 )
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.tables import open_table
-from downloader.sinks.shards.samples import encode_kept
+from downloader.sinks.shards.samples import encode_kept, kept_fields
 
 __all__ = ["CHUNK", "Items"]
 
@@ -29,6 +30,7 @@ class Items:
     """The items of a shard. Raises PartError if the metadata of a sample cannot be read.
 
     ``samples`` and ``failed`` are in the order of their keys; ``keys`` are those of both, in order.
+    ``types``: of the kept columns, None if the job does not know them.
     """
 
     def __init__(
@@ -37,25 +39,39 @@ class Items:
         samples: Sequence[Sample],
         failed: Sequence[FailedItem],
         keys: Sequence[str],
+        types: ColumnTypes | None = None,
     ) -> None:
         self._part = part
         self._samples = samples
         self._failed = failed
         self._keys = keys
-        self._reader = Reader()
+        self._types = types
+        self._reader = Reader(kept_fields(types.kinds) if types is not None else ())
         self._last: tuple[int, int, Columns] = (-1, -1, {})
         self._kinds: dict[str, str] | None = None
 
     def kinds(self) -> dict[str, str]:
-        """Return the type of each kept column; reads all metadata and failed items once."""
+        """Return the type of each kept column, see ``columns.table_kinds``.
+
+        Where the job does not know them, they are those of this shard: all its rows are read for that.
+        """
         if self._kinds is None:
-            seen = Kinds()
-            for start in range(0, len(self._samples), CHUNK):
-                seen.see(self.metadata(start, min(start + CHUNK, len(self._samples))))
-            for start in range(0, len(self._failed), CHUNK):
-                seen.see(self._kept(self._failed[start : start + CHUNK]))
-            self._kinds = seen.result()
+            types = self._types if self._types is not None else self._seen()
+            self._kinds = table_kinds(types)
         return self._kinds
+
+    def _seen(self) -> ColumnTypes:
+        found: list[dict[str, str]] = []
+
+        def see(columns: Columns) -> None:
+            kept = {name: kind_of(values) for name, values in columns.items() if name not in FIXED}
+            found.append(kept)
+
+        for start in range(0, len(self._samples), CHUNK):
+            see(self.metadata(start, min(start + CHUNK, len(self._samples))))
+        for start in range(0, len(self._failed), CHUNK):
+            see(self._kept(self._failed[start : start + CHUNK]))
+        return ColumnTypes(settled(joined(found)))
 
     def metadata(self, start: int, stop: int) -> Columns:
         """Return the metadata of these samples, in columns."""
@@ -95,5 +111,5 @@ class Items:
                 if lost:
                     columns = with_failed(columns, keys, lost, self._kept(lost))
                 if form == "parquet":
-                    columns = merge(columns, kinds, len(keys))
+                    columns = fitted(columns, kinds, len(keys))
                 table.write(columns)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
+from downloader.core.column_types import ColumnTypes
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import Entry, open_directory
 from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardFile, ShardJob
@@ -122,7 +123,7 @@ class _Files:
         """Write all files under temporary names, or find that the part itself can be renamed."""
         job, store = self._job, self._settings.store
         samples, failed, keys = _in_order(job, part)
-        items = Items(part, samples, failed, keys)
+        items = Items(part, samples, failed, keys, ColumnTypes.decode(job.types))
         files: dict[str, str] = {}
         if part is not None and samples:
             self._write_samples(part, items, samples, files)

@@ -19,6 +19,7 @@ _ARROW_TYPES: Final = {
     "text": "string",
     "json": "string",
     "int": "int64",
+    "uint": "uint64",
     "float": "float64",
     "bool": "bool_",
     "bytes": "binary",
@@ -49,7 +50,7 @@ def load_pyarrow() -> Any:
 
 @contextlib.contextmanager
 def open_table(form: str, file: BinaryIO, kinds: Mapping[str, str], batch: int = 1024) -> Iterator[Table]:
-    """Write a table of ``kinds``: text, json, int, float, bool or bytes for each column.
+    """Write a table of ``kinds``: text, json, int, uint, float, bool or bytes for each column.
 
     ``batch``: pyarrow appends so many values to a page, in memory, before it looks at the page's size.
     """
