@@ -105,8 +105,8 @@ KNOWN = (
         "a limit is measured by first attempts only",
         "where a host has a limit, most files spend all their retries on it and fail",
         "Trouble.blames_host",
-        "if fresh or now - self.recovered_at < _RECOVERS:",
-        "if fresh:",
+        "fresh or now - self.recovered_at < _RECOVERS",
+        "fresh",
         ("tests/faults/test_failing_urls.py::test_limit_that_lasts_longer_than_the_retries_of_a_file",),
     ),
     Mutant(
