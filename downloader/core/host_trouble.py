@@ -13,7 +13,8 @@ HOST       the file's                                  the host's: at once if it
 NEITHER    the file's                                  the file's: such attempts take long by themselves
 =========  ==========================================  ==============================================
 
-Only first attempts count: towards the end of a run nothing but the retries of bad files may be left.
+Only first attempts count: towards the end of a run nothing but the retries of bad files may be left. But
+where retries succeed, those that fail are no bad files: the host has a limit, which must be found.
 A host that asks for a pause (Retry-After) gets it in any case.
 
 A host that is down pauses and is probed (``core.scheduler``). If that has not helped, what follows depends
@@ -36,6 +37,7 @@ _IN_A_ROW: Final = 16  # failed first attempts
 _MAX_IN_A_ROW: Final = 1000
 _CHANCE: Final = 1e-6  # of so many in a row from a host that is up
 _BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
+_RECOVERS: Final = 4.0  # seconds
 _UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
 _UNREACHED_AT_FIRST: Final = (
     3  # of one that has not: one of its machines may be down, or have a wrong certificate
@@ -48,7 +50,7 @@ class Trouble:
 
     ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
     that. ``unreached``: failures to reach it since it was last reached. ``reached_in``: the failed round in
-    which it was last reached. ``given_up``: see the module.
+    which it was last reached. ``given_up``: see the module. ``recovered_at``: when a retry last succeeded.
     """
 
     successes: int = 0
@@ -57,10 +59,13 @@ class Trouble:
     unreached: int = 0
     reached_in: int = 0
     given_up: bool = False
+    recovered_at: float = -math.inf
     throttle: Throttle = field(default_factory=Throttle)
 
-    def succeeded(self, count: int, now: float) -> None:
-        """Record ``count`` successful requests."""
+    def succeeded(self, count: int, now: float, *, again: bool = False) -> None:
+        """Record ``count`` successful requests; ``again``: the last of them was a retry."""
+        if again:
+            self.recovered_at = now
         self.failures += self.streak
         self.successes += count
         self.streak = self.unreached = self.reached_in = 0
@@ -83,7 +88,8 @@ class Trouble:
         self.unreached = 0
         if self.given_up or down:
             return not self.given_up
-        self.throttle.record(now, refused=1)
+        if fresh or now - self.recovered_at < _RECOVERS:
+            self.throttle.record(now, refused=1)
         if not fresh:
             return False
         self.streak += 1

@@ -98,4 +98,5 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         moment = at.timestamp() - (parsed[9] or 0)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return min(max(moment - now, 0.0), _LONGEST)
+    # A date names a second, which may have just begun: it is over when the next one begins.
+    return min(max(moment + 1 - now, 0.0), _LONGEST)

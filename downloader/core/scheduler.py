@@ -340,14 +340,17 @@ class Scheduler(Generic[J]):
         """Time when ``take`` may return a job that it does not return now; infinity: after an event."""
         return self._timers[0][0] if self._timers else math.inf
 
-    def succeeded(self, host: Host, now: float, count: int = 1) -> bool:
-        """Record ``count`` successful requests to ``host``; return True if more may start now."""
+    def succeeded(self, host: Host, now: float, count: int = 1, *, again: bool = False) -> bool:
+        """Record ``count`` successful requests to ``host``; return True if more may start now.
+
+        ``again``: the last of them was a retry.
+        """
         host.answered = now
         trouble = host.trouble
         if trouble is None and host.allowed == host.limit and not host.resting:
             return False
         if trouble is not None:
-            trouble.succeeded(count, now)
+            trouble.succeeded(count, now, again=again)
             host.gap = trouble.throttle.gap
         if now < host.asked_until:
             # It was sent before the host asked for the pause, so it says nothing about the time since.

@@ -253,7 +253,7 @@ class Worker:
             if done.encoded and done.how != SAME:
                 batch.encoded()
             batch.published(index, done.size, done.crc, done.how, done.requests)
-            self.host_succeeded(task.host)
+            self.host_succeeded(task.host, again=task.attempts > 0)
             if done.origin:
                 self.host_succeeded(self.schedule.host(done.origin))
             if not batch.left:
@@ -302,9 +302,12 @@ class Worker:
         if self.draining and not self.schedule.in_flight:
             self._idle.set()
 
-    def host_succeeded(self, host: Host, count: int = 1) -> None:
-        """Record ``count`` successes of ``host``, after which more tasks may begin than before."""
-        if self.schedule.succeeded(host, monotonic(), count):
+    def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
+        """Record ``count`` successes of ``host``, after which more tasks may begin than before.
+
+        ``again``: the last of them was a retry.
+        """
+        if self.schedule.succeeded(host, monotonic(), count, again=again):
             self._dispatch_soon()
 
     def fatal(self, error: Exception) -> None:

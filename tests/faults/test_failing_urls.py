@@ -150,6 +150,28 @@ def test_rate_limit_is_kept_and_nothing_is_lost(asks: bool, tmp_path: Path) -> N
     assert result.report["requests"] < 4 * 250
 
 
+@pytest.mark.parametrize(("code", "limit"), [(429, 20), (503, 60)])
+def test_limit_that_lasts_longer_than_the_retries_of_a_file(code: int, limit: int, tmp_path: Path) -> None:
+    """Only retries are left soon, and their refusals tell what the server takes."""
+    lock, tokens, at = threading.Lock(), [float(limit)], [monotonic()]
+
+    def answer(request: Request) -> list[Step]:
+        with lock:
+            now = monotonic()
+            tokens[0], at[0] = min(float(limit), tokens[0] + (now - at[0]) * limit), now
+            taken = tokens[0] >= 1
+            tokens[0] -= taken
+        return ok(BODY) if taken else status(code)
+
+    count = 12 * limit
+    with Server(default=answer, record=False) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(count))
+        options = ("--workers", "1", "--backoff", "200ms", "--retries", "6")
+        result = download("-", tmp_path / "d", *PATIENT, *options, stdin=listed)
+    assert len(result.files) > 0.97 * count, result.report
+    assert result.report["requests"] < 5 * count
+
+
 def test_403_with_retry_after_pauses_the_host(tmp_path: Path) -> None:
     refused: list[float] = []
 

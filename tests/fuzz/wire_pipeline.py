@@ -271,7 +271,7 @@ class Owner:
         assert self.active >= 0
         self.soon()
 
-    def host_succeeded(self, host: Host, count: int = 1) -> None:
+    def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
         pass
 
     def fatal(self, error: Exception) -> None:

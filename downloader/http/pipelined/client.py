@@ -339,7 +339,7 @@ class PipelinedClient:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
         if not task.batch.left:
             self._owner.batch_finished(task.batch)
-        self._owner.host_succeeded(task.host, count)
+        self._owner.host_succeeded(task.host, count, again=task.attempts > 0)
         if state is not None:
             state.fallback_count = 0
 

@@ -44,8 +44,8 @@ class Owner(Protocol):
     def release(self, host: Host) -> None:
         """Free a slot of ``host``."""
 
-    def host_succeeded(self, host: Host, count: int = 1) -> None:
-        """Report ``count`` successful responses of ``host``."""
+    def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
+        """Report ``count`` successful responses of ``host``; ``again``: the last of them to a retry."""
 
     def fatal(self, error: Exception) -> None:
         """Report that the worker must stop: the destination failed, or there is a bug."""

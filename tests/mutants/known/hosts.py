@@ -102,6 +102,14 @@ KNOWN = (
         ("tests/faults/test_hostile_tls.py::test_one_bad_machine_behind_a_name_costs_its_own_files_only",),
     ),
     Mutant(
+        "a limit is measured by first attempts only",
+        "where a host has a limit, most files spend all their retries on it and fail",
+        "Trouble.blames_host",
+        "fresh or now - self.recovered_at < _RECOVERS",
+        "fresh",
+        ("tests/faults/test_failing_urls.py::test_limit_that_lasts_longer_than_the_retries_of_a_file",),
+    ),
+    Mutant(
         "files fail with the status of others",
         "where a host answers 503 for a while, its files end with a status that they did not get",
         "HostFailures.failed",
