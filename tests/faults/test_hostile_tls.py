@@ -235,7 +235,8 @@ def test_failing_redirect_target_does_not_affect_the_redirecting_host(tmp_path: 
         )
         assert result.codes == {f"dead{n}": "tls-verify" for n in range(20)}
         assert set(result.files) == {name for name in names if not name.startswith("dead")}
-        assert expired.connections <= 4
+        # Each worker tries it three times, with what was in flight by then.
+        assert expired.connections <= 8
 
 
 def test_surplus_response_within_a_tls_record_is_not_stored(tmp_path: Path) -> None:
