@@ -11,14 +11,18 @@ import pytest
 
 from downloader.core.item_states import OWNED, ItemState, claims, published
 from downloader.errors import DestinationError, JournalError
-from downloader.files.directory import open_home
+from downloader.files.directory import Entry, open_home
 from downloader.storage.ledger import Entries, Ledger, Slot, read, read_merged
+
+
+def at(path: Path) -> Entry:
+    return open_home(path.parent) / path.name
 
 
 def contents(path: Path) -> dict[int, tuple[list[ItemState], list[int]]]:
     return {
         seq: (list(published(packed)), in_flight)
-        for seq, (packed, in_flight) in read_merged(open_home(path.parent) / path.name).items()
+        for seq, (packed, in_flight) in read_merged(at(path)).items()
     }
 
 
@@ -26,7 +30,7 @@ def test_killed_worker_leaves_its_item_states(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
     pid = os.fork()
     if not pid:
-        slot = Ledger(open_home(path.parent) / path.name, 4).open(7, 10)
+        slot = Ledger(at(path), 4).open(7, 10)
         slot.marks.begin(0)
         slot.marks.begin(1)
         slot.marks.publish(1, 100, 5)
@@ -37,7 +41,7 @@ def test_killed_worker_leaves_its_item_states(tmp_path: Path) -> None:
 
 def test_ledger_slots_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
-    ledger = Ledger(open_home(path.parent) / path.name, 3)
+    ledger = Ledger(at(path), 3)
     slots = [ledger.open(seq, 5) for seq in range(3)]
     assert ledger.vacant == 0
     with pytest.raises(IndexError):
@@ -50,7 +54,7 @@ def test_ledger_slots_are_limited(tmp_path: Path) -> None:
 def test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest(tmp_path: Path) -> None:
     """Its result may be in the supervisor's socket when the supervisor is killed."""
     path = tmp_path / "ledger-0"
-    ledger = Ledger(open_home(path.parent) / path.name, 3)
+    ledger = Ledger(at(path), 3)
     for seq in range(3):
         slot = ledger.open(seq, 5)
         slot.marks.publish(seq, 100, seq)
@@ -65,21 +69,21 @@ def test_a_reported_batch_stays_readable_until_the_slot_is_the_oldest(tmp_path: 
 
 
 def test_missing_ledger_is_empty(tmp_path: Path) -> None:
-    assert list(read(open_home(tmp_path) / "ledger-0")) == []
+    assert list(read(at(tmp_path / "ledger-0"))) == []
     with pytest.raises(DestinationError):
         Ledger(open_home(tmp_path) / "missing/ledger-0", 1)
 
 
 def test_truncated_and_foreign_ledgers(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
-    slot = Ledger(open_home(path.parent) / path.name, 2).open(1, 5)
+    slot = Ledger(at(path), 2).open(1, 5)
     slot.marks.publish(0, 1, 1)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2 + 32])  # the second slot is cut off
     assert set(contents(path)) == {1}
     path.write_bytes(b"\xff" * len(whole))
     with pytest.raises(JournalError, match="--restart"):
-        list(read(open_home(path.parent) / path.name))
+        list(read(at(path)))
     path.write_bytes(b"")
     assert contents(path) == {}
 
@@ -100,7 +104,7 @@ def narrowed(ledger: Ledger, seq: int, only: list[int]) -> Entries:
 
 def test_narrowed_batch_has_the_states_of_both_its_places(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
-    ledger = Ledger(path, 1, entries=8)
+    ledger = Ledger(at(path), 1, entries=8)
     entries = narrowed(ledger, 4, [2, 7])
     assert ledger.vacant == 1
     others = [ItemState(index, 100, index) for index in (0, 1, 3, 4, 5, 6, 8)]
@@ -111,13 +115,13 @@ def test_narrowed_batch_has_the_states_of_both_its_places(tmp_path: Path) -> Non
     # The slot is given to another batch: the journal has what it had.
     ledger.open(5, 9)
     assert contents(path) == {4: ([ItemState(7, 5, 50)], []), 5: ([], [])}
-    assert claims(read_merged(path)[4][0]) == {2: OWNED}
+    assert claims(read_merged(at(path))[4][0]) == {2: OWNED}
     assert list(published(entries.packed())) == [ItemState(7, 5, 50)]
 
 
 def test_entries_are_reused_when_two_leases_have_followed_the_outcome(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
-    ledger = Ledger(path, 2, entries=2)
+    ledger = Ledger(at(path), 2, entries=2)
     entries = narrowed(ledger, 0, [1, 2])
     entries.publish(1, 5, 50)
     ledger.close(entries)
@@ -130,14 +134,14 @@ def test_entries_are_reused_when_two_leases_have_followed_the_outcome(tmp_path: 
 
 
 def test_leased_items_have_entries_while_there_are_some(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger-0", 1, entries=2)
+    ledger = Ledger(at(tmp_path / "ledger-0"), 1, entries=2)
     assert isinstance(ledger.open(0, 9, (1, 8)), Entries)
     assert ledger.vacant == 1
     assert isinstance(ledger.open(1, 9, (1,)), Slot)
 
 
 def test_intents_of_entries(tmp_path: Path) -> None:
-    entries = narrowed(Ledger(tmp_path / "ledger-0", 1, entries=3), 0, [1, 2, 3])
+    entries = narrowed(Ledger(at(tmp_path / "ledger-0"), 1, entries=3), 0, [1, 2, 3])
     entries.intend(1, 7, 70)
     assert entries.in_flight() == [1, 2, 3]
     entries.publish_intents()
@@ -149,19 +153,19 @@ def test_intents_of_entries(tmp_path: Path) -> None:
 
 def test_damaged_entries(tmp_path: Path) -> None:
     path = tmp_path / "ledger-0"
-    narrowed(Ledger(path, 1, entries=3), 0, [1])
+    narrowed(Ledger(at(path), 1, entries=3), 0, [1])
     content = bytearray(path.read_bytes())
     content[-32 * 3 :] = b"\xff" * (32 * 3)
     path.write_bytes(content)
     with pytest.raises(JournalError, match="--restart"):
-        list(read(path))
+        list(read(at(path)))
 
 
 def test_ledger_of_an_earlier_version(tmp_path: Path) -> None:
     """One without entries has no header, or one with the number of items of a slot."""
     path, other = tmp_path / "ledger-0", tmp_path / "ledger-1"
     for items in (1000, 40):
-        slot = Ledger(other, 1, items).open(7, 10)
+        slot = Ledger(at(other), 1, items).open(7, 10)
         slot.marks.publish(1, 100, 5)
         begin = b"" if items == 1000 else struct.pack("<QQ", (1 << 64) - 1, items)
         path.write_bytes(begin + other.read_bytes()[32:])
