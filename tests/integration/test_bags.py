@@ -14,6 +14,7 @@ import pytest
 from harness import report_of, stored
 from servers import Request, Server, Step, ok
 
+from downloader.files.directory import open_home
 from downloader.storage.journal import Journal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -194,7 +195,7 @@ def test_a_bag_of_the_version_before_goes_on_with_its_names(
     fetch = "".join(f"{server.url}/{at} - data/{at}%25\n" for at in range(3))
     bag, dest = make_bag(tmp_path / "bag", fetch, {}).parent, tmp_path / "d"
     assert run_downloader(bag, "-o", dest, *QUICK, "--limit", 1).returncode == 0
-    journal = Journal(dest / ".downloader")
+    journal = Journal(open_home(dest / ".downloader"))
     job = journal.job()
     assert job is not None
     journal.begin(msgspec.structs.replace(job, naming=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -172,11 +173,11 @@ def test_databases_have_our_tables_and_nothing_that_acts(home: Directory) -> Non
         "CREATE VIEW v AS SELECT * FROM t",
         "CREATE INDEX i ON t (abs(a))",
     ):
-        with sqlite3.connect(database) as direct:
+        with contextlib.closing(sqlite3.connect(database)) as direct, direct:
             direct.execute(statement)
         with pytest.raises(sqlite3.DatabaseError, match="none of this program"):
             connect(database, SCHEMA)
-        with sqlite3.connect(database) as direct:
+        with contextlib.closing(sqlite3.connect(database)) as direct, direct:
             direct.execute(f"DROP {statement.split()[1]} {statement.split()[2]}")
     connect(database, SCHEMA).close()
 
