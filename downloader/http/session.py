@@ -237,6 +237,11 @@ class HttpSession(requests.Session):
             self._keep_cookies(origin, request, response)
         return response
 
+    def try_elsewhere(self, key: str) -> None:
+        """Open new connections to origin ``key``, which is down: another machine of it may be up."""
+        origin = self._origin(key)
+        self.census.close_idle((origin.host, origin.port))
+
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""
         if origin.proxy:

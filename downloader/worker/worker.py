@@ -85,7 +85,7 @@ class Worker:
         self.sink: Sink = open_sink(config, setup.rules)
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.census.use_slots(self.schedule)
-        self.hosts = HostFailures(config, self.schedule, link)
+        self.hosts = HostFailures(config, self.schedule, link, self.session.try_elsewhere)
         self.robots = gate = RobotsGate(
             config, self.session, self.schedule, self.hosts, self._give_up, self._dispatch_soon
         )
