@@ -170,6 +170,12 @@ class Worker:
 
     def dispatch(self) -> None:
         """Begin every task that may begin now."""
+        try:
+            self._dispatch()
+        except Exception as error:  # nobody would see it: this is called from greenlets and from the hub
+            self.fatal(error)
+
+    def _dispatch(self) -> None:
         if self.draining:
             return
         take, now = self.schedule.take, monotonic()
