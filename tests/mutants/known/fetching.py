@@ -525,9 +525,9 @@ KNOWN = (
     Mutant(
         "a login is a part of the host of cookies",
         "a site that logs in and redirects with a cookie answers 403 where the URL has a login",
-        "HttpSession._make_origin",
-        "bare or userinfo",
-        "bare",
+        "HttpSession.get_file",
+        "origin.key + url[start:] if (start := url.find('/', 8)) > 0 else f'{origin.key}/'",
+        "url",
         (
             "tests/faults/test_lanes.py::test_cookies_are_those_of_the_host_whatever_login_a_url_has[requests]",
         ),
