@@ -114,7 +114,7 @@ class Campaign:
         """Let ``accident`` happen to ``job``; return when its run has ended or goes on."""
         if accident == "disk full":
             with filled(self.disk):
-                assert job.wait() in (0, 4), job.err
+                assert job.wait() in (0, 4, -signal.SIGKILL), job.err  # or of the accident before
                 job.alone(PROMPT)
             return
         pids = [pid for pid in family(job.pid) if job.process.poll() is None]
