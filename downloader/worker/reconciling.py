@@ -11,13 +11,13 @@ import msgspec
 from downloader.core.item_states import OWNED, written
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
+from downloader.process.hub_threads import READ_AT_ONCE, in_thread
 from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
 from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["Exempt", "reconcile", "settled"]
 
-_LARGE = 16 << 20
-_MAX_BUSY = 0.1
+_MAX_BUSY = 0.05
 
 
 class Exempt(msgspec.Struct, frozen=True):
@@ -94,17 +94,13 @@ def settled(
             yield index, FetchError("reserved", f"{option} is this file; give that another place")
         elif rules.standing:
             pause()
-            kept = gevent.get_hub().threadpool.apply(_standing, (sink, item.name))
-            if kept is not None:
-                yield index, kept
-
-
-def _standing(sink: Sink, name: str) -> FetchError | tuple[int, int] | None:
-    """Return what ``Sink.standing`` returns or raises: gevent prints what is raised in its threads."""
-    try:
-        return sink.standing(name)
-    except FetchError as error:
-        return error
+            try:
+                kept = in_thread(sink.standing, item.name)
+            except FetchError as error:
+                yield index, error
+            else:
+                if kept is not None:
+                    yield index, kept
 
 
 class _Pause:
@@ -120,7 +116,4 @@ class _Pause:
 
 
 def _on_disk(sink: Sink, written: Written) -> bool:
-    if written.size < _LARGE:
-        return sink.verify(written)
-    # In a thread: reading it may take longer than a worker may be silent.
-    return bool(gevent.get_hub().threadpool.apply(sink.verify, (written,)))
+    return sink.verify(written) if written.size <= READ_AT_ONCE else in_thread(sink.verify, written)
