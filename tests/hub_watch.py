@@ -1,6 +1,6 @@
 """Watch the hubs of the runs that a test starts: nothing may hold one for long.
 
-The watch is that of ``python -m diagnostics watch``, in each process that has a hub: workers and the feeder.
+The watch is that of ``python -m diagnostics watch``, in each process that has a hub: workers, the feeder.
 A hold counts by the time in which its thread computed or waited in a system call, without the time in which
 the machine had no CPU for it. So a busy machine is no reason to fail.
 """
@@ -48,7 +48,9 @@ class Watched:
 
 
 def _told(pid: int, held: Held) -> str:
-    head = f"process {pid}: {held.count} x, {held.own:.2f} s in all ({held.cpu:.2f} s computing), {held.doing}"
+    head = (
+        f"process {pid}: {held.count} x, {held.own:.2f} s in all ({held.cpu:.2f} s computing), {held.doing}"
+    )
     return "\n    ".join([head, *held.spots()])
 
 
