@@ -40,6 +40,7 @@ from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
 from downloader.http.task import FetchTask, open_writer, publish_prepared  # noqa: E402
 from downloader.messages import Receiving, ResponseInfo  # noqa: E402
+from downloader.process.long_work import BUSY, Pauses, in_thread  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
 from downloader.sinks.sink import Unprepared  # noqa: E402
 from downloader.sources.source import Request  # noqa: E402
@@ -203,8 +204,9 @@ class RequestsClient:
                 length = response.length_remaining
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
-                body = bytearray()
+                body, pause = bytearray(), Pauses()
                 for chunk in chunks(response, self._config.compressed):
+                    pause()
                     body += chunk
                     if len(body) > most:
                         raise FetchError("too-large", f"more than {show_size(most)}")
@@ -311,8 +313,16 @@ class RequestsClient:
             # One read; urllib3 raises if the body is short.
             writer.write(response.read(decode_content=False))
             return
+        pause, slow = Pauses(), False
         for chunk in chunks(response, self._config.compressed, as_it_comes=bool(least)):
-            writer.write(chunk)
+            began = monotonic()
+            if slow:
+                in_thread(writer.write, chunk)
+            else:
+                writer.write(chunk)
+            slow = monotonic() - began > BUSY
+            # Where there is always more to read, reading it lets nobody else run.
+            pause()
 
     def _decodes(self, response: Any) -> bool:
         return self._config.compressed and "Content-Encoding" in response.headers

@@ -32,7 +32,7 @@ from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
-from downloader.process.hub_threads import PIECE, READ_AT_ONCE, in_thread
+from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
 from downloader.sinks.directory_batch import DirectoryBatch
 from downloader.sinks.failing import destination_error, file_error
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory

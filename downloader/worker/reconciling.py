@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from time import monotonic
 
-import gevent
 import msgspec
 
 from downloader.core.item_states import OWNED, written
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
-from downloader.process.hub_threads import READ_AT_ONCE, in_thread
+from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
 from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
 from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["Exempt", "reconcile", "settled"]
-
-_MAX_BUSY = 0.05
 
 
 class Exempt(msgspec.Struct, frozen=True):
@@ -43,7 +39,7 @@ def reconcile(batch: ActiveBatch, items: Items, sink: Sink) -> set[int]:
     if batch.recovered is not None:
         return _recover(batch, items, batch.recovered, wanted, earlier)
     found = set()
-    pause = _Pause()
+    pause = Pauses()
     for mark in written(lease.done):
         if wanted and mark.index not in wanted:
             continue
@@ -83,7 +79,7 @@ def settled(
     poison = set(batch.lease.poison)
     if not (poison or rules.reserved or rules.standing):
         return
-    pause = _Pause()
+    pause = Pauses()
     for index in batch.wanted():
         item = items[index]
         if index in done or item.fault:
@@ -101,18 +97,6 @@ def settled(
             else:
                 if kept is not None:
                     yield index, kept
-
-
-class _Pause:
-    """A function to call between files: lets heartbeats continue when reading them takes long."""
-
-    def __init__(self) -> None:
-        self._pause_at = monotonic() + _MAX_BUSY
-
-    def __call__(self) -> None:
-        if monotonic() > self._pause_at:
-            gevent.sleep(0.001)  # sleep(0) may return before any timer runs
-            self._pause_at = monotonic() + _MAX_BUSY
 
 
 def _on_disk(sink: Sink, written: Written) -> bool:

@@ -26,7 +26,7 @@ from downloader.http.requests_client import RequestsClient
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item
-from downloader.process.hub_threads import in_thread
+from downloader.process.long_work import BUSY, Pauses, in_thread
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import NEW, FileWriter
 from downloader.worker.host_failures import HostFailures
@@ -36,7 +36,6 @@ __all__ = ["RobotsGate"]
 # What the rules that are kept may take of memory, and of how many origins they are at most.
 _MAX_KEPT, _MAX_ORIGINS = 32 << 20, 10_000
 _LONG = 64 << 10  # bytes of a robots.txt that takes 20 ms to parse, on a slow machine
-_MAX_BUSY = 0.02  # seconds for which files are checked without letting others work
 
 
 class RobotsGate:
@@ -90,12 +89,10 @@ class RobotsGate:
         if rules is robots.ALLOW_ALL:
             self._schedule.add_all(tasks)
             return
-        until = monotonic() + _MAX_BUSY
+        pause = Pauses()
         for task in tasks:
             self.admit(task)
-            if monotonic() > until:
-                gevent.sleep(0.001)  # sleep(0) may return before any timer runs
-                until = monotonic() + _MAX_BUSY
+            pause()
 
     def hold(self, task: FetchTask, origin: Origin) -> None:
         """Hold ``task`` until the robots.txt of ``origin``, its own or a redirect's, is known."""
@@ -190,7 +187,7 @@ class RobotsGate:
 
     def _release(self, held: deque[FetchTask], decide: Callable[[FetchTask], None]) -> None:
         """Take ``held`` off hold and ``decide`` each of them, in the background where that takes long."""
-        until = monotonic() + _MAX_BUSY
+        until = monotonic() + BUSY
         while held:
             task = held.popleft()
             self._schedule.hold(task, -1)

@@ -12,7 +12,7 @@ import os
 import posix
 
 from downloader.files.directory import Entry
-from downloader.process.hub_threads import PIECE, in_thread
+from downloader.process.long_work import PIECE, in_thread
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.samples import WholeSample, samples
 from downloader.sinks.shards.ustar import BLOCK, header

@@ -15,7 +15,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import written
 from downloader.files.directory import Directory, UnsafeFile, open_directory
 from downloader.messages import Lease
-from downloader.process.hub_threads import in_thread
+from downloader.process.long_work import in_thread
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.batch import ShardBatch
 from downloader.sinks.shards.files import SHARDS, STATS, part_path, read_sealed, unseal

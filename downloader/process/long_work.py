@@ -1,15 +1,20 @@
-"""Do in threads what would hold the hub for long: read and copy large files.
+"""Keep what takes long from holding the hub: pause between its steps, or do it in a thread.
 
-While a system call lasts, no other greenlet of its process runs, and on a slow disk that may be longer than
-a worker may be silent. A thread costs some 50 µs, so it is for what is large.
+A greenlet that never waits lets no other one of its process run, and while a system call lasts, none does.
+On a slow disk that may be longer than a worker may be silent. A thread costs some 50 µs, so it is for what
+is large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, TypeVar
 
-__all__ = ["PIECE", "READ_AT_ONCE", "in_thread"]
+__all__ = ["BUSY", "PIECE", "READ_AT_ONCE", "Pauses", "in_thread"]
+
+BUSY = 0.02
+"""Seconds for which a greenlet may work without letting others run."""
 
 READ_AT_ONCE = 1 << 20
 """Bytes of a file that are read or compared without a thread: 20 ms at 50 MB/s."""
@@ -42,6 +47,22 @@ def in_thread(function: Callable[..., _Result], *args: object) -> _Result:
         raise error
     returned: _Result = value
     return returned
+
+
+class Pauses:
+    """A function to call between the steps of long work: now and then it lets other greenlets run."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = monotonic() + BUSY
+
+    def __call__(self) -> None:
+        if monotonic() > self._next:
+            from gevent import sleep
+
+            sleep(0.001)  # sleep(0) may return before any timer runs
+            self._next = monotonic() + BUSY
 
 
 def _pool() -> Any:
