@@ -7,6 +7,7 @@ is large.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
@@ -50,7 +51,10 @@ def in_thread(function: Callable[..., _Result], *args: object) -> _Result:
 
 
 class Pauses:
-    """A function to call between the steps of long work: now and then it lets other greenlets run."""
+    """A function to call between the steps of long work: now and then it lets other greenlets run.
+
+    Where there are none, in a process without gevent, it does nothing.
+    """
 
     __slots__ = ("_next",)
 
@@ -59,9 +63,10 @@ class Pauses:
 
     def __call__(self) -> None:
         if monotonic() > self._next:
-            from gevent import sleep
+            if "gevent" in sys.modules:
+                from gevent import sleep
 
-            sleep(0.001)  # sleep(0) may return before any timer runs
+                sleep(0.001)  # sleep(0) may return before any timer runs
             self._next = monotonic() + BUSY
 
 
