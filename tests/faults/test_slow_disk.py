@@ -1,23 +1,31 @@
-"""A slow disk, and what else takes long: it holds no hub, so other files go on, and no worker is killed."""
+"""A slow disk holds no hub: other files go on, and no worker is killed for its silence."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
+import shutil
 import signal
+import subprocess
+import sys
 import tarfile
+import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
 from checker import ledgers
-from harness import Job
+from harness import DevServer, Job
+from hub_watch import MAX_HOLD, watching
 from servers import HANG, Nth, Server, Until, ok, redirect
 from slow_disk import compiled, slow
 
 Start = Callable[..., Job]
+Serve = Callable[..., DevServer]
 
 RATE = 20e6
 LARGE = 12 << 20
@@ -32,6 +40,20 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if found is None:
         pytest.skip("no C compiler")
     return found
+
+
+@pytest.fixture
+def dest() -> Iterator[Path]:
+    """Return a directory in memory where there is one, so that nothing but the slow disk is waited for.
+
+    Nothing may hold a hub meanwhile, even waiting.
+    """
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
+        root = Path(made)
+        with watching(root / "watch", MAX_HOLD, max_wait=MAX_HOLD) as watched:
+            yield root / "dest"
+        assert not (holds := watched.holds()), "\n".join(holds)
 
 
 @pytest.fixture
@@ -66,10 +88,9 @@ def contents(shard: Path) -> list[bytes]:
 
 
 def test_large_contents_are_copied_into_a_shard_while_others_are_appended(
-    library: Path, server: Server, start: Start, tmp_path: Path
+    library: Path, server: Server, start: Start, dest: Path, tmp_path: Path
 ) -> None:
-    """To copy one takes two seconds, and a kill in the middle of that costs what was in flight only."""
-    dest = tmp_path / "dest"
+    """To copy one takes a second, and a kill in the middle of that costs what was in flight only."""
     part = dest / ".downloader" / "shards" / "00000.part"
     late = {f"late{number}": b"late %d" % number for number in range(20)}
 
@@ -96,10 +117,9 @@ def test_large_contents_are_copied_into_a_shard_while_others_are_appended(
 
 
 def test_large_files_are_compared_while_others_are_stored(
-    library: Path, server: Server, start: Start, tmp_path: Path
+    library: Path, server: Server, start: Start, dest: Path, tmp_path: Path
 ) -> None:
     """With files that were there before, and, after a kill, with those that were stored."""
-    dest = tmp_path / "dest"
     dest.mkdir()
     for name, body in BODIES.items():
         (dest / name).write_bytes(body)
@@ -118,3 +138,49 @@ def test_large_files_are_compared_while_others_are_stored(
     for name, body in [*BODIES.items(), *SMALL.items(), ("first", b"first")]:
         assert (dest / name).read_bytes() == body
     assert [request.target for request in server.requests[before:]] == ["/first"]
+
+
+CALLER = """
+    import json, sys
+    import downloader
+    source, output = sys.argv[1:]
+    config = downloader.Config(source=source, output=output, workers=1, connections=4, stall_timeout=8.0)
+    report = downloader.download(config)
+    print(json.dumps([report.exit_code, report.stored, report.failed, report.worker_deaths]))
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a mounted file system that ``fsfreeze`` can stop."""
+    image, where = tmp_path / "image", tmp_path / "disk"
+    where.mkdir()
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    for argv in (["mkfs.ext4", "-q", "-F", image], ["mount", "-o", "loop", image, where]):
+        if os.geteuid() or not shutil.which(argv[0]) or subprocess.run(argv, check=False).returncode:
+            pytest.skip("no file system can be mounted here")
+    yield where
+    subprocess.run(["umount", where], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.may_hold(reason="a frozen file system holds whatever writes to it")
+def test_a_worker_that_waits_for_its_disk_is_not_killed(disk: Path, dev_server: Serve) -> None:
+    """Nobody can make the disk answer by that, and no file of it is to blame."""
+    server = dev_server(files=3000, delay="0-20ms")
+    job = Job(sys.executable, "-c", textwrap.dedent(CALLER), server.url, disk / "dest")
+    try:
+        server.until(lambda counters: counters["gets"] > 300)
+        subprocess.run(["fsfreeze", "-f", disk], check=True)
+        try:
+            # Longer than stall_timeout; there is no event for "nothing happened".
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.process.wait(12)
+        finally:
+            subprocess.run(["fsfreeze", "-u", disk], check=True)
+        assert job.wait() == 0, job.err
+        assert json.loads(job.out) == [0, 3000, 0, 0], job.err
+        job.alone()
+    finally:
+        job.close()
