@@ -20,7 +20,7 @@ from diagnostics.launch import AGENT, new_outbox, read_report, write_spec
 
 __all__ = ["MAX_HOLD", "MAX_WAIT", "Watched", "environment", "watching"]
 
-MAX_HOLD, MAX_WAIT = 0.5, 5.0
+MAX_HOLD, MAX_WAIT = 0.3, 5.0
 """Seconds for which code that computes, or one that waits in the system, may hold a hub in a test.
 
 See ``python -m diagnostics watch --max-block``.

@@ -267,7 +267,8 @@ class _Patterns:
     def _candidates(self, path: str) -> Iterator[_Wildcard]:
         """Yield the rules with wildcards of which ``path`` has some characters."""
         for size in self._grams:
-            for gram in {path[at : at + size] for at in range(len(path) - size + 1)} & self._by_gram.keys():
+            grams = {path[at : at + size] for at in range(len(path) - size + 1)}
+            for gram in grams & self._by_gram.keys():
                 yield from self._by_gram[gram]
 
 

@@ -28,7 +28,7 @@ Start = Callable[..., Job]
 Serve = Callable[..., DevServer]
 
 RATE = 20e6
-LARGE = 12 << 20
+LARGE = 10 << 20
 # One comes through the pipelined client, the other, for its redirect, through the requests client.
 BODIES = {name: random.Random(name).randbytes(LARGE) for name in ("large", "moved")}
 SMALL = {f"small{number:03d}": random.Random(number).randbytes(3000 + number) for number in range(200)}
