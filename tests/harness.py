@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+import hub_watch
 import pytest
 from _pytest.mark.structures import ParameterSet
 
@@ -69,10 +70,14 @@ def slow_but(kept: Sequence[tuple[object, ...]], *axes: Sequence[object]) -> lis
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """Return the environment without what would change a run; our own tree comes first on the path."""
+    """Return the environment without what would change a run; our own tree comes first on the path.
+
+    With what ``hub_watch`` needs.
+    """
     kept = {k: v for k, v in os.environ.items() if not any(f in k.upper() for f in FOREIGN)}
-    paths = [extra.pop("PYTHONPATH", ""), str(ROOT)]
-    return {**kept, **extra, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    watch = hub_watch.environment()
+    paths = [watch.pop("PYTHONPATH", ""), extra.pop("PYTHONPATH", ""), str(ROOT)]
+    return {**kept, **watch, **extra, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def command(*args: object) -> list[str]:

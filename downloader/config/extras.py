@@ -20,14 +20,12 @@ class Extra(NamedTuple):
     name: str
 
 
-_EXTRAS = {"robots": Extra("--robots", "protego", "robots")}
 _ENGINES = {"ray": Extra("--engine ray", "ray", "ray")}
 
 
 def check_extras(config: Any) -> None:
     """Raise ConfigError if ``config``, a Config, has an option whose package is not installed."""
-    needed = [extra for field, extra in _EXTRAS.items() if getattr(config, field)]
-    needed += [extra for engine, extra in _ENGINES.items() if engine == config.engine]
+    needed = [extra for engine, extra in _ENGINES.items() if engine == config.engine]
     if config.hash and config.hash not in HASHES:
         raise ConfigError(f"--hash {config.hash[:40]!r} is not one of {', '.join(HASHES)}")
     if config.hash in PACKAGES:

@@ -1,7 +1,8 @@
 """Spawn, watch and reap the child processes of a run.
 
 A child is stuck when it is silent for too long. Silence is counted only while this process itself runs:
-children must not be killed for a SIGSTOP and SIGCONT, or a suspend to RAM.
+children must not be killed for a SIGSTOP and SIGCONT, or a suspend to RAM. A child that waits for its disk
+has ten times as long: to write what is in the caches can take minutes, and its files are not to blame.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ FEEDER = -1
 """The feeder's number; workers have 0, 1, 2 … and a replacement has a new number."""
 
 _MAX_ITERATION = 1.0
+_FOR_DISK = 10.0
 _LESS = "give more memory, or fewer --workers or --connections"
 
 
@@ -126,7 +128,8 @@ class ProcessPool:
         elapsed, self._last_check = min(now - self._last_check, _MAX_ITERATION), now
         found = []
         for process in self._all.values():
-            process.silence += elapsed
+            waits = process.silence > limit / 2 and _waits_for_disk(process.pid)
+            process.silence += elapsed / _FOR_DISK if waits else elapsed
             if process.silence > limit:
                 found.append(process)
         return found
@@ -164,6 +167,16 @@ class ProcessPool:
         if process.number != FEEDER:
             self.worker_rss = max(self.worker_rss, usage.ru_maxrss)
         return status
+
+
+def _waits_for_disk(pid: int) -> bool:
+    """Return whether process ``pid`` is in a system call that no signal interrupts; False if unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name of the program comes second, and may have blanks and parentheses.
+            return file.read().rpartition(b") ")[2][:1] == b"D"
+    except OSError:
+        return False
 
 
 def _exits(pid: int, within: float) -> bool:

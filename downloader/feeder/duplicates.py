@@ -21,6 +21,7 @@ from downloader.errors import JournalError
 from downloader.files.database import connect, translated
 from downloader.files.directory import Directory, open_home
 from downloader.messages import DUPLICATE, Item, Page
+from downloader.process.long_work import Pauses
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal
 
@@ -121,8 +122,16 @@ class Duplicates:
     def settle(self, seq: int, page: Page) -> Page:
         """Return ``page``, which is batch ``seq``, with its duplicates marked or numbered."""
         with translated(self._path), self._transaction(seq + 1):
-            items = [self._settled(item, seq, index) for index, item in enumerate(page.items)]
+            items = self._all_settled(seq, page)
         return msgspec.structs.replace(page, items=items)
+
+    def _all_settled(self, seq: int, page: Page) -> list[Item]:
+        items = []
+        pause = Pauses()  # to number an item of a name that many have takes 40 queries
+        for index, item in enumerate(page.items):
+            items.append(self._settled(item, seq, index))
+            pause()
+        return items
 
     def recall(self, seq: int, page: Page) -> Page:
         """Return ``page``, made again for batch ``seq``, with the same duplicates as before."""
@@ -130,7 +139,7 @@ class Duplicates:
             if page.cursor:  # it was corrected, and has other names
                 with self._transaction(None):
                     self._database.execute("DELETE FROM names WHERE seq = ?", (seq,))
-                    items = [self._settled(item, seq, index) for index, item in enumerate(page.items)]
+                    items = self._all_settled(seq, page)
                 return msgspec.structs.replace(page, items=items)
             if self._mode == "number":
                 return page  # its names are those in the journal

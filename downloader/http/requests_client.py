@@ -38,9 +38,11 @@ from downloader.http.exceptions import (  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.response import STORED  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask, open_writer  # noqa: E402
+from downloader.http.task import FetchTask, open_writer, publish_prepared  # noqa: E402
 from downloader.messages import Receiving, ResponseInfo  # noqa: E402
+from downloader.process.long_work import BUSY, Pauses, in_thread  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.sinks.sink import Unprepared  # noqa: E402
 from downloader.sources.source import Request  # noqa: E402
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
@@ -89,6 +91,8 @@ class RequestsClient:
     robots.txt of the origin is not known yet, and raises FetchError if it refuses the URL.
     ``recording``: the sink wants to know what the response says about each file. ``stored``: the statuses
     of a response whose body is stored.
+
+    ``storing``: the greenlets that have received their file, and publish it; no limit is for that.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class RequestsClient:
         self._cacert = config.cacert
         # By greenlet: the response that it reads, since when, and its measurement for --min-speed.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace | None]] = {}
+        self.storing: set[gevent.Greenlet] = set()
 
     def sweep(self) -> None:
         """End attempts whose body is slower than --min-speed; one greenlet does this for all."""
@@ -144,7 +149,7 @@ class RequestsClient:
         """
         writer: CheckedWriter | None = None
         response: Any = None
-        with self._limits():
+        with self._limits() as clock:
             try:
                 response, at, hops, key = self._open(url, task.origin, task.request)
                 if self._config.respect:
@@ -158,11 +163,11 @@ class RequestsClient:
                 self._stream(response, writer, length)
                 _check_whole(response, length)
                 self._reading.pop(gevent.getcurrent(), None)
-                # There is no switch to another greenlet while publishing, so no deadline can fire.
+                clock.close()
                 verified = (
                     length is not None or response.chunked or task.promised or task.stated is not None
                 )
-                how = task.batch.publish(task, writer)
+                how = self._publish(task, writer)
                 encoded = "Content-Encoding" in response.headers and self._is_unrequested(response)
                 elsewhere = key if key != task.origin.key else ""
                 done = Fetched(writer.size, writer.crc, how, verified, hops + 1, encoded, elsewhere)
@@ -174,6 +179,18 @@ class RequestsClient:
                     writer.abort()
                 if response is not None:
                     response.close()
+
+    def _publish(self, task: FetchTask, writer: CheckedWriter) -> int:
+        try:
+            return task.batch.publish(task, writer)  # type: ignore[no-any-return]
+        except Unprepared:
+            pass
+        greenlet = gevent.getcurrent()
+        self.storing.add(greenlet)
+        try:
+            return publish_prepared(task, writer)
+        finally:
+            self.storing.discard(greenlet)
 
     def read(self, url: str, most: int) -> bytes:
         """Return the body at ``url``, at most ``most`` bytes, for listings.
@@ -187,8 +204,9 @@ class RequestsClient:
                 length = response.length_remaining
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
-                body = bytearray()
+                body, pause = bytearray(), Pauses()
                 for chunk in chunks(response, self._config.compressed):
+                    pause()
                     body += chunk
                     if len(body) > most:
                         raise FetchError("too-large", f"more than {show_size(most)}")
@@ -199,11 +217,11 @@ class RequestsClient:
                     response.close()
 
     @contextmanager
-    def _limits(self) -> Iterator[None]:
-        """End the attempt at the deadline, and translate its exceptions."""
+    def _limits(self) -> Iterator[gevent.Timeout]:
+        """End the attempt at the deadline, unless its clock is closed, and translate its exceptions."""
         clock = gevent.Timeout.start_new(self._config.deadline)
         try:
-            yield
+            yield clock
         except gevent.Timeout as timeout:
             if timeout is not clock:
                 raise
@@ -295,8 +313,16 @@ class RequestsClient:
             # One read; urllib3 raises if the body is short.
             writer.write(response.read(decode_content=False))
             return
+        pause, slow = Pauses(), False
         for chunk in chunks(response, self._config.compressed, as_it_comes=bool(least)):
-            writer.write(chunk)
+            began = monotonic()
+            if slow:
+                in_thread(writer.write, chunk)
+            else:
+                writer.write(chunk)
+            slow = monotonic() - began > BUSY
+            # Where there is always more to read, reading it lets nobody else run.
+            pause()
 
     def _decodes(self, response: Any) -> bool:
         return self._config.compressed and "Content-Encoding" in response.headers

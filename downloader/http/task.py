@@ -13,10 +13,10 @@ from downloader.core.latency import Histogram
 from downloader.core.stated_checksum import Stated
 from downloader.messages import Item, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
-from downloader.sinks.sink import FileWriter
+from downloader.sinks.sink import FileWriter, Unprepared
 from downloader.sources.source import Request
 
-__all__ = ["FetchTask", "TaskBatch", "open_writer"]
+__all__ = ["FetchTask", "TaskBatch", "open_writer", "publish_prepared"]
 
 
 class TaskBatch(Protocol):
@@ -41,7 +41,8 @@ class TaskBatch(Protocol):
     def publish(self, task: FetchTask, writer: CheckedWriter) -> int:
         """Publish the file of ``task`` from ``writer``; return what ``FileWriter.publish`` returns.
 
-        Raises FetchError if the content does not match what the source states, or its name is taken.
+        Raises FetchError if the content does not match what the source states, or its name is taken,
+        and Unprepared.
         """
 
     def published(
@@ -94,3 +95,17 @@ def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> Checked
     """
     check_length(length, checking.max_size)
     return CheckedWriter(task.batch.open(task), ContentCheck(task.item, checking, task.stated))
+
+
+def publish_prepared(task: FetchTask, writer: CheckedWriter) -> int:
+    """Prepare ``writer`` and publish the file of ``task``; return what ``FileWriter.publish`` returns.
+
+    Other greenlets run meanwhile, but not between the last preparation and the publishing. Raises
+    FetchError, DestinationError.
+    """
+    while True:
+        writer.prepare()
+        try:
+            return task.batch.publish(task, writer)  # type: ignore[no-any-return]
+        except Unprepared:  # what it compares with has changed
+            continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from downloader.core.content_check import ContentCheck
-from downloader.sinks.sink import FileWriter
+from downloader.sinks.sink import FileWriter, Prepares
 
 __all__ = ["CheckedWriter"]
 
@@ -44,6 +44,11 @@ class CheckedWriter:
     def publish(self) -> int:
         """See ``FileWriter``; call ``finish`` first."""
         return self._writer.publish()
+
+    def prepare(self) -> None:
+        """See ``Prepares``; only a writer that has it raises Unprepared."""
+        if isinstance(self._writer, Prepares):
+            self._writer.prepare()
 
     def abort(self) -> None:
         """See ``FileWriter``."""

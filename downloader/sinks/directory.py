@@ -22,6 +22,7 @@ import posix
 import stat
 from collections import OrderedDict
 from pathlib import Path
+from typing import NamedTuple
 
 from downloader.core.checksum import crc32
 from downloader.core.file_errors import Step, code_of
@@ -31,17 +32,17 @@ from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
+from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
 from downloader.sinks.directory_batch import DirectoryBatch
 from downloader.sinks.failing import destination_error, file_error
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.rename import rename_new
-from downloader.sinks.sink import NEW, REPLACED, SAME, Written
+from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared, Written
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
 __all__ = ["FilesSink", "FilesWriter"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Reading more than this from a slow disk may take longer than a worker's heartbeats may be missing.
 _LONG_TO_READ = 256 << 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
@@ -50,6 +51,7 @@ _PROC_FDS = "/proc/self/fd"
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
+_MOST_READS = 3  # of a large file that has the name and is changed meanwhile
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -57,6 +59,22 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 def _remove(name: str, directory: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
+
+
+class _Met(NamedTuple):
+    """What was read of the file that has the name: which it was, its CRC-32, and how often one was read.
+
+    Or ``error``: why it could not be read.
+    """
+
+    identity: tuple[int, ...]
+    crc: int
+    error: OSError | None
+    times: int
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 class FilesWriter:
@@ -67,6 +85,7 @@ class FilesWriter:
         "_directory",
         "_fd",
         "_leaf",
+        "_met",
         "_name",
         "_sink",
         "_spare",
@@ -84,6 +103,7 @@ class FilesWriter:
         self._name = name
         self._spare = temporary
         self._claim = claim
+        self._met: _Met | None = None
         self._fd, self._temporary = sink.make_unnamed(directory, temporary)
         self.size = 0
         self.crc = 0
@@ -102,21 +122,72 @@ class FilesWriter:
     def publish(self) -> int:
         """See ``FileWriter``."""
         try:
-            try:
-                return self._publish()
-            except OSError as error:
-                if (directory := self._sink.made_again(self._directory, self._name)) < 0:
-                    raise self._sink.failed(error, self._name) from error
-                if self._temporary:
-                    raise FetchError("not-writable", f"{self._name}: its directory was removed") from error
-                self._sink.pin(directory)
-                self._sink.unpin(self._directory)
-                self._directory = directory
-                return self._publish()
-        except OSError as error:
-            raise self._sink.failed(error, self._name) from error
-        finally:
+            how = self._publish_anywhere()
+        except Unprepared:
+            raise
+        except BaseException as error:
             self.abort()
+            if isinstance(error, OSError):
+                raise self._sink.failed(error, self._name) from error
+            raise
+        self.abort()
+        return how
+
+    def prepare(self) -> None:
+        """Read the large file that has the name, see ``Prepares``."""
+        times = self._met.times + 1 if self._met is not None else 1
+        self._met = _Met((), 0, None, times)
+        try:
+            fd = os.open(self._leaf, READ, dir_fd=self._directory)
+        except OSError as error:
+            self._met = _Met((), 0, error, times)
+            return
+        try:
+            before, crc = os.fstat(fd), 0
+            for _ in range(0, before.st_size, PIECE):
+                crc = in_thread(crc_of, fd, crc, PIECE)
+            self._met = _Met(_identity(before), crc, None, times)
+        except OSError as error:
+            self._met = _Met((), 0, error, times)
+        finally:
+            os.close(fd)
+
+    def _is_same(self, found: os.stat_result) -> bool:
+        """Return whether the file that has the name has the bytes of this one; may raise Unprepared."""
+        if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
+            return False
+        if found.st_size <= READ_AT_ONCE:
+            return file_matches(self._leaf, self._directory, self.size, self.crc)
+        met = self._read_before(found)
+        return met.identity == _identity(found) and met.crc == self.crc
+
+    def _kept_crc(self, found: os.stat_result) -> int:
+        """Return the CRC-32 of the file that has the name; may raise Unprepared."""
+        if found.st_size <= READ_AT_ONCE:
+            return self._sink.crc_at(self._leaf, self._directory)
+        met = self._read_before(found)
+        if met.error is not None:
+            raise met.error
+        return met.crc
+
+    def _read_before(self, found: os.stat_result) -> _Met:
+        met = self._met
+        if met is None or (met.identity != _identity(found) and met.times < _MOST_READS):
+            raise Unprepared
+        return met
+
+    def _publish_anywhere(self) -> int:
+        try:
+            return self._publish()
+        except OSError as error:
+            if (directory := self._sink.made_again(self._directory, self._name)) < 0:
+                raise
+            if self._temporary:
+                raise FetchError("not-writable", f"{self._name}: its directory was removed") from error
+            self._sink.pin(directory)
+            self._sink.unpin(self._directory)
+            self._directory = directory
+        return self._publish()
 
     def _publish(self) -> int:
         try:
@@ -151,14 +222,15 @@ class FilesWriter:
         if stat.S_ISDIR(found.st_mode):
             raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
         decision = rule(self._claim, found.st_ctime_ns, self._sink.rules)
-        # A large file that is replaced anyway is not read: that may take longer than heartbeats may be
-        # missing. A file of the item's own that was not verified is replaced even if it looks the same.
+        # A large file that is replaced anyway is not read, which takes long. A file of the item's own that
+        # was not verified is replaced even if it looks the same.
         unread = decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ
         if self._claim != OWNED and not unread:
-            if file_matches(self._leaf, self._directory, self.size, self.crc):
+            if self._is_same(found):
                 return SAME
             if decision in (Decision.KEEP, Decision.REFUSE):
-                self.size, self.crc = self._sink.keep(self._leaf, self._name, self._directory, found)
+                self._sink.check_kept(self._name, found)
+                self.size, self.crc = found.st_size, self._kept_crc(found)
                 return SAME
         if decision is Decision.CONTESTED:
             raise FetchError(
@@ -297,26 +369,30 @@ class FilesSink:
             found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
             if found.st_ctime_ns >= self.rules.foreign_before_ns:
                 return None
-            return self.keep(leaf, name, directory, found)
+            self.check_kept(name, found)
+            return found.st_size, self.crc_at(leaf, directory)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self.failed(error, name) from error
 
-    def keep(self, leaf: str, name: str, directory: int, found: os.stat_result) -> tuple[int, int]:
-        """Return size and CRC-32 of a file that belongs to no item, for --existing keep.
+    def crc_at(self, leaf: str, directory: int) -> int:
+        """Return the CRC-32 of a file. Raises OSError."""
+        fd = os.open(leaf, READ, dir_fd=directory)
+        try:
+            return crc_of(fd)
+        finally:
+            os.close(fd)
 
-        Raises FetchError ``file-exists`` for --existing fail, or if it is not a regular file.
+    def check_kept(self, name: str, found: os.stat_result) -> None:
+        """Raise FetchError ``file-exists`` unless --existing keeps a file that belongs to no item.
+
+        So it is for --existing fail, or if it is not a regular file.
         """
         if self.rules.existing == "fail":
             raise FetchError("file-exists", f"{name}: remove it, or give --existing replace or keep")
         if not stat.S_ISREG(found.st_mode):
             raise FetchError("file-exists", f"{name}: not a regular file; --existing replace replaces it")
-        fd = os.open(leaf, READ, dir_fd=directory)
-        try:
-            return os.fstat(fd).st_size, crc_of(fd)
-        finally:
-            os.close(fd)
 
     def close(self) -> None:
         """See ``Sink``."""

@@ -36,10 +36,12 @@ __all__ = [
     "Locate",
     "Locates",
     "Opens",
+    "Prepares",
     "Recovered",
     "Sink",
     "SinkKind",
     "Suspends",
+    "Unprepared",
     "Verify",
     "Written",
 ]
@@ -98,6 +100,10 @@ Inspect = Callable[[Written], str]
 """Returns what is wrong with the stored file of an item ("missing"), "" if nothing is."""
 
 
+class Unprepared(Exception):
+    """Publishing takes long, so nothing was done: ``prepare`` has to be called first, in a greenlet."""
+
+
 class FileWriter(Protocol):
     """One file that is being written. Exactly one of ``publish`` and ``abort`` ends it."""
 
@@ -111,11 +117,26 @@ class FileWriter(Protocol):
         """Publish the file and return NEW, SAME or REPLACED, or leave that to the batch and return WRITTEN.
 
         Afterwards ``size`` and ``crc`` are those of the file that has the name. Raises FetchError
-        (``name-taken``, ``file-exists``, ``bad-name``) if the file cannot be published, DestinationError.
+        (``name-taken``, ``file-exists``, ``bad-name``) if the file cannot be published, DestinationError. A
+        writer that ``Prepares`` may raise Unprepared: then the file is neither published nor aborted.
+
+        It is called in the hub, so it must not take long.
         """
 
     def abort(self) -> None:
         """Discard the file and remove all traces of it."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """What a ``FileWriter`` may have as well: something to do before ``publish`` that takes long."""
+
+    def prepare(self) -> None:
+        """Do what ``publish`` was Unprepared for. Called in a greenlet, where it must let others run.
+
+        ``publish`` is called next, without a switch to another greenlet. Raises FetchError,
+        DestinationError, and what is thrown into the greenlet; then ``abort`` is called next.
+        """
 
 
 class BatchWriter(Protocol):

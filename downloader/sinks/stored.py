@@ -29,11 +29,14 @@ def place(name: str, layout: str) -> str:
     return path if UTF8 else os.fsdecode(path.encode())
 
 
-def crc_of(fd: int) -> int:
-    """Return the CRC-32 of all data that can be read from ``fd``."""
-    crc = 0
-    while chunk := os.read(fd, _BLOCK):
+def crc_of(fd: int, crc: int = 0, most: int = sys.maxsize) -> int:
+    """Return the CRC-32 of all data that can be read from ``fd``, ``most`` bytes at most.
+
+    ``crc``: that of the data before.
+    """
+    while most > 0 and (chunk := os.read(fd, min(_BLOCK, most))):
         crc = crc32(chunk, crc)
+        most -= len(chunk)
     return crc
 
 

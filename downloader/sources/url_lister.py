@@ -25,6 +25,7 @@ from downloader.core.naming import shown
 from downloader.core.redact import SecretNames
 from downloader.errors import ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
+from downloader.process.long_work import Pauses
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
@@ -246,7 +247,9 @@ class UrlLister:
         chunks: list[Chunk] = []
         items: list[Item] = []
         taken = exact = weighed = 0  # bytes at most; bytes of the first ``weighed`` items
+        pause = Pauses()
         while not chunks or (self._full and len(items) < most and taken < MOST_OF_SHARD):
+            pause()
             chunk = self._rows.read(most - len(items))
             chunks.append(chunk)
             if not chunk.taken:

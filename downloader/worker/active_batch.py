@@ -44,6 +44,7 @@ from downloader.sinks.sink import (
     Recovered,
     Sink,
     Suspends,
+    Unprepared,
 )
 from downloader.storage.ledger import Entries, Slot
 
@@ -146,7 +147,11 @@ class ActiveBatch:
     def _publish(self, task: FetchTask, writer: FileWriter | CheckedWriter, hash: str = "") -> int:
         # The ledger has size and checksum before the name appears.
         self.marks.intend(task.index, writer.size, writer.crc)
-        how = writer.publish()
+        try:
+            how = writer.publish()
+        except Unprepared:
+            self.marks.begin(task.index)  # other greenlets run before it is published
+            raise
         if how == WRITTEN and self._records is not None:
             item, response = task.item, task.response
             self._records[task.index] = FileRecord(
@@ -243,7 +248,7 @@ class ActiveBatch:
                     written += how == WRITTEN
                 size += length
                 count += 1
-        except (FetchError, DestinationError) as error:
+        except (FetchError, DestinationError, Unprepared) as error:
             problem = error
         if written and not isinstance(problem, DestinationError):
             try:

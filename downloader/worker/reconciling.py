@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from time import monotonic
 
-import gevent
 import msgspec
 
 from downloader.core.item_states import OWNED, written
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
+from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
 from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
 from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["Exempt", "reconcile", "settled"]
-
-_LARGE = 16 << 20
-_MAX_BUSY = 0.1
 
 
 class Exempt(msgspec.Struct, frozen=True):
@@ -43,7 +39,7 @@ def reconcile(batch: ActiveBatch, items: Items, sink: Sink) -> set[int]:
     if batch.recovered is not None:
         return _recover(batch, items, batch.recovered, wanted, earlier)
     found = set()
-    pause = _Pause()
+    pause = Pauses()
     for mark in written(lease.done):
         if wanted and mark.index not in wanted:
             continue
@@ -83,7 +79,7 @@ def settled(
     poison = set(batch.lease.poison)
     if not (poison or rules.reserved or rules.standing):
         return
-    pause = _Pause()
+    pause = Pauses()
     for index in batch.wanted():
         item = items[index]
         if index in done or item.fault:
@@ -94,33 +90,14 @@ def settled(
             yield index, FetchError("reserved", f"{option} is this file; give that another place")
         elif rules.standing:
             pause()
-            kept = gevent.get_hub().threadpool.apply(_standing, (sink, item.name))
-            if kept is not None:
-                yield index, kept
-
-
-def _standing(sink: Sink, name: str) -> FetchError | tuple[int, int] | None:
-    """Return what ``Sink.standing`` returns or raises: gevent prints what is raised in its threads."""
-    try:
-        return sink.standing(name)
-    except FetchError as error:
-        return error
-
-
-class _Pause:
-    """A function to call between files: lets heartbeats continue when reading them takes long."""
-
-    def __init__(self) -> None:
-        self._pause_at = monotonic() + _MAX_BUSY
-
-    def __call__(self) -> None:
-        if monotonic() > self._pause_at:
-            gevent.sleep(0.001)  # sleep(0) may return before any timer runs
-            self._pause_at = monotonic() + _MAX_BUSY
+            try:
+                kept = in_thread(sink.standing, item.name)
+            except FetchError as error:
+                yield index, error
+            else:
+                if kept is not None:
+                    yield index, kept
 
 
 def _on_disk(sink: Sink, written: Written) -> bool:
-    if written.size < _LARGE:
-        return sink.verify(written)
-    # In a thread: reading it may take longer than a worker may be silent.
-    return bool(gevent.get_hub().threadpool.apply(sink.verify, (written,)))
+    return sink.verify(written) if written.size <= READ_AT_ONCE else in_thread(sink.verify, written)

@@ -26,6 +26,7 @@ from downloader.http.requests_client import RequestsClient
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item
+from downloader.process.long_work import BUSY, Pauses, in_thread
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import NEW, FileWriter
 from downloader.worker.host_failures import HostFailures
@@ -34,7 +35,7 @@ __all__ = ["RobotsGate"]
 
 # What the rules that are kept may take of memory, and of how many origins they are at most.
 _MAX_KEPT, _MAX_ORIGINS = 32 << 20, 10_000
-_MAX_BUSY = 0.02  # seconds for which files are checked without letting others work
+_LONG = 64 << 10  # bytes of a robots.txt that takes 20 ms to parse, on a slow machine
 
 
 class RobotsGate:
@@ -88,12 +89,10 @@ class RobotsGate:
         if rules is robots.ALLOW_ALL:
             self._schedule.add_all(tasks)
             return
-        until = monotonic() + _MAX_BUSY
+        pause = Pauses()
         for task in tasks:
             self.admit(task)
-            if monotonic() > until:
-                gevent.sleep(0.001)  # sleep(0) may return before any timer runs
-                until = monotonic() + _MAX_BUSY
+            pause()
 
     def hold(self, task: FetchTask, origin: Origin) -> None:
         """Hold ``task`` until the robots.txt of ``origin``, its own or a redirect's, is known."""
@@ -113,8 +112,8 @@ class RobotsGate:
         Raises FetchError ``robots``.
         """
         rules = self._rules(origin.key)
-        if rules is not None and not rules.allows(self._session.target(url).decode("ascii")):
-            raise rules.refusal()
+        if rules is not None and (why := rules.why_not(self._session.target(url).decode("ascii"))):
+            raise FetchError("robots", why)
         return rules is not None
 
     def _rules(self, key: str) -> robots.Rules | None:
@@ -141,7 +140,13 @@ class RobotsGate:
             self._session.resolver.look_up_ahead(origin.host)
 
     def _received(self, key: str, body: bytes) -> None:
-        self._learn(key, robots.parse(body, self._session.product_token))
+        if len(body) > _LONG:
+            gevent.spawn(self._parse, key, body)  # the caller is in the hub
+        else:
+            self._learn(key, robots.parse(body, self._session.product_token))
+
+    def _parse(self, key: str, body: bytes) -> None:
+        self._learn(key, in_thread(robots.parse, body, self._session.product_token))
 
     def _failed(self, key: str, error: FetchError, attempts: int) -> None:
         if isinstance(error, _Enough):
@@ -175,14 +180,14 @@ class RobotsGate:
         self._release(self._held.pop(key), decide)
 
     def _decide(self, task: FetchTask, rules: robots.Rules) -> None:
-        if rules.allows(task.target.decode("ascii")):
-            self._schedule.add(task)
+        if why := rules.why_not(task.target.decode("ascii")):
+            self._fail(task, FetchError("robots", why), task.attempts)
         else:
-            self._fail(task, rules.refusal(), task.attempts)
+            self._schedule.add(task)
 
     def _release(self, held: deque[FetchTask], decide: Callable[[FetchTask], None]) -> None:
         """Take ``held`` off hold and ``decide`` each of them, in the background where that takes long."""
-        until = monotonic() + _MAX_BUSY
+        until = monotonic() + BUSY
         while held:
             task = held.popleft()
             self._schedule.hold(task, -1)

@@ -67,7 +67,8 @@ class SlowRequests:
                 blocks = len(parser.outstanding) > 1 or bool(parser.completed)
                 held.append(Held(connection, first, connection.since, parser.progress, blocks=blocks))
         for greenlet, task in self.fetching.items():
-            if greenlet not in openings and not task.solo:
+            storing = greenlet in self._client.storing
+            if greenlet not in openings and not task.solo and not storing:
                 held.append(Held(greenlet, task, task.sent, self._client.received(greenlet)))
         for greenlet, (since, parked) in openings.items():
             opens = self.fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)

@@ -52,6 +52,7 @@ from downloader.messages import (
 )
 from downloader.process.channel import ChildLink
 from downloader.process.file_descriptors import affordable
+from downloader.process.long_work import Pauses
 from downloader.sinks.registry import open_sink
 from downloader.sinks.sink import SAME, Sink
 from downloader.storage.ledger import Ledger, slots_for
@@ -152,8 +153,10 @@ class Worker:
         """Schedule the items of ``batch`` that are not in ``done``, one by one."""
         suspects = set(batch.lease.suspects)
         known: Origin | None = None
+        pause = Pauses()  # a shard may have 100,000 items
         for index in batch.wanted():
             if index not in done:
+                pause()
                 try:
                     task = self.builder.task(batch, index, items[index], index in suspects)
                 except FetchError as error:

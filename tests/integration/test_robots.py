@@ -378,22 +378,3 @@ def test_kill_and_resume(start: Callable[..., Job], tmp_path: Path) -> None:
         last = start(*options, "--json")
         assert last.wait() == 0, last.err
         assert json.loads(last.out)["stored"] == 1500
-
-
-def test_missing_package(tmp_path: Path) -> None:
-    """It is named before anything is started, with the command that installs it."""
-    (tmp_path / "site").mkdir()
-    hide = "import importlib.util as u\nreal = u.find_spec\n"
-    hide += "u.find_spec = lambda name, *rest: None if name == 'protego' else real(name, *rest)\n"
-    (tmp_path / "site" / "sitecustomize.py").write_text(hide)
-    from servers.command import ROOT
-
-    path = f"{tmp_path / 'site'}:{ROOT}"
-    with Server(default=ok(BODY)) as server:
-        result = download(
-            "-", tmp_path / "d", "--robots", stdin=urls(server, "/a"), env={"PYTHONPATH": path}
-        )
-        assert not server.requests
-    assert result.exit == 2
-    assert "pip install 'mass-downloader[robots]'" in result.stderr
-    assert not (tmp_path / "d").exists()

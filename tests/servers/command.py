@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hub_watch
 from checker import agree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,9 @@ def download(
     failures = dest.parent / f"{dest.name}.failures.jsonl"
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     environment |= {"PYTHONPATH": str(ROOT), "HOME": str(home), **(env or {})}
+    watch = hub_watch.environment()
+    if watch:
+        environment |= watch | {"PYTHONPATH": f"{watch['PYTHONPATH']}:{environment['PYTHONPATH']}"}
     command = [sys.executable, "-m", "downloader", source, "-o", str(dest), "--json"]
     command += ["--failures", str(failures), "--progress", "none", *options]
     done = subprocess.run(

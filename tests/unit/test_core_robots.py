@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from protego import Protego
 
 from downloader.core.robots import ALLOW_ALL, MAX_SIZE, Outcome, outcome_of, parse, product_token
-from downloader.errors import FAILURES, FetchError
+from downloader.errors import FAILURES
 
 TOKEN = "mass-downloader"
 
@@ -84,6 +87,35 @@ def test_any_bytes_are_parsed(body: bytes, target: str) -> None:
     parse(b"User-agent: *\nDisallow: " + target.encode() + b"\nAllow: " + body, TOKEN).allows("/" + target)
 
 
+# Such as make rules and paths that match, or nearly.
+PIECES = st.lists(
+    st.sampled_from([*"/*$%?=&aab.", "%61", "%2f", "%2A", "%24", "%ff", "é", "index.html", "http://x"]),
+    max_size=8,
+).map("".join)
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(st.sampled_from(["Allow", "Disallow"]), PIECES), max_size=6), PIECES)
+def test_rules_mean_what_they_mean_to_protego(rules: list[tuple[str, str]], target: str) -> None:
+    lines = [f"{name}: /{pattern}" for name, pattern in rules]
+    text = "\n".join(["User-agent: *", *lines])
+    path = quote("/" + target, safe="/*$%?=&")
+    theirs = Protego.parse(text).can_fetch("http://host" + path, "*")
+    assert parse(text.encode(), TOKEN).allows(path) == theirs
+
+
+def test_rules_are_found_by_what_a_path_contains() -> None:
+    """A path is compared with few of 20,000 rules, and with none where that would take long."""
+    wildcards = [f"Disallow: /*{number:05d}*x*{number:04x}$" for number in range(20_000)]
+    rules = parse("\n".join(["User-agent: *", *wildcards]).encode(), TOKEN)
+    assert not rules.allows("/a/01234?x=04d2")
+    assert rules.allows("/a/01234?x=04d3")
+    assert rules.allows("/" + "a/b" * 9_000)
+    assert not rules.allows("/" + "a/b" * 9_000 + "01234x04d2")
+    every = "/" + "".join(f"{number:05d}" for number in range(6_000))
+    assert "too many rules" in rules.why_not(every)
+
+
 @pytest.mark.parametrize(
     ("agent", "token"),
     [
@@ -119,6 +151,5 @@ def test_every_failure_has_an_outcome() -> None:
 
 
 def test_refusals_say_why() -> None:
-    error = parse(b"User-agent: *\nDisallow: /", TOKEN).refusal()
-    assert isinstance(error, FetchError)
-    assert (error.code, error.detail) == ("robots", "robots.txt of the host disallows it")
+    rules = parse(b"User-agent: *\nDisallow: /a", TOKEN)
+    assert (rules.why_not("/a"), rules.why_not("/b")) == ("robots.txt of the host disallows it", "")

@@ -10,8 +10,10 @@ from zlib import crc32
 import pytest
 
 from downloader.files.directory import open_home
-from downloader.sinks.shards.part import Part, recover
-from downloader.sinks.shards.samples import Sample, encode_sample
+from downloader.process.long_work import PIECE
+from downloader.sinks.shards.part import Part, Room, recover
+from downloader.sinks.shards.samples import Sample, WholeSample, encode_sample
+from downloader.sinks.shards.samples import samples as samples_of
 
 BODIES = {f"key{number}": bytes([number]) * (number * 300) for number in range(5)}
 
@@ -100,12 +102,69 @@ def test_what_was_not_flushed_is_not_there(path: Path) -> None:
     assert found(path) == known(*BODIES)
 
 
-def test_content_of_a_file_is_appended(path: Path, tmp_path: Path) -> None:
-    body = os.urandom(100_000)
-    before, after = members("large", body, "sha256")
-    (tmp_path / "content").write_bytes(body)
+def room_for(part: Part, key: str, body: bytes, content: Path) -> Room:
+    """Reserve room for a sample and copy its content, which others are appended behind."""
+    before, after = members(key, body, "sha256")
+    content.write_bytes(body)
+    room = part.reserve(before, len(body), after)
+    with open(content, "rb") as file:
+        part.copy(room, file.fileno())
+    return room
+
+
+LARGE = os.urandom(PIECE + 100_000)
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_content_of_a_file_is_copied_while_others_are_appended(
+    suspended: bool, path: Path, tmp_path: Path
+) -> None:
     part = Part(open_home(path.parent) / path.name)
-    with open(tmp_path / "content", "rb") as file:
-        part.append_file(before, file.fileno(), len(body), after)
+    if suspended:
+        part.suspend()
+    append(part, "ahead", b"1")
+    room = room_for(part, "large", LARGE, tmp_path / "content")
+    append(part, "behind", b"2")
+    part.flush()
+    others = {**known(*BODIES), "ahead": (1, crc32(b"1")), "behind": (1, crc32(b"2"))}
+    assert {each.key for each in whole(path)} == others.keys()
+    part.fill(room)
+    part.mend()
     part.close()
-    assert found(path) == {**known(*BODIES), "large": (len(body), crc32(body))}
+    assert found(path) == {**others, "large": (len(LARGE), crc32(LARGE))}
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_room_that_is_given_up_is_gone_in_the_end(last: bool, path: Path, tmp_path: Path) -> None:
+    size = path.stat().st_size
+    part = Part(open_home(path.parent) / path.name)
+    room = room_for(part, "large", LARGE, tmp_path / "content")
+    if not last:
+        append(part, "behind", b"2")
+        part.flush()
+    part.free(room)
+    if last:
+        assert path.stat().st_size == size
+    append(part, "more", b"3")
+    part.flush()
+    part.mend()
+    part.close()
+    assert b".reserved" not in path.read_bytes()
+    samples = whole(path)
+    assert {each.key for each in samples} == {*BODIES, "more", *([] if last else ["behind"])}
+    assert [each.start for each in samples] == [0, *(each.end for each in samples)][:-1]
+
+
+def whole(path: Path) -> list[WholeSample]:
+    with path.open("rb") as file:
+        return list(samples_of(file))
+
+
+def test_copy_is_lost_with_a_kill_and_nothing_else(path: Path, tmp_path: Path) -> None:
+    part = Part(open_home(path.parent) / path.name)
+    room_for(part, "large", LARGE, tmp_path / "content")
+    append(part, "behind", b"2")
+    part.flush()
+    part.close()
+    assert found(path) == {**known(*BODIES), "behind": (1, crc32(b"2"))}
+    assert b".reserved" not in path.read_bytes()

@@ -18,11 +18,12 @@ from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease
+from downloader.process.long_work import READ_AT_ONCE
 from downloader.sinks import directory as files
 from downloader.sinks.directory import FilesSink, FilesWriter
 from downloader.sinks.null import NullSink
 from downloader.sinks.registry import open_sink, verifier
-from downloader.sinks.sink import NEW, REPLACED, SAME, Written
+from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared, Written
 from downloader.sinks.stored import file_matches, place
 
 Make = Callable[..., FilesSink]
@@ -154,7 +155,7 @@ def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
 
 @pytest.mark.parametrize("foreign", [True, False])
 def test_large_existing_file_is_replaced_unread(make: Make, tmp_path: Path, foreign: bool) -> None:
-    """A worker that reads for longer than it may be silent would be taken for stuck."""
+    """One of the job is compared, and read for that, in a thread."""
     block, blocks = bytes(1 << 20), 257
     (tmp_path / "a").touch()
     os.truncate(tmp_path / "a", len(block) * blocks)  # the same bytes
@@ -163,10 +164,33 @@ def test_large_existing_file_is_replaced_unread(make: Make, tmp_path: Path, fore
     writer = begin(sink, "a")
     for _ in range(blocks):
         writer.write(block)
+    if not foreign:
+        with pytest.raises(Unprepared):
+            writer.publish()
+        writer.prepare()
     assert writer.publish() == (REPLACED if foreign else SAME)
     after = os.stat(tmp_path / "a")
     assert (after.st_ino != before.st_ino) is foreign
     assert after.st_size == before.st_size
+
+
+def test_large_file_that_is_changed_while_it_is_compared(make: Make, tmp_path: Path) -> None:
+    """It is read again, but not for ever."""
+    content = os.urandom(READ_AT_ONCE + 1)
+    (tmp_path / "a").write_bytes(content)
+    sink = make(tmp_path)
+    writer = begin(sink, "a")
+    writer.write(content)
+    for _ in range(3):
+        with pytest.raises(Unprepared):
+            writer.publish()
+        writer.prepare()
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").rename(tmp_path / "a")
+    with pytest.raises(FetchError) as raised:
+        writer.publish()
+    assert raised.value.code == "name-taken"
+    assert (tmp_path / "a").read_bytes() == content
 
 
 def test_crash_between_link_and_unlink_does_not_truncate_the_file(

@@ -51,9 +51,10 @@ from downloader.http.pipelined.parser import (  # noqa: E402
 )
 from downloader.http.pipelined.transport import BUFFER  # noqa: E402
 from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask, open_writer  # noqa: E402
+from downloader.http.task import FetchTask, open_writer, publish_prepared  # noqa: E402
 from downloader.messages import Receiving  # noqa: E402
 from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.sinks.sink import Unprepared  # noqa: E402
 
 __all__ = ["PipelinedClient"]
 
@@ -116,6 +117,7 @@ class PipelinedClient:
         self._busy: set[PipelinedConnection] = set()
         self.origin_depths = OriginDepths(self._origins, self._busy)
         self._opening = Group()
+        self._storing = Group()  # files that take long to publish; they need no connection any more
         self.waiting: dict[gevent.Greenlet, FetchTask] = {}
         self._storage_cost = StorageCost()
         self._shapes: dict[tuple[bytes, ...], Any] = {}
@@ -207,13 +209,14 @@ class PipelinedClient:
         return Receiving(sum(arrived), len(arrived), sum(missing), len(missing))
 
     def await_held(self, deadline: float) -> None:
-        """Wait until the responses that can be in step by ``deadline`` are stored.
+        """Wait until what has arrived is stored, if it can be in step by ``deadline``.
 
         Nothing more is to be sent meanwhile. Not waited for is a connection whose responses come later
         than they can be expected.
         """
         while (now := monotonic()) < deadline:
-            if not any(now - _OVERDUE < each.holds_until <= deadline for each in self._busy):
+            held = any(now - _OVERDUE < each.holds_until <= deadline for each in self._busy)
+            if not held and not self._storing:
                 return
             gevent.sleep(_LOOK)
 
@@ -222,6 +225,7 @@ class PipelinedClient:
         self.flush()
         self.commit_queue.commit_all()
         self._opening.kill(timeout=1)
+        self._storing.kill(timeout=1)
         for connection in list(self._busy):
             connection.requeue_outstanding()
 
@@ -319,7 +323,8 @@ class PipelinedClient:
                 if problem is None:
                     continue
                 # The group itself may have failed, behind its last response.
-                task, body = completed[min(at, last - 1)][0], problem
+                task, body = completed[min(at, last - 1)]
+                body = body if isinstance(problem, Unprepared) else problem
             at += 1
             try:
                 if isinstance(body, NeedsRequestsClient):
@@ -329,7 +334,7 @@ class PipelinedClient:
                     continue
                 if isinstance(body, Exception):
                     raise body
-                self._store(task, body)
+                self._store(state, task, body)
             except FetchError as error:
                 error.wire = 1
                 self._owner.attempt_failed(task, error, task.sent)
@@ -338,8 +343,6 @@ class PipelinedClient:
                     discard_body(rest)
                 self._owner.fatal(error)
                 return
-            else:
-                self._stored(task, state)
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
@@ -349,13 +352,40 @@ class PipelinedClient:
         if state is not None:
             state.fallback_count = 0
 
-    def _store(self, task: FetchTask, body: bytes | bytearray | CheckedWriter) -> None:
+    def _store(
+        self, state: OriginState | None, task: FetchTask, body: bytes | bytearray | CheckedWriter
+    ) -> None:
+        """Store ``body`` and report that; in a greenlet, if it takes long."""
         writer = self.open_writer(task) if isinstance(body, (bytes, bytearray)) else body
+        later = False
         try:
             if isinstance(body, (bytes, bytearray)):
                 writer.write(body)
             how = task.batch.publish(task, writer)
             task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
+        except Unprepared:
+            later = True
+            self._storing.spawn(self._store_later, state, task, writer)
+        finally:
+            if not later:
+                writer.abort()
+        if not later:
+            self._stored(task, state)
+
+    def _store_later(self, state: OriginState | None, task: FetchTask, writer: CheckedWriter) -> None:
+        owner = self._owner
+        try:
+            how = publish_prepared(task, writer)
+            task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
+        except FetchError as error:
+            error.wire = 1
+            owner.attempt_failed(task, error, task.sent)
+        except gevent.GreenletExit:
+            owner.requeue([task])
+        except Exception as error:
+            owner.fatal(error)
+        else:
+            self._stored(task, state)
         finally:
             writer.abort()
 

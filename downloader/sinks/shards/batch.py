@@ -17,9 +17,9 @@ from downloader.sinks.failing import content_error, destination_error
 from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
-from downloader.sinks.shards.part import Part
+from downloader.sinks.shards.part import Part, Room
 from downloader.sinks.shards.samples import Sample, encode_sample
-from downloader.sinks.sink import WRITTEN, BatchContent, Recovered
+from downloader.sinks.sink import WRITTEN, BatchContent, Recovered, Unprepared
 
 if TYPE_CHECKING:
     from downloader.sinks.shards.sink import ShardSink
@@ -33,10 +33,22 @@ _NOTHING = ResponseInfo(status=0, url="", etag="", last_modified="", content_typ
 class SampleWriter:
     """The writer of one sample; see ``FileWriter``.
 
-    A large content is in a temporary file until it is whole, since samples must not mix in the part.
+    A large content is in a temporary file until it is whole: a part has the content of whole files only,
+    and its size before it.
     """
 
-    __slots__ = ("_batch", "_digest", "_file", "_index", "_item", "_memory", "_response", "crc", "size")
+    __slots__ = (
+        "_batch",
+        "_digest",
+        "_file",
+        "_index",
+        "_item",
+        "_memory",
+        "_response",
+        "_room",
+        "crc",
+        "size",
+    )
 
     def __init__(self, batch: ShardBatch, item: Item, index: int, response: ResponseInfo | None) -> None:
         self._batch = batch
@@ -46,6 +58,7 @@ class SampleWriter:
         self._digest = hashlib.sha256()
         self._memory = bytearray()
         self._file = -1
+        self._room: Room | None = None  # which has the content, and is to be filled
         self.size = 0
         self.crc = 0
 
@@ -72,22 +85,41 @@ class SampleWriter:
 
     def publish(self) -> int:
         """Append the sample to the part; return WRITTEN."""
-        batch = self._batch
-        digest = self._digest.hexdigest() if batch.hashed else ""
-        before, after = batch.members(self._item, self._index, self._response, self.size, digest, self.crc)
+        part = self._batch.part
         if self._file < 0:
-            batch.part.append(before, self._memory, after)
-            batch.part.flush()
+            before, after = self._members()
+            part.append(before, self._memory, after)
+            part.flush()
+        elif self._room is None:
+            raise Unprepared
         else:
-            self._spill()
             try:
-                batch.part.append_file(before, self._file, self.size, after)
+                part.fill(self._room)
             except OSError as error:
                 raise content_error(error, self._item.name) from error
+            self._room = None
         return WRITTEN
+
+    def _members(self) -> tuple[bytes, bytes]:
+        digest = self._digest.hexdigest() if self._batch.hashed else ""
+        return self._batch.members(self._item, self._index, self._response, self.size, digest, self.crc)
+
+    def prepare(self) -> None:
+        """Copy the content into the part, see ``Prepares``."""
+        self._spill()
+        before, after = self._members()
+        part = self._batch.part
+        try:
+            self._room = part.reserve(before, self.size, after)
+            part.copy(self._room, self._file)
+        except OSError as error:
+            raise content_error(error, self._item.name) from error
 
     def abort(self) -> None:
         """Discard the content, which the part has if it was published."""
+        if self._room is not None:
+            self._batch.part.free(self._room)
+            self._room = None
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -166,9 +198,13 @@ class ShardBatch:
 
         Nothing is published for items that are fetched again and fail again: they have their rows.
         """
-        self.part.flush()
-        self.part.close()
         path = part_path(self._sink.home, self._shard)
+        self.part.flush()
+        try:
+            self.part.mend()
+        except OSError as error:
+            raise destination_error(error, str(path)) from error
+        self.part.close()
         if not self._samples:
             path.unlink(missing_ok=True)
         if self._samples or not (self._lease.only or self._sink.again):

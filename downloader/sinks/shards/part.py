@@ -1,4 +1,9 @@
-"""Append samples to a part, the tar file that becomes a shard when it is whole."""
+"""Append samples to a part, the tar file that becomes a shard when it is whole.
+
+A large content is copied in pieces, and other samples are appended meanwhile. So room is reserved for it
+first: as a tar member that belongs to no sample. The header of the sample replaces that of this member in
+the last step. Until then the part has the whole samples of all others, also after a kill.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,18 @@ import os
 import posix
 
 from downloader.files.directory import Entry
+from downloader.process.long_work import PIECE, in_thread
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.samples import WholeSample, samples
+from downloader.sinks.shards.ustar import BLOCK, header
 
-__all__ = ["Part", "recover"]
+__all__ = ["Part", "Room", "recover"]
 
 # Unpatched, as in `sinks.directory`.
 _pwrite = posix.pwrite
 _pwritev = getattr(posix, "pwritev", None)
-_COPY = 8 << 20
+_COPY = 1 << 20  # stays in the cache of a core
+_RESERVED = b".reserved"  # the member of room that is not filled: no key begins with a dot
 # Pieces of at least so many bytes, on average, are written from where they are: below that, joining them
 # costs less than the system's look at each.
 _GATHERED = 1 << 10
@@ -103,7 +111,7 @@ class Part:
     What is appended is written at the next ``flush``, or earlier when it is much.
     """
 
-    __slots__ = ("_end", "_fd", "_path", "_pending", "_size", "_suspended")
+    __slots__ = ("_end", "_fd", "_path", "_pending", "_size", "_suspended", "_torn")
 
     _MANY = 1 << 20
 
@@ -112,13 +120,16 @@ class Part:
         self._pending: list[bytes | bytearray] = []
         self._size = 0
         self._fd = -1
-        self._end = 0
+        self._end = -1  # not known yet
         self._suspended = False
+        self._torn = False  # there is room that nothing will fill
 
-    def _open(self) -> None:
+    def _open(self) -> int:
         if self._fd < 0:
             self._fd = self._path.open(os.O_WRONLY | os.O_CREAT, 0o666)
-            self._end = os.fstat(self._fd).st_size
+            if self._end < 0:
+                self._end = os.fstat(self._fd).st_size
+        return self._fd
 
     def append(self, before: bytes, content: bytes | bytearray, after: bytes) -> None:
         """Append a sample."""
@@ -127,26 +138,66 @@ class Part:
         if self._size >= self._MANY:
             self.flush()
 
-    def append_file(self, before: bytes, fd: int, size: int, after: bytes) -> None:
-        """Append a sample whose content are the first ``size`` bytes of the file ``fd``.
+    def reserve(self, before: bytes, size: int, after: bytes) -> Room:
+        """Reserve room for a sample with ``size`` bytes of content; what is appended next stands behind it.
 
-        Raises OSError, too: then nothing of the sample is in the part.
+        Raises OSError, too: then nothing is reserved.
         """
         self.flush()
         try:
-            self._open()
+            fd = self._open()
         except OSError as error:
             raise destination_error(error, str(self._path)) from error
-        at = self._end
+        room = Room(self._end, before, size, after)
         try:
-            _write(self._fd, before, at)
-            _copy(fd, 0, self._fd, at + len(before), size)
-            _write(self._fd, after, at + len(before) + size)
+            os.ftruncate(fd, room.end)
+            _write(fd, header(_RESERVED, room.end - room.start - BLOCK, 0), room.start)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, at)
+            self.free(room)
             raise
-        self._end = at + len(before) + size + len(after)
+        self._end = room.end
+        self._written()
+        return room
+
+    def free(self, room: Room) -> None:
+        """Give up ``room``, which is not filled. Raises nothing: until ``mend``, it stays as it is."""
+        if self._end in (room.start, room.end):
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._open(), room.start)
+                self._end = room.start
+                self._written()
+                return
+        self._torn = True
+
+    def mend(self) -> None:
+        """Remove room that was given up; call it in a greenlet, when nothing is appended any more."""
+        if self._torn:
+            self.close()
+            in_thread(recover, self._path, {})
+            self._torn = False
+            self._end = -1
+
+    def copy(self, room: Room, source: int) -> None:
+        """Copy the content of ``room`` from the beginning of the file ``source``. Raises OSError.
+
+        Call it in a greenlet: others run meanwhile.
+        """
+        target = os.dup(self._open())  # the part may be closed meanwhile
+        try:
+            self._written()
+            for at in range(0, room.size, PIECE):
+                in_thread(_copy, source, at, target, room.content + at, min(PIECE, room.size - at))
+        finally:
+            os.close(target)
+
+    def fill(self, room: Room) -> None:
+        """Make ``room``, whose content was copied, a sample. Raises OSError."""
+        fd = self._open()
+        _write(fd, room.after, room.content + room.size)
+        _write(fd, room.before, room.start)
+        self._written()
+
+    def _written(self) -> None:
         if self._suspended:
             self.close()
 
@@ -162,8 +213,7 @@ class Part:
         except OSError as error:
             raise destination_error(error, str(self._path)) from error
         self._end += size
-        if self._suspended:
-            self.close()
+        self._written()
 
     def suspend(self) -> None:
         """Write what was appended, and from now on keep the file open only while writing to it."""
@@ -176,3 +226,17 @@ class Part:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class Room:
+    """Room for a sample in a part, from ``start`` to ``end``; ``content`` is where its content begins."""
+
+    __slots__ = ("after", "before", "content", "end", "size", "start")
+
+    def __init__(self, start: int, before: bytes, size: int, after: bytes) -> None:
+        self.start = start
+        self.content = start + len(before)
+        self.end = self.content + size + len(after)
+        self.before = before
+        self.size = size
+        self.after = after

@@ -15,6 +15,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import written
 from downloader.files.directory import Directory, UnsafeFile, open_directory
 from downloader.messages import Lease
+from downloader.process.long_work import in_thread
 from downloader.sinks.failing import destination_error
 from downloader.sinks.shards.batch import ShardBatch
 from downloader.sinks.shards.files import SHARDS, STATS, part_path, read_sealed, unseal
@@ -61,13 +62,11 @@ class ShardSink:
 
     def begin(self, lease: Lease) -> ShardBatch:
         """See ``Sink``. Reads the part that a killed worker has left, in a thread."""
-        import gevent
-
         self._unseal_recorded()
         shard = lease.shards[-1]
         keys = ShardKeys(lease, self.options, keyed=self.again)
         try:
-            recovered: Recovered = gevent.get_hub().threadpool.apply(self._recover, (lease, shard, keys))
+            recovered = in_thread(self._recover, lease, shard, keys)
         except UnsafeFile:
             raise
         except OSError as error:

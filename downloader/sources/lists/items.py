@@ -32,6 +32,7 @@ from downloader.core.naming import (
 )
 from downloader.core.redact import SecretNames, redact, redact_url
 from downloader.messages import Item
+from downloader.process.long_work import Pauses
 from downloader.sources.lines import LONGEST_LINE, TOO_LONG
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import without
@@ -190,12 +191,14 @@ class ItemMaker:
         urls = list(map(_as_text, given))
         found = list(map(_PLAIN, urls))
         names = []
+        pause = Pauses()
         for index, (url, match) in enumerate(zip(urls, found, strict=True)):
             name = ""
             try:
                 if match is not None and not self._mirror:
                     name = match[1]
                 else:
+                    pause()  # a URL of 64 KiB takes 10 ms
                     if match is None:
                         if self._columns.whole_lines:
                             _check_one_url(url)
@@ -230,7 +233,9 @@ class ItemMaker:
         self, given: Sequence[Any], of_urls: Sequence[str], faults: dict[int, _Fault]
     ) -> Sequence[str]:
         names = []
+        pause = Pauses()
         for index, (name, of_url) in enumerate(zip(given, of_urls, strict=True)):
+            pause()
             directory, leaf = name if type(name) is tuple and len(name) == 2 else ("", name)
             text = leaf if self._literal else _as_text(leaf)
             safe = of_url

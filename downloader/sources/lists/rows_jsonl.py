@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from downloader.core.column_types import kind_of
+from downloader.process.long_work import Pauses
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import Fields, path_of, prefixes, value_at
@@ -20,6 +21,7 @@ from downloader.sources.lists.rows import Numbered, Table
 __all__ = ["JsonlParser", "has_key"]
 
 _LONGEST = 1 << 20
+_LONG = 64 << 10  # bytes of a row that takes milliseconds
 # Kept values are encoded and decoded recursively several times, last by readers of the dataset.
 _DEEPEST = 100
 _LONGEST_INT = 640  # digits; Python converts as many, whatever its limit is (sys.set_int_max_str_digits)
@@ -107,7 +109,10 @@ class JsonlParser:
         numbers: list[int] = []
         rows: list[Any] = []
         faults: dict[int, str] = {}
+        pause = Pauses()
         for number, line in lines:
+            if len(line) > _LONG:
+                pause()
             try:
                 try:
                     row = decode(line)

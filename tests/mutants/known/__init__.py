@@ -6,7 +6,7 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, files, hosts, lists, manners, plans, records, running, shards, storing
+from known import fetching, files, hosts, hub, lists, manners, plans, records, running, shards, storing
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -16,6 +16,7 @@ KNOWN: tuple[Mutant, ...] = (
     *fetching.KNOWN,
     *files.KNOWN,
     *hosts.KNOWN,
+    *hub.KNOWN,
     *lists.KNOWN,
     *manners.KNOWN,
     *plans.KNOWN,

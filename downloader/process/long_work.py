@@ -1,0 +1,89 @@
+"""Keep what takes long from holding the hub: pause between its steps, or do it in a thread.
+
+A greenlet that never waits lets no other one of its process run, and while a system call lasts, none does.
+On a slow disk that may be longer than a worker may be silent. A thread costs some 50 µs, so it is for what
+is large.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+__all__ = ["BUSY", "PIECE", "READ_AT_ONCE", "Pauses", "in_thread"]
+
+BUSY = 0.02
+"""Seconds for which a greenlet may work without letting others run."""
+
+READ_AT_ONCE = 1 << 20
+"""Bytes of a file that are read or compared without a thread: 20 ms at 50 MB/s."""
+PIECE = 8 << 20
+"""Bytes that a thread reads or copies in one go: a greenlet that is killed waits for that."""
+
+# Of their own: those of the hub also look up names, and must not wait for a disk.
+_THREADS = 4
+_Result = TypeVar("_Result")
+_pools: dict[int, Any] = {}  # by the id of the hub
+
+
+def in_thread(function: Callable[..., _Result], *args: object) -> _Result:
+    """Return what ``function(*args)`` returns, which is called in a thread. Raises what it raises.
+
+    Call it in a greenlet. If that is killed, the exception is raised when the function has returned:
+    nothing that it uses may be closed before.
+    """
+    result = _pool().spawn(_call, function, args)
+    interruption: BaseException | None = None
+    while True:
+        try:
+            value, error = result.get()
+            break
+        except BaseException as thrown:  # into the greenlet: `_call` raises nothing
+            interruption = interruption or thrown
+    if interruption is not None:
+        raise interruption
+    if error is not None:
+        raise error
+    returned: _Result = value
+    return returned
+
+
+class Pauses:
+    """A function to call between the steps of long work: now and then it lets other greenlets run.
+
+    Where there are none, in a process without gevent, it does nothing.
+    """
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = monotonic() + BUSY
+
+    def __call__(self) -> None:
+        if monotonic() > self._next:
+            if "gevent" in sys.modules:
+                from gevent import sleep
+
+                sleep(0.001)  # sleep(0) may return before any timer runs
+            self._next = monotonic() + BUSY
+
+
+def _pool() -> Any:
+    import gevent
+    from gevent.threadpool import ThreadPool
+
+    hub = gevent.get_hub()
+    pool = _pools.get(id(hub))
+    if pool is None or pool.hub is not hub:
+        pool = _pools[id(hub)] = ThreadPool(_THREADS, hub=hub)
+    return pool
+
+
+def _call(function: Callable[..., _Result], args: tuple[object, ...]) -> tuple[Any, BaseException | None]:
+    """Return what ``function`` returns or raises: gevent prints what is raised in its threads."""
+    try:
+        return function(*args), None
+    except BaseException as error:
+        return None, error
