@@ -29,6 +29,7 @@ from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.messages import Tally
+from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
 from downloader.storage.destination import foreign_before, make_directory
 from downloader.storage.name_probes import colon_of
@@ -204,13 +205,19 @@ class _Driver:
                 error.exit_code = event["exit_code"]
                 self._stop = self._stop or error
         if is_open and not self._draining:
-            return slicer
+            if not slicer.stalled:
+                return slicer
+            self._progress.log("warning", f"the process that reads the source {stalled_text(slicer.limit)}")
         slicer.kill()
         if not self._slices.sliced and self._stop is None and not self._draining:
             if slicer.may_start_again():
                 self._progress.log("warning", "the process that reads the source died; another takes over")
                 return slicer.again(*self._slices.sliced_so_far())
-            self._stop = SourceError("the process that reads the source died three times")
+            if self._config.reads_stdin:
+                text = "the process that reads the source died, and standard input cannot be read again"
+            else:
+                text = "the process that reads the source died three times; the same command goes on"
+            self._stop = SourceError(text)
         return None
 
     def _launch(self, fleet: Fleet, share: Shares) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import selectors
 import signal
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from downloader.errors import BootError
 from downloader.messages import Message, Receiving, Tally
 from downloader.process.channel import Link
 from downloader.process.spawn import ChildMain, fork
+from downloader.process.watching import reap
 
 __all__ = ["FEEDER", "Process", "ProcessPool", "describe"]
 
@@ -27,6 +27,7 @@ FEEDER = -1
 """The feeder's number; workers have 0, 1, 2 … and a replacement has a new number."""
 
 _MAX_ITERATION = 1.0
+_DIES_WITHIN = 2.0
 _LESS = "give more memory, or fewer --workers or --connections"
 
 
@@ -37,6 +38,7 @@ class Process:
     ``tries``: how many children in its place, in a row, exited before they were ready. ``silence``: seconds
     since its last message. ``live``: what it has counted and not reported yet. ``receiving``, ``waiting``,
     ``hosts``: see ``messages.Heartbeat``. ``waits``: whether the selector watches for room to send to it.
+    ``killed``: it was sent SIGKILL, of which it does not die while it waits for a disk that hangs.
     """
 
     number: int
@@ -50,6 +52,7 @@ class Process:
     waiting: int = 0
     hosts: tuple[int, ...] = ()
     waits: bool = False
+    killed: bool = False
 
     def reported(self, outcome: Tally) -> None:
         """Subtract what is reported from ``live`` and ``receiving``, as of the last heartbeat.
@@ -134,6 +137,7 @@ class ProcessPool:
     def kill(self, process: Process) -> None:
         """Send SIGKILL; the exit of the child is noticed when its link closes."""
         process.silence = 0.0
+        process.killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
 
@@ -156,26 +160,19 @@ class ProcessPool:
         self._selector.unregister(process.link)
         process.link.close()
         # Its end of the link is closed, so it is exiting; kill it if not, rather than wait forever.
-        if not _exits(process.pid, within=2.0):
-            os.kill(process.pid, signal.SIGKILL)
-        _, status, usage = os.wait4(process.pid, 0)
+        found = None if process.killed else reap(process.pid, 2.0)
+        if found is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+            found = reap(process.pid, _DIES_WITHIN)
+        if found is None:
+            return int(signal.SIGKILL)  # it waits for a disk, and dies when that answers
+        status, usage = found
         role = "feeder" if process.number == FEEDER else "workers"
         self.cpu_seconds[role] += usage.ru_utime + usage.ru_stime
         if process.number != FEEDER:
             self.worker_rss = max(self.worker_rss, usage.ru_maxrss)
         return status
-
-
-def _exits(pid: int, within: float) -> bool:
-    """Return whether child ``pid`` exits within so many seconds, without reaping it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return False
-    try:
-        return bool(select.select([descriptor], [], [], within)[0])
-    finally:
-        os.close(descriptor)
 
 
 def describe(status: int) -> str:

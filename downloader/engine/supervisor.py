@@ -308,6 +308,9 @@ class Supervisor:
             return
         limit = self._config.stall_timeout
         for process in self._pool.stuck(limit):
+            if process.killed:
+                self._reap(process)
+                continue
             role = "the feeder" if process.number == FEEDER else f"worker {process.pid}"
             self._progress.log("warning", f"{role} gave no sign of life for {limit:.0f} s; killed")
             self._pool.kill(process)
