@@ -77,12 +77,15 @@ class Outcome(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
+def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: str = "") -> Outcome:
     """Run ``task`` to its end and publish its record.
 
     ``board`` is the handle of a ``board.Board``, or None: the slice then keeps its share of the rate.
+    ``node_id``: Ray's name of ``node``.
     """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
+    exchange = _Exchange(board, task.name, attempt, node, node_id)
+    exchange.tell_slow()
     directory = PlanDirectory(*msgspec.structs.astuple(task.at))
     settings, disk = _settings(task, decode(config))
     shards = NodeShards(settings, directory, task.name)
@@ -95,7 +98,8 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
             return Outcome(task.name, "done", "", attempt, node)
         staged = shards.stage(scratch)
         items = directory.files.local(task.items, scratch.path)
-        result, last_words = _attempt(task, staged, board, scratch, attempt, node, items)
+        result, last_words = _attempt(task, staged, exchange, scratch, attempt, items)
+        exchange.tell_slow()
         outcome = _outcome(
             task, directory, scratch, result, last_words, attempt, node, shards.staging, disk
         )
@@ -155,7 +159,7 @@ def _outcome(
 
 
 def _attempt(
-    task: SliceTask, config: Config, board: Any, scratch: Scratch, attempt: str, node: str, items: str
+    task: SliceTask, config: Config, exchange: _Exchange, scratch: Scratch, attempt: str, items: str
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
     journal = scratch.path
@@ -173,7 +177,6 @@ def _attempt(
         result=os.fspath(result),
         parent=os.getpid(),
     )
-    exchange = _Exchange(board, task.name, attempt, node)
     pauses = exchange.pauses()
     argv, env = child("downloader.cluster.slice_process:main")
     process = subprocess.Popen(
@@ -282,9 +285,10 @@ def _end(process: subprocess.Popen[bytes], errors: bytearray, *, kill: bool) -> 
 class _Exchange:
     """The exchange with the board: one call at a time, none waited for long."""
 
-    def __init__(self, board: Any, name: str, attempt: str, node: str) -> None:
+    def __init__(self, board: Any, name: str, attempt: str, node: str, node_id: str) -> None:
         self._board = board
-        self._name, self._attempt, self._node = name, attempt, node
+        self._attempt = attempt
+        self._sign = Sign(name, node, (), os.getpid(), node_id)
         self._seen = 0
         self._rate = 0.0
         self._drained = False
@@ -306,10 +310,16 @@ class _Exchange:
         if self._board is None or self._pending is not None or monotonic() - self._sent < wait:
             return False
         self._sent = monotonic()
-        sign = Sign(self._name, self._node, tuple(msgspec.structs.astuple(pulse.tally)))
+        sign = self._sign = self._sign._replace(tally=tuple(msgspec.structs.astuple(pulse.tally)))
         pauses = [(pause.host, pause.seconds) for pause in pulse.pauses]
         self._pending = self._board.exchange.remote(self._attempt, sign, pauses, self._seen)
         return True
+
+    def tell_slow(self) -> None:
+        """Say that this process is about to copy files, and gives no signs meanwhile."""
+        if self._board is not None:
+            sign = self._sign._replace(slow=True)
+            self._board.exchange.remote(self._attempt, sign, [], self._seen)
 
     def received(self) -> list[bytes]:
         """Return what the board has answered, as orders to the process."""
