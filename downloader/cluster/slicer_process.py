@@ -51,7 +51,7 @@ class SlicerProcess:
         os.set_blocking(self._out, False)
         # It watches the feeder itself, with half of the time.
         self._watch = Watch(
-            self._process.pid, 2 * config.stall_timeout, patient=is_bucket(config.journal_root)
+            self._process.pid, 2 * config.stall_timeout, patient=is_bucket(config.journal_root), speaks=True
         )
 
     @property

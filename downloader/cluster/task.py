@@ -196,7 +196,7 @@ def _attempt(
     try:
         _feed(process, pack(msgspec.msgpack.encode(job)) + pauses)
         # It watches its own processes, with half of the time.
-        watch = Watch(process.pid, 2 * config.stall_timeout, patient=config.is_bucket)
+        watch = Watch(process.pid, 2 * config.stall_timeout, patient=config.is_bucket, speaks=True)
         stalled = _watch(process, exchange, watch, errors)
     finally:
         _end(process, errors, kill=stalled)

@@ -12,12 +12,11 @@ from downloader.config.config import Config
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import Batch, Continue, Credit, Ended, Log, Stop, Types
 from downloader.process.spawn import Child, fork
-from downloader.process.watching import LOOK_EVERY, Watch, reap, stalled_text
+from downloader.process.watching import ENDS_WITHIN, LOOK_EVERY, Watch, reap, stalled_text
 
 __all__ = ["FeederLost", "read_batches"]
 
 _BATCHES_AHEAD = 4
-_ENDS_WITHIN = 5.0
 
 
 class FeederLost(BootError):
@@ -40,7 +39,7 @@ def read_batches(
     BootError; FeederLost where the feeder ends early, or makes no progress.
     """
     child = _start(config, name_key)
-    watch = Watch(child.pid, config.stall_timeout)
+    watch = Watch(child.pid, config.stall_timeout, speaks=True)
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(child.link, selectors.EVENT_READ)
@@ -77,7 +76,7 @@ def read_batches(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
-        reap(child.pid, _ENDS_WITHIN)  # one that waits for its disk dies when that answers
+        reap(child.pid, ENDS_WITHIN)  # one that waits for its disk dies when that answers
         child.link.close()
 
 

@@ -1,7 +1,8 @@
 """Watch a process that this one waits for, and end it without waiting for ever.
 
 On Linux its progress is seen from outside, in ``/proc``: a process that computes, reads or writes is not
-stuck, whether or not it says so. On other systems only messages count.
+stuck, whether or not it says so. On other systems only messages count, and a process that sends none may be
+silent for ever.
 """
 
 from __future__ import annotations
@@ -12,18 +13,30 @@ import resource
 import selectors
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from downloader.core.silence import Silence, VitalSigns
 
-__all__ = ["STALL_TIMEOUT", "Stalled", "Watch", "end", "reap", "run_watched", "stalled_text", "vital_signs"]
+__all__ = [
+    "STALL_TIMEOUT",
+    "Stalled",
+    "Watch",
+    "end",
+    "reap",
+    "run_watched",
+    "stalled_text",
+    "vital_signs",
+    "watched",
+]
 
 STALL_TIMEOUT = 30.0
 """The default of ``Config.stall_timeout``, for processes that are started without a Config."""
 
 LOOK_EVERY = 0.5  # seconds
-_ENDS_WITHIN = 5.0
+ENDS_WITHIN = 5.0
 _POLL_EVERY = 0.02
 _CHUNK = 64 << 10
 
@@ -59,11 +72,21 @@ def vital_signs(pid: int) -> VitalSigns | None:
 class Watch:
     """The watch over process ``pid``, which may be silent for ``limit`` seconds; see ``Silence``.
 
-    ``by_messages``: nothing but ``heard`` counts as progress, for a process that polls all the time.
+    ``speaks``: it sends a message once a second, or answers. ``by_messages``: nothing else counts, for a
+    process that polls all the time.
     """
 
-    def __init__(self, pid: int, limit: float, *, patient: bool = False, by_messages: bool = False) -> None:
+    def __init__(
+        self,
+        pid: int,
+        limit: float,
+        *,
+        patient: bool = False,
+        speaks: bool = False,
+        by_messages: bool = False,
+    ) -> None:
         self._pid = pid
+        self._speaks = speaks or by_messages
         self._by_messages = by_messages
         self._silence = Silence(limit, time.monotonic(), patient=patient)
         self.limit = limit
@@ -75,6 +98,8 @@ class Watch:
     def stalled(self) -> bool:
         """Return whether the process is to be killed; call it once a second or more often."""
         signs = vital_signs(self._pid)
+        if signs is None and not self._speaks:
+            return False
         if signs is not None and self._by_messages:
             signs = VitalSigns(signs.state, 0, 0)
         return self._silence.look(time.monotonic(), signs)
@@ -100,7 +125,7 @@ def reap(pid: int, within: float) -> tuple[int, resource.struct_rusage] | None:
             selector.select(min(left, every))
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
+def end(process: subprocess.Popen[Any]) -> int:
     """Kill ``process`` and return its status.
 
     One that waits for a disk dies when the disk answers. It is not waited for, and -9 is returned.
@@ -108,9 +133,32 @@ def end(process: subprocess.Popen[bytes]) -> int:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     try:
-        return process.wait(_ENDS_WITHIN)
+        return process.wait(ENDS_WITHIN)
     except subprocess.TimeoutExpired:
         return -9
+
+
+@contextlib.contextmanager
+def watched(process: subprocess.Popen[Any], limit: float) -> Iterator[Callable[[], bool]]:
+    """Kill ``process`` if it makes no progress while the block waits for it; yield whether it was."""
+    over = threading.Event()
+    watch = Watch(process.pid, limit)
+    found = []
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY):
+            if process.returncode is None and watch.stalled():
+                found.append(process.pid)
+                process.kill()
+                return
+
+    thread = threading.Thread(target=look, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield lambda: bool(found)
+    finally:
+        over.set()
+        thread.join()
 
 
 def run_watched(
