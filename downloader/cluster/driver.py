@@ -132,6 +132,18 @@ class _Driver:
             self._stop = self._stop or error
         finally:
             fleet.close()
+        try:
+            self._take_up_done()
+        except DownloaderError as error:
+            self._stop = self._stop or error
+
+    def _take_up_done(self) -> None:
+        """Count the slices that were done when the cluster was lost, or the job was ended."""
+        for name in sorted(self._book.running):
+            if (done := self._directory.done(name)) is not None:
+                self._slices.shards.ended(done, settled=False)
+                self._book.ended(name, "done")
+                self._slices.record(done)
 
     def _lost(self, fleet: FleetClient) -> list[Done]:
         """Return the slices whose files are on disks that are gone."""

@@ -27,7 +27,7 @@ from downloader.process.watching import LOOK_EVERY, Watch, end
 __all__ = ["FleetClient"]
 
 _BEGINS_WITHIN = 90.0  # seconds without progress, of Ray's start
-_SHUT_DOWN_WITHIN = 15.0
+_SHUT_DOWN_WITHIN = 10.0
 _CHUNK = 256 << 10
 _ERRORS = {kind.__name__: kind for kind in (BootError, ConfigError, DestinationError)}
 _encode = msgspec.msgpack.encode

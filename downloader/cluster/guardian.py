@@ -42,7 +42,8 @@ def main() -> int:
         signal.signal(ignored, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Not Ray's own, which all users share; the paths of sockets in it may have 107 bytes.
+    # Not Ray's own, which all users share; nor this one itself, to which Ray would give the mode 777. The
+    # paths of sockets in it may have 107 bytes.
     temporary = ""
     if address == "local":
         temporary = tempfile.mkdtemp(prefix="downloader-", dir=os.environ.get("RAY_TMPDIR") or "/tmp")
@@ -55,7 +56,7 @@ def main() -> int:
             os.close(lifeline)
             from downloader.cluster.fleet_process import serve
 
-            status = serve(calls, address, temporary)
+            status = serve(calls, address, temporary and f"{temporary}/ray")
         finally:
             os._exit(status)
     os.close(calls)
