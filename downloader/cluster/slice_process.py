@@ -99,7 +99,7 @@ def main() -> NoReturn:
     except OSError as error:
         # The disk with the journal is full; its last line says so on the other end.
         stopped = result.report.stopped_by if result.report else result.error
-        sys.stderr.write(f"{stopped or _full(job, error)}\n")
+        sys.stderr.write(_full(job, error) + (f" ({stopped})" if stopped else "") + "\n")
         sys.stderr.flush()
         os._exit(1)
     sys.stderr.flush()

@@ -182,7 +182,7 @@ def test_slicer_and_its_feeder_that_stop(tmp_path: Path) -> None:
         third = second.again(*last())
         assert not until(third, 99)
         third.kill()
-    assert made == [f"{number:08d}" for number in range(30)]
+    assert made == [f"{number:08d}" for number in range(31)]  # the last is empty
 
 
 CALLER = """
