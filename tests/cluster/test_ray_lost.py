@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -35,8 +36,24 @@ def cluster_of(job: Job) -> list[psutil.Process]:
     return psutil.Process(job.pid).children(recursive=True)
 
 
+def argv_of(process: psutil.Process) -> str:
+    """Return what the process was started with, "" if it has ended: those of slices come and go."""
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
 def named(processes: list[psutil.Process], word: str) -> psutil.Process:
-    return next(each for each in processes if word in " ".join(each.cmdline()))
+    return next(each for each in processes if word in argv_of(each))
+
+
+def listening_addresses(processes: list[psutil.Process]) -> set[str]:
+    found = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            sockets = process.net_connections()
+            found |= {each.laddr.ip for each in sockets if each.status == psutil.CONN_LISTEN}
+    return found
 
 
 def stranger(address: str, **env: str) -> str:
@@ -69,12 +86,7 @@ def test_local_cluster_is_ours_alone_and_its_loss_is_told(tmp_path: Path) -> Non
         try:
             job.until(lambda: list(dest.glob(".downloader/cluster/done/*")))
             processes = cluster_of(job)
-            listening = {
-                connection.laddr.ip
-                for process in [*processes, psutil.Process(job.pid)]
-                for connection in process.net_connections()
-                if connection.status == psutil.CONN_LISTEN
-            }
+            listening = listening_addresses([*processes, psutil.Process(job.pid)])
             assert listening
             assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -142,10 +154,11 @@ def test_process_of_a_local_cluster_is_lost(
     dest = tmp_path / "d"
     with serving(files=1000, delay="100ms-200ms") as server:
         job = Job(sys.executable, "-c", PROGRAM, server.url, dest)
+        processes: list[psutil.Process] = []
         try:
             job.until(lambda: list(dest.glob("file-*")))
             processes = cluster_of(job)
-            guardians = [each for each in processes if "guardian:main" in " ".join(each.cmdline())]
+            guardians = [each for each in processes if "guardian:main" in argv_of(each)]
             caller = next(each for each in guardians if each.ppid() in {one.pid for one in guardians})
             target = caller if victim == "caller" else named(processes, victim)
             os.kill(target.pid, number)
@@ -158,7 +171,7 @@ def test_process_of_a_local_cluster_is_lost(
                 assert not psutil.wait_procs(processes, 20)[1]
         finally:
             for each in processes:
-                if each.is_running():
+                with contextlib.suppress(psutil.Error):
                     each.kill()
             job.close()
 

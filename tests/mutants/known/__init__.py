@@ -6,7 +6,7 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, files, hosts, lists, manners, plans, records, running, shards, storing
+from known import fetching, files, hosts, lists, manners, plans, records, running, shards, storing, watching
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -22,4 +22,5 @@ KNOWN: tuple[Mutant, ...] = (
     *records.KNOWN,
     *running.KNOWN,
     *shards.KNOWN,
+    *watching.KNOWN,
 )
