@@ -127,9 +127,8 @@ class FleetClient:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guardian.wait(LOOK_EVERY)
             status = end(self._guardian)
-        if status > 128:
-            with contextlib.suppress(ValueError):
-                return f"signal {signal.Signals(status - 128).name}"
+        with contextlib.suppress(ValueError):
+            return f"signal {signal.Signals(-status if status < 0 else status - 128).name}"
         return f"exit code {status}"
 
     def close(self) -> None:

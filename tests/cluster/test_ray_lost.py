@@ -134,17 +134,16 @@ print(report.exit_code, report.stored + report.skipped, report.stopped_by)
         ("gcs_server", signal.SIGKILL, "4 ", "the Ray cluster was lost: Ray "),
         ("gcs_server", signal.SIGSTOP, "", ""),
         ("raylet/raylet", signal.SIGSTOP, "", ""),
-        ("guardian:main", signal.SIGSTOP, "0 1000 None", ""),
+        ("guardian:main", signal.SIGSTOP, "0 600 None", ""),
         (
             "guardian:main",
             signal.SIGKILL,
             "4 ",
             "the Ray cluster was lost: Ray ended its process: signal SIGKILL",
         ),
-        ("caller", signal.SIGSTOP, "4 ", "the Ray cluster was lost: Ray did not answer for 8 s"),
-        ("ray::slice", signal.SIGSTOP, "0 1000 None", "runs again: its worker on"),
-        ("ray::Board", signal.SIGSTOP, "0 1000 None", ""),
-        ("slice_process:main", signal.SIGSTOP, "0 1000 None", "gave no sign of life for 8 s; killed"),
+        ("caller", signal.SIGSTOP, "4 ", "the Ray cluster was lost: Ray did not answer for "),
+        ("ray::slice", signal.SIGSTOP, "0 600 None", "runs again: its worker on"),
+        ("ray::Board", signal.SIGSTOP, "0 600 None", ""),
     ],
 )
 def test_process_of_a_local_cluster_is_lost(
@@ -152,7 +151,7 @@ def test_process_of_a_local_cluster_is_lost(
 ) -> None:
     """It ends, whatever it was; what it ends with is the truth, and nothing is left."""
     dest = tmp_path / "d"
-    with serving(files=1000, delay="100ms-200ms") as server:
+    with serving(files=600, delay="100ms-200ms") as server:
         job = Job(sys.executable, "-c", PROGRAM, server.url, dest)
         processes: list[psutil.Process] = []
         try:
@@ -165,7 +164,7 @@ def test_process_of_a_local_cluster_is_lost(
             assert job.wait(200) == 0, job.err
             code, count, *_ = job.out.split()
             assert job.out.startswith(expected), job.out + job.err
-            assert code == "4" or (code, count) == ("0", "1000")
+            assert code == "4" or (code, count) == ("0", "600")
             assert told in job.out + job.err
             if (victim, number) != ("guardian:main", signal.SIGKILL):
                 assert not psutil.wait_procs(processes, 20)[1]

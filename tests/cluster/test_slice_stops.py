@@ -53,7 +53,7 @@ def test_slice_that_stops_is_killed_and_goes_on(tmp_path: Path) -> None:
     dest, scratch, found = tmp_path / "d", tmp_path / "s", []
     with serving(files=300, delay="20ms-40ms") as server:
         config = plan(dest, server.url, 300, stall_timeout=1.5)
-        runs = threading.Thread(target=lambda: found.append(attempt(dest, scratch, config)))
+        runs = threading.Thread(target=lambda: found.append(attempt(dest, scratch, config)), daemon=True)
         runs.start()
         until(lambda: len(list(dest.glob("file-*"))) > 10)
         for pid in slice_processes(scratch / "x"):
@@ -62,7 +62,7 @@ def test_slice_that_stops_is_killed_and_goes_on(tmp_path: Path) -> None:
         assert [(each.how, each.reason) for each in found] == [
             ("failed", "its process on here died: gave no sign of life for 3 s; killed")
         ]
-        assert not slice_processes(scratch / "x")
+        until(lambda: not slice_processes(scratch / "x"))
         assert attempt(dest, scratch, config).how == "done"
     assert len(list(dest.glob("file-*"))) == 300
 
