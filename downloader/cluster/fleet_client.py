@@ -44,6 +44,7 @@ class FleetClient:
         self._limit = 2 * config.stall_timeout
         self._signs: list[Sign] = []
         self._unpacker = Unpacker()
+        self._is_open = False
         self.nodes = 0
         ours, theirs = socket.socketpair()
         ours.settimeout(LOOK_EVERY)
@@ -76,6 +77,7 @@ class FleetClient:
         try:
             watch = Watch(self._guardian.pid, _BEGINS_WITHIN, by_messages=True)
             self._ask("open", config.stall_timeout, watch=watch)
+            self._is_open = True
         except BaseException:
             self._abort()
             raise
@@ -108,8 +110,9 @@ class FleetClient:
                     raise _ERRORS.get(answer.kind, DownloaderError)(answer.text)
                 return msgspec.msgpack.decode(answer.value, type=type) if answer.value else None
 
-    @staticmethod
-    def _lost(why: str) -> DownloaderError:
+    def _lost(self, why: str) -> DownloaderError:
+        if not self._is_open:
+            return BootError(f"Ray cannot be started: {why}; -vv shows what it says")
         return DownloaderError(
             f"the Ray cluster was lost: {why}; slices that are done stay done, and the same command goes on"
         )

@@ -41,6 +41,9 @@ _POLL_EVERY = 0.02
 _CHUNK = 64 << 10
 
 
+_left: list[subprocess.Popen[Any]] = []  # killed, and to be reaped when their disk answers
+
+
 class Stalled(Exception):
     """A process has made no progress for too long, and was killed; the message says so."""
 
@@ -130,11 +133,13 @@ def end(process: subprocess.Popen[Any]) -> int:
 
     One that waits for a disk dies when the disk answers. It is not waited for, and -9 is returned.
     """
+    _left[:] = [each for each in _left if each.poll() is None]
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     try:
         return process.wait(ENDS_WITHIN)
     except subprocess.TimeoutExpired:
+        _left.append(process)
         return -9
 
 

@@ -5,12 +5,14 @@ Each is killed after the stall limit, which these tests make short, and handled 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -92,6 +94,79 @@ def test_publisher_that_works_for_long_is_left_alone(tmp_path: Path, stops: Call
     with publishing(tmp_path / "d", stall_timeout=LIMIT) as shards:
         shards.publisher.publish(shards.job(4, examples(4, 20, 3000)))
         assert os.listdir(marks) == [str(publisher_pid())]
+
+
+@contextlib.contextmanager
+def disk(path: Path) -> Iterator[Callable[[str], None]]:
+    """Mount a file system at ``path``; yield a function that freezes (-f) or thaws (-u) it."""
+    image = path.with_name("image")
+    with image.open("wb") as file:
+        file.truncate(40 << 20)
+    path.mkdir()
+
+    def run(*argv: object) -> None:
+        subprocess.run(list(map(str, argv)), check=True, capture_output=True)
+
+    try:
+        run("mkfs.ext4", "-q", image)
+        run("mount", "-o", "loop", image, path)
+        try:
+            run("fsfreeze", "-f", path)
+            run("fsfreeze", "-u", path)
+        except BaseException:
+            run("umount", path)
+            raise
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted and frozen here: {error}")
+    try:
+        yield lambda how: run("fsfreeze", how, path)
+    finally:
+        subprocess.run(["fsfreeze", "-u", str(path)], check=False, capture_output=True)
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.slow
+def test_publisher_whose_disk_hangs(tmp_path: Path) -> None:
+    """It cannot be killed; the run ends all the same, and it dies when the disk answers."""
+    with disk(tmp_path / "disk") as turn, publishing(tmp_path / "disk/d", stall_timeout=LIMIT) as shards:
+        shards.publisher.publish(shards.job(3, examples(3, 5)))
+        job = shards.job(4, examples(4, 20, 3000))
+        os.sync()
+        turn("-f")
+        below = psutil.Process().children()
+        with pytest.raises(DestinationError, match="ended twice, it gave no sign of life for 1 s; killed"):
+            shards.publisher.publish(job)
+        below += psutil.Process().children()
+        turn("-u")
+        assert not psutil.wait_procs(below, 10)[1]
+        assert len(shards.publisher.publish(job).files) == 1
+
+
+HANGS = """
+import sys
+import downloader
+source, output, journal = sys.argv[1:]
+report = downloader.download(downloader.Config(
+    source=source, output=output, journal=journal, workers=1, connections=4, stall_timeout=2.0))
+print(report.exit_code, report.failed, report.stopped_by)
+"""
+
+
+@pytest.mark.slow
+def test_destination_whose_disk_hangs(dev_server: Callable[..., DevServer], tmp_path: Path) -> None:
+    server = dev_server(files=2000, delay="20ms")
+    with disk(tmp_path / "disk") as turn:
+        dest = tmp_path / "disk/d"
+        job = Job(sys.executable, "-c", HANGS, server.url, dest, tmp_path / "journal")
+        try:
+            job.until(lambda: len(list(dest.glob("file-*"))) > 50)
+            turn("-f")
+            assert job.wait() == 0, job.err
+            assert job.out.startswith("4 0 worker "), job.out
+            assert "cannot be killed: it waits for a disk that does not answer" in job.out
+        finally:
+            turn("-u")
+            job.close()
 
 
 def test_process_for_a_bucket_that_stops(tmp_path: Path, stops: Callable[..., Path]) -> None:
