@@ -71,10 +71,10 @@ KNOWN = (
     Mutant(
         "a full scratch disk is not named",
         "slices die with exit code 1, and nobody knows why",
-        "_full",
-        "advice(error)",
-        "'exit code 1'",
-        (f"{SLICES}test_full_scratch_disk_is_named[200k]",),
+        "main",
+        "sys.stderr.write(_full(job, error) + (f' ({stopped})' if stopped else '') + '\\n')",
+        "pass",
+        (f"{SLICES}test_full_scratch_disk_is_named[100k]",),
     ),
     Mutant(
         "a local cluster outlives its driver",
