@@ -36,6 +36,7 @@ from downloader.cli.params import (
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS
 from downloader.core.digests import HASHES
+from downloader.core.file_errors import refusal
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
@@ -395,5 +396,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:
         console.trace()
-        console.complain(f"a defect in the downloader: {type(error).__name__}: {error}; -vv shows where")
+        defect = f"a defect in the downloader: {type(error).__name__}: {error}; -vv shows where"
+        console.complain(refusal(error) or defect)
         return DownloaderError.exit_code

@@ -17,9 +17,9 @@ from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.retry import failed_items
 from downloader.cluster.verify import write_down
 from downloader.config.config import Config
+from downloader.core.file_errors import advice
 from downloader.errors import DestinationError
 from downloader.files.directory import UnsafeFile, open_home
-from downloader.sinks.failing import advice
 from downloader.storage.destination import foreign_before, home_of, make_home
 
 __all__ = [

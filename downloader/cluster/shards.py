@@ -21,12 +21,12 @@ from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.scratch import Scratch, journal_beside_bucket, own_temporary
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
+from downloader.core.file_errors import advice
 from downloader.core.item_states import published
 from downloader.core.shard_keys import index_width, name_keys
 from downloader.errors import DestinationError
 from downloader.files.directory import UnsafeFile, open_directory, open_home
 from downloader.messages import Item
-from downloader.sinks.failing import advice
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.indexes import write_indexes_of
 from downloader.sinks.shards.options import ShardOptions

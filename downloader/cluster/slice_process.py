@@ -20,6 +20,7 @@ import msgspec
 
 from downloader.cluster.stored import write_stored
 from downloader.config.config import Config
+from downloader.core.file_errors import advice
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
 from downloader.engine.job import Finished, run_job
@@ -29,7 +30,6 @@ from downloader.messages import HostPause, Tally
 from downloader.process.spawn import die_with
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
-from downloader.sinks.failing import advice
 from downloader.sinks.shards.staging import StagedShard
 from downloader.storage.destination import home_of
 from downloader.storage.journal import Journal

@@ -150,7 +150,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
     colon: str = COLON
     # Nor this: by which rules this job numbers names (``storage.records.JobSpec``).
-    naming: int = 3
+    naming: int = 4
     # Nor this: the types of the kept columns of this job (``core.column_types``), as far as they are known.
     column_types: str = ""
     # Nor this: the content of the files named above, as of when the Config was made.

@@ -20,7 +20,19 @@ import enum
 import errno
 from typing import Final
 
-__all__ = ["Step", "code_of"]
+__all__ = ["Step", "advice", "code_of", "refusal"]
+
+_ADVICE: Final = {
+    errno.ENOSPC: "no space left; free some, then run the same command again",
+    errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
+    errno.EROFS: "the file system is read-only",
+    errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
+    errno.ENFILE: "the machine has too many open files; lower --connections",
+    errno.ENOENT: "the destination was removed",
+    errno.EFBIG: "its file system, or `ulimit -f`, takes no file of that size; with another -o, "
+    "give a smaller --shard-files",
+    errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
+}
 
 
 class Step(enum.Enum):
@@ -75,3 +87,19 @@ def code_of(number: int, step: Step) -> str:
     takes a file.
     """
     return _CODES[step].get(number, "")
+
+
+def advice(error: OSError, number: int | None = None) -> str:
+    """Return what happened and what to do next. ``number``: the errno, if not that of ``error``."""
+    code = error.errno if number is None else number
+    return _ADVICE.get(code or 0, error.strerror or str(error))
+
+
+def refusal(error: BaseException) -> str:
+    """Return which file the system refused and why, "" if ``error`` says no such thing.
+
+    A file that is not there may be a defect.
+    """
+    if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
+        return f"{error.filename}: {advice(error)}"
+    return ""

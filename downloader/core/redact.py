@@ -6,6 +6,7 @@ leak. No function raises, whatever the text, and each takes time linear in the l
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-__all__ = ["credentials_in", "is_secret_param", "redact", "redact_url", "without_secrets"]
+__all__ = ["SecretNames", "credentials_in", "is_secret_param", "redact", "redact_url", "without_secrets"]
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
@@ -46,8 +47,18 @@ _NAMES: Final = frozenset(
     }
 )
 _PARTS: Final = ("token", "secret", "passw", "api_key", "apikey", "authorization")
+# Those that jobs begun by earlier versions have in the names of their files.
+_MORE_NAMES: Final = frozenset(
+    {"pass", "passcode", "ticket", "otp", "sas", "hdnea", "hdnts", "hdntl", "__gda__"}
+)
+_MORE_PARTS: Final = ("signature", "hmac", "passphrase")
+_MORE_ENDS: Final = tuple(
+    f"{kind}{mark}key"
+    for kind in ("access", "auth", "private", "subscription", "shared")
+    for mark in ("_", "")
+)
 # Too common in prose and in reprs (`code=404`) to be cut unless a `?` or `&` precedes them.
-_WEAK: Final = frozenset({"code", "key", "session", "sid"})
+_WEAK: Final = frozenset({"code", "key", "session", "sid", "pass", "ticket", "otp"})
 
 _NAME_JUNK: Final = re.compile(r"[\x00-\x20\x7f\"'\\]+")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
@@ -92,61 +103,73 @@ def _plain_name(name: str) -> str:
     return name[2:] if name.startswith("x_") else name
 
 
-def is_secret_param(name: str) -> bool:
+class SecretNames(enum.Enum):
+    """Which parameters carry secrets: those that are known ``NOW``, or to earlier versions (``BEFORE``)."""
+
+    BEFORE = enum.auto()
+    NOW = enum.auto()
+
+
+def is_secret_param(name: str, known: SecretNames = SecretNames.NOW) -> bool:
     """Return whether a query parameter (or header) of this name carries a secret.
 
     Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
     A name is secret if it is in ``_NAMES``, also within or before brackets, if it begins with ``sig``, or
-    if it contains ``token``, ``secret``, ``passw`` or ``api_key``. Azure's sv, se, sp and sr are not
-    secret.
+    if it contains ``token``, ``secret``, ``passw``, ``api_key``, ``hmac`` or ``signature``, or ends with
+    ``access_key`` or the like. Azure's sv, se, sp and sr are not secret.
     """
     # Cached: the URLs of a list share a few names.
-    return _is_secret(name) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name)
+    return _is_secret(name, known) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name, known)
 
 
 @lru_cache(1024)
-def _is_secret(name: str) -> bool:
+def _is_secret(name: str, known: SecretNames) -> bool:
     plain = _plain_name(name)
     if plain in _NAMES or plain.startswith("sig") or any(part in plain for part in _PARTS):
         return True
-    return "[" in plain and not _NAMES.isdisjoint(_BRACKETS.split(plain))
+    names = _NAMES
+    if known is SecretNames.NOW:
+        if plain.endswith(_MORE_ENDS) or any(part in plain for part in _MORE_PARTS):
+            return True
+        names |= _MORE_NAMES
+    return plain in names or ("[" in plain and not names.isdisjoint(_BRACKETS.split(plain)))
 
 
-def _is_strong(name: str) -> bool:
+def _is_strong(name: str, known: SecretNames) -> bool:
     """Return whether ``name=`` carries a secret even outside a query."""
     plain = _plain_name(name)
     if plain.startswith("sig"):
         return plain in ("sig", "signature")
-    return plain not in _WEAK and is_secret_param(plain)
+    return plain not in _WEAK and is_secret_param(plain, known)
 
 
-def _piece(piece: str, parameter: bool) -> tuple[str, bool]:
+def _piece(piece: str, parameter: bool, known: SecretNames) -> tuple[str, bool]:
     """Return a piece between separators, redacted, and whether a secret was cut at its end."""
     parts = piece.split("=")
     secret = is_secret_param if parameter else _is_strong
     for index, part in enumerate(parts[:-1]):
         name = re.split(r"[/,\s\"'({]", part.rstrip("\"' "))[-1]
-        if secret(name):
+        if secret(name, known):
             return "=".join(parts[: index + 1]) + "=" + _CUT, True
     if "%" in piece:  # a URL within the URL: its own separators are encoded
         decoded = _unquoted(piece)
-        if decoded != piece and _rest(decoded, parameter) != decoded:
+        if decoded != piece and _rest(decoded, parameter, known) != decoded:
             return (parts[0] + "=" if len(parts) > 1 and "%" not in parts[0] else "") + _CUT, True
     return piece, False
 
 
-def _parameters(rest: str, parameter: bool) -> str:
+def _parameters(rest: str, parameter: bool, known: SecretNames) -> str:
     """Return ``rest`` without the values of secret parameters.
 
     A value extends to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong to it.
     """
     tokens = _SEPARATOR.split(rest)
-    first, cut = _piece(tokens[0], parameter)
+    first, cut = _piece(tokens[0], parameter, known)
     out = [first]
     for separator, piece in zip(tokens[1::2], tokens[2::2], strict=True):
         if cut and not (separator == "&" and "=" in piece):
             continue
-        kept, cut = _piece(piece, True)
+        kept, cut = _piece(piece, True, known)
         out += (separator, kept)
     return "".join(out)
 
@@ -169,14 +192,14 @@ def _userinfo(text: str) -> str:
     return f"{left[:start]}{_CUT}@{right}"
 
 
-def _rest(rest: str, parameter: bool = False) -> str:
+def _rest(rest: str, parameter: bool = False, known: SecretNames = SecretNames.NOW) -> str:
     """Return ``rest`` redacted: path, query and fragment of a URL, or a word of free text."""
     if "@" in rest:
         end = re.search(r"[?#]|$", rest)
         cut = end.start() if end else len(rest)
         rest = _userinfo(rest[:cut]) + rest[cut:]
     if "=" in rest or "%" in rest:
-        rest = _parameters(rest, parameter)
+        rest = _parameters(rest, parameter, known)
     return _userinfo(rest) if "@" in rest else rest
 
 
@@ -213,14 +236,14 @@ def redact_url(url: str) -> str:
     return f"{url[:start]}{_CUT}{_rest(rest)}"
 
 
-def without_secrets(text: str, *, query: bool = False) -> str:
+def without_secrets(text: str, known: SecretNames, *, query: bool = False) -> str:
     """Return a path segment (or a ``query``) without the secrets that ``redact_url`` cuts, for a name.
 
     The secrets are removed without a replacement, so ``redact_url`` finds nothing in the result. A text
     without secrets is returned unchanged. Never raises.
     """
     for _ in range(_ROUNDS):
-        cut = _rest(text, query)
+        cut = _rest(text, query, known)
         if cut == text:
             return text
         text = cut.replace(f"{_CUT}@", "").replace(f"={_CUT}", "").replace(_CUT, "")

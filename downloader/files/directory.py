@@ -7,8 +7,8 @@
 No link is followed below a Directory, and nothing but a regular file is opened: a pipe would block, and a
 device might do anything. A name that was read from the disk becomes an Entry like any other, and is refused
 there if it leads elsewhere. What is refused is an ``UnsafeFile``, which says what stands there and what to
-do: an OSError, so that it is handled as any other error of that file is, and a DestinationError where it
-is not.
+do, and what the file system does not do (no space, read-only, a broken disk) a ``FailedFile``: OSErrors, so
+that they are handled as any other error of that file is, and DestinationErrors where they are not.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from downloader.core.file_errors import advice
 from downloader.errors import ConfigError, DestinationError
 
 __all__ = [
     "Directory",
     "Entry",
+    "FailedFile",
     "UnsafeFile",
     "check_owner",
     "is_inside",
@@ -57,6 +59,13 @@ class UnsafeFile(DestinationError, OSError):
         return str(self.strerror)
 
 
+class FailedFile(DestinationError, OSError):
+    """The file system did not do what was asked of it with a file of the tool's own."""
+
+    def __str__(self) -> str:
+        return f"cannot use {self.filename}: {advice(self)}"
+
+
 def unsafe(
     path: str | os.PathLike[str], what: str, todo: str = "remove it, then run the same command again"
 ) -> UnsafeFile:
@@ -70,6 +79,20 @@ def _kind(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "a directory"
     return "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
+
+
+@contextlib.contextmanager
+def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise FailedFile for an OSError of the block, which uses ``path``.
+
+    Not for those that have a type: not being there, for example, is an answer.
+    """
+    try:
+        yield
+    except OSError as error:
+        if type(error) is not OSError:
+            raise
+        raise FailedFile(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> int:
@@ -127,11 +150,12 @@ class Directory:
     def names(self, pattern: str = "") -> list[str]:
         """Return the names in the directory that match ``pattern``, a regular expression, in order."""
         # By a descriptor of its own: the position of one belongs to all that share it, also after a fork.
-        fd = os.open(".", _DIRECTORY, dir_fd=self.fd)
-        try:
-            found = os.listdir(fd)
-        finally:
-            os.close(fd)
+        with _told(self):
+            fd = os.open(".", _DIRECTORY, dir_fd=self.fd)
+            try:
+                found = os.listdir(fd)
+            finally:
+                os.close(fd)
         return sorted(name for name in found if not pattern or re.fullmatch(pattern, name))
 
     def entries(self, pattern: str) -> list[Entry]:
@@ -144,11 +168,13 @@ class Directory:
 
     def unnamed(self) -> int:
         """Return a new file in it that has no name, open for reading and writing. Raises OSError."""
-        return _unnamed(self.fd)
+        with _told(self):
+            return _unnamed(self.fd)
 
     def sync(self) -> None:
         """Wait until the names in it are on the disk. Raises OSError."""
-        os.fsync(self.fd)
+        with _told(self):
+            os.fsync(self.fd)
 
 
 class Entry:
@@ -383,7 +409,8 @@ class Entry:
                 if at != self.directory.fd:
                     os.close(at)
                 at = below
-            yield at, leaf
+            with _told(self):
+                yield at, leaf
         finally:
             if at != self.directory.fd:
                 os.close(at)

@@ -31,17 +31,17 @@ _ACCEPTED = (errno.ECONNRESET, errno.EPIPE)
 """What a connection that was accepted ends with. One that is refused has ECONNREFUSED."""
 
 
-def connect(addresses: Sequence[str], port: int, timeout: float) -> socket.socket:
-    """Return a socket that is connected to one of ``addresses``, within ``timeout`` seconds.
+def connect(addresses: Sequence[str], port: int, timeout: float) -> tuple[socket.socket, str]:
+    """Return a socket that is connected to one of ``addresses``, within ``timeout`` seconds, and which.
 
     The addresses are tried in order, the families in turn, each with a head start on the next (RFC 8305,
     "Happy Eyeballs"). Raises OSError: TimeoutError where at least one did not answer. If the server has
     ended the connection by now, whoever uses the socket sees that, as at any later time.
     """
     if len(addresses) == 1:
-        return _connect(addresses[0], port, timeout)
+        return _connect(addresses[0], port, timeout), addresses[0]
     deadline = monotonic() + timeout
-    ended: Any = SimpleQueue()  # of sockets and OSErrors
+    ended: Any = SimpleQueue()  # of sockets and OSErrors, with their addresses
     waiting = list(alternate(addresses))
     attempts: list[gevent.Greenlet] = []
     failed: OSError | None = None
@@ -52,18 +52,18 @@ def connect(addresses: Sequence[str], port: int, timeout: float) -> socket.socke
                 attempts.append(gevent.spawn(_attempt, ended, waiting.pop(0), port, deadline - monotonic()))
                 running += 1
             try:
-                found: socket.socket | OSError = ended.get(timeout=_HEAD_START if waiting else None)
+                found, address = ended.get(timeout=_HEAD_START if waiting else None)
             except Empty:
                 continue
             running -= 1
             if not isinstance(found, OSError):
-                return found
+                return found, address
             if failed is None or isinstance(found, TimeoutError):
                 failed = found
     finally:
         gevent.killall(attempts)
         while not ended.empty():
-            late = ended.get()
+            late, _ = ended.get()
             if not isinstance(late, OSError):
                 late.close()
     raise failed or OSError("the name has no address")
@@ -82,7 +82,7 @@ def _attempt(ended: Any, address: str, port: int, timeout: float) -> None:
         found: socket.socket | OSError = _connect(address, port, max(timeout, 0.001))
     except OSError as error:
         found = error
-    ended.put(found)
+    ended.put((found, address))
 
 
 def _connect(address: str, port: int, timeout: float) -> socket.socket:

@@ -185,6 +185,11 @@ class Census:
         while self.idle and self.open - self.parked > self.limit:
             next(iter(self.idle)).close()
 
+    def close_idle(self, key: tuple[str, int]) -> None:
+        """Close the idle connections to ``key``."""
+        for idle in [each for each in self.idle if each.key == key]:
+            idle.close()
+
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""
         self.open -= 1
@@ -201,6 +206,8 @@ class _CountedConnection:
     _dns_host: str
     _entered = False
     served = False  # whether it has served a request since it was opened
+    good = False  # whether a request through it has succeeded, or failed for a reason of the file's
+    _address = ""  # of its host that it is connected to
     response_class: Any = StrictResponse
 
     host: str
@@ -214,9 +221,25 @@ class _CountedConnection:
         return self.host, self.port
 
     def connect(self) -> None:
+        """Connect; where TLS with a machine behind the name fails, to another one, if there is.
+
+        No attempt is charged for that: a wrong certificate would end it for good.
+        """
+        tried: set[str] = set()
+        while True:
+            try:
+                return self._connect()
+            except ssl.SSLError:
+                tried.add(self._address)
+                self.close()
+                if self.proxy is not None or not self.census.resolver.has_others(self._dns_host, tried):
+                    raise
+
+    def _connect(self) -> None:
         self.census.enter(self.key)
         self._entered = True
-        self.served = False
+        self.served = self.good = False
+        self._address = ""
         self.census.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
@@ -252,7 +275,8 @@ class _CountedConnection:
     def _connect_to_any_address(self) -> Any:
         host, resolver = self._dns_host, self.census.resolver
         try:
-            return connect(resolver.addresses(host), self.port, self.timeout)
+            sock, self._address = connect(resolver.addresses(host), self.port, self.timeout)
+            return sock
         except socket.gaierror as error:
             failed: Exception = NameResolutionError(host, self, error)  # type: ignore[arg-type]
             failed.unreachable = isinstance(error, NoAnswer)  # type: ignore[attr-defined]
@@ -275,6 +299,8 @@ class _CountedConnection:
             if self._entered:
                 self._entered = False
                 self.census.leave(self.key)
+                if self._address and not self.good:
+                    self.census.resolver.try_others(self._dns_host, self._address)
 
     @property
     def is_connected(self) -> bool:
@@ -343,9 +369,11 @@ class _IdleTrackingPool:
     ) -> Any:
         """Make the request for ``target``, which is ``url`` as urllib3 has not normalized it."""
         try:
-            return super()._make_request(  # type: ignore[misc]
+            response = super()._make_request(  # type: ignore[misc]
                 conn, method, target or url, *args, **kwargs
             )
+            conn.good = conn.good or response.status < 500
+            return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ patching.require()
 
 import socket  # noqa: E402
 from collections import OrderedDict  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Collection  # noqa: E402
 from functools import cached_property  # noqa: E402
 from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
@@ -101,6 +101,22 @@ class Resolver:
         known = self._known.get(host)
         if known is not None and monotonic() > known[0] - _TTL + _MIN_AGE:
             del self._known[host]
+
+    def try_others(self, host: str, address: str) -> None:
+        """Put ``address``, if it is the first one of ``host``, behind the others.
+
+        Several machines may be behind a name, of which one answers nothing, or with errors only. Without
+        this every retry would go to the same machine.
+        """
+        host = host.strip("[]")
+        valid_until, found = self._known.get(host, (0.0, []))
+        if len(found) > 1 and address == found[0]:
+            self._known[host] = valid_until, [*found[1:], found[0]]
+
+    def has_others(self, host: str, tried: Collection[str]) -> bool:
+        """Return whether the first address of ``host`` is known and not one that was ``tried``."""
+        found = self._find(host.strip("[]")) or []
+        return found[:1] != [] and found[0] not in tried
 
     def _find(self, host: str) -> list[str] | None:
         """Return the addresses of ``host`` if they are known, or that there are none."""

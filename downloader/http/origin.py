@@ -16,6 +16,15 @@ from urllib3 import HTTPHeaderDict  # noqa: E402
 __all__ = ["Origin"]
 
 
+class _Cookies:
+    """The cookies that all origins of one scheme, host and port share, whatever their credentials."""
+
+    __slots__ = ("jar",)
+
+    def __init__(self) -> None:
+        self.jar: RequestsCookieJar | None = None
+
+
 class Origin:
     """The settings shared by all files of one scheme, host and port: headers, proxy, cookies.
 
@@ -24,22 +33,20 @@ class Origin:
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
     a proxy. ``host``: its name or address. ``has_extra_headers``: some requests have headers of their own.
-    ``jar``: its cookies, None until it sets one; see ``share_cookies``.
     """
 
     __slots__ = (
+        "_cookies",
         "forwarded",
         "has_extra_headers",
         "headers",
         "host",
-        "jar",
         "key",
         "plain",
         "pool",
         "port",
         "proxies",
         "proxy",
-        "twin",
         "variant",
     )
 
@@ -59,18 +66,19 @@ class Origin:
         self.proxy = (select_proxy(key, proxies) or "") if proxies else ""
         self.forwarded = bool(self.proxy) and key.startswith("http:")
         self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
-        self.jar: RequestsCookieJar | None = None
+        self._cookies = _Cookies()
         self.pool: Any = None
         self.has_extra_headers = False
-        self.twin: Origin | None = None
+
+    @property
+    def jar(self) -> RequestsCookieJar | None:
+        """Its cookies, None until it sets one."""
+        return self._cookies.jar
 
     def share_cookies(self, other: Origin) -> None:
         """Have the same cookies as ``other``, the same origin with other credentials, from now on."""
-        self.twin, other.twin = other, self
-        self.jar = other.jar
+        self._cookies = other._cookies
 
     def use_cookies(self, jar: RequestsCookieJar) -> None:
         """Use ``jar`` here, and where cookies are shared."""
-        self.jar = jar
-        if self.twin is not None:
-            self.twin.jar = jar
+        self._cookies.jar = jar

@@ -38,6 +38,10 @@ _LINE_ENDS = (b"\r\n", b"\n")
 _OBSOLETE_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")  # RFC 9112 §5.2
 _BARE_CR = re.compile(rb"\r(?!\n)")  # RFC 9112 §2.2
 _TRAILING_BLANKS = re.compile(rb"[ \t]+(?=\r?\n)")  # RFC 9110 §5.5
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110 §5.6.2
+_NAME = re.compile(_TOKEN).fullmatch
+_ODD_NAME = re.compile(rb"^(?=.)(?!" + _TOKEN + rb":)", re.MULTILINE).search
+_FRAMING = (b"contentlength", b"transferencoding")
 # Defects of the body of a multipart response, which has not been read yet.
 _HARMLESS = (StartBoundaryNotFoundDefect, MultipartInvariantViolationDefect)
 
@@ -79,7 +83,7 @@ class _Head:
         if lines and lines[0][:1] in b" \t":
             raise http.client.HTTPException("a header is malformed")  # it continues nothing
         block = _OBSOLETE_FOLD.sub(b" ", _BARE_CR.sub(b" ", b"".join(lines)))
-        block = _TRAILING_BLANKS.sub(b"", block)
+        block = _without_odd(_TRAILING_BLANKS.sub(b"", block))
         self._pending = [line, block] if block else [line]
 
     def flush(self) -> None:
@@ -87,6 +91,27 @@ class _Head:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _without_odd(block: bytes) -> bytes:
+    """Return the header fields ``block`` without blanks before colons and without fields of no valid name.
+
+    As curl and browsers do, and RFC 9112 §5.1 for the blanks. Raises HTTPException where a field that says
+    how long the body is may be meant.
+    """
+    if not _ODD_NAME(block):
+        return block
+    kept = []
+    for line in block.splitlines(keepends=True):
+        name, colon, value = line.partition(b":")
+        plain = name.rstrip(b" \t")
+        if plain != name or not _NAME(name):
+            if not colon or re.sub(rb"[^a-z]", b"", name.lower()) in _FRAMING:
+                raise http.client.HTTPException("a header is malformed")
+            if not _NAME(plain):
+                continue
+        kept.append(plain + colon + value)
+    return b"".join(kept)
 
 
 class StrictResponse(http.client.HTTPResponse):

@@ -141,7 +141,7 @@ class HttpSession(requests.Session):
         if proxies and self._no_proxy.covers(*address):
             proxies = {}
         origin = Origin(key, address, headers, proxies, variant)
-        if bare:
+        if bare or userinfo:
             origin.share_cookies(self._origin(key))
         return origin
 
@@ -200,7 +200,8 @@ class HttpSession(requests.Session):
         """
         request = requests.PreparedRequest()
         request.method = "GET"
-        request.url = url
+        # The cookies are those of its host, and http.cookiejar takes a login for a part of that.
+        request.url = origin.key + url[start:] if (start := url.find("/", 8)) > 0 else f"{origin.key}/"
         # requests passes them to urllib3, which can send several fields of one name.
         request.headers = origin.headers  # type: ignore[assignment]
         request.hooks = {"response": []}
@@ -236,6 +237,11 @@ class HttpSession(requests.Session):
         if "Set-Cookie" in response.headers:
             self._keep_cookies(origin, request, response)
         return response
+
+    def try_elsewhere(self, key: str) -> None:
+        """Open new connections to origin ``key``, which is down: another machine of it may be up."""
+        origin = self._origin(key)
+        self.census.close_idle((origin.host, origin.port))
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""

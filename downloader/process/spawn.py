@@ -24,6 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from downloader.core.file_errors import refusal
 from downloader.core.frames import pack
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import Ready, Stop
@@ -156,7 +157,7 @@ def _stop(error: BaseException, exit_code: int) -> Stop:
     if isinstance(error, DownloaderError):
         source_broke = isinstance(error, SourceError)
         return Stop(error.exit_code, _encodable(str(error)), _encodable(detail), source_broke)
-    text = f"a child process failed: {type(error).__name__}: {error}"
+    text = refusal(error) or f"a child process failed: {type(error).__name__}: {error}"
     return Stop(exit_code, _encodable(text), _encodable(detail))
 
 

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-
-from downloader.core.file_errors import Step, code_of
+from downloader.core.file_errors import Step, advice, code_of
 from downloader.errors import DestinationError, FetchError
-from downloader.files.directory import UnsafeFile
 
-__all__ = ["advice", "content_error", "destination_error", "file_error"]
-
-_ADVICE = {
-    errno.ENOSPC: "no space left; free some, then run the same command again",
-    errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
-    errno.EROFS: "the file system is read-only",
-    errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
-    errno.ENFILE: "the machine has too many open files; lower --connections",
-    errno.ENOENT: "the destination was removed",
-    errno.EFBIG: "its file system, or `ulimit -f`, takes no file of that size; with another -o, "
-    "give a smaller --shard-files",
-    errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
-}
-
+__all__ = ["content_error", "destination_error", "file_error"]
 
 _REASONS = {
     "bad-name": "the file system of DEST refuses this name",
@@ -46,12 +30,6 @@ def content_error(error: OSError, name: str) -> FetchError | DestinationError:
 
 def destination_error(error: OSError, name: str, number: int | None = None) -> DestinationError:
     """Return the DestinationError of ``name``. ``number``: the errno, if not that of ``error``."""
-    if isinstance(error, UnsafeFile):
+    if isinstance(error, DestinationError):
         return error
     return DestinationError(f"cannot store {name}: {advice(error, number)}")
-
-
-def advice(error: OSError, number: int | None = None) -> str:
-    """Return what happened and what to do next. ``number``: the errno, if not that of ``error``."""
-    code = error.errno if number is None else number
-    return _ADVICE.get(code or 0, error.strerror or str(error))

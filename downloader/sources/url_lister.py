@@ -22,6 +22,7 @@ from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHAR
 from downloader.core.column_types import ColumnTypes, joined, settled
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
+from downloader.core.redact import SecretNames
 from downloader.errors import ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.sources.lines import REMEDY
@@ -78,8 +79,8 @@ class UrlLister:
     ConfigError is also raised where a file is found to be no list, or not to be readable, before any item
     was returned. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
-    many items as were asked for, as long as its file has them and a batch has room for them. ``literal``:
-    see ``ItemMaker``.
+    many items as were asked for, as long as its file has them and a batch has room for them. ``literal``,
+    ``secrets``: see ``ItemMaker``.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class UrlLister:
         colon: str,
         full: bool = False,
         literal: bool = False,
+        secrets: SecretNames = SecretNames.NOW,
     ) -> None:
         self._full = full
         self._files = files
@@ -104,6 +106,7 @@ class UrlLister:
         self._mirror = mirror
         self._colon = colon
         self._literal = literal
+        self._secrets = secrets
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -130,6 +133,7 @@ class UrlLister:
             checksums=self._reading.checksums,
             cut=self._full,
             literal=self._literal,
+            secrets=self._secrets,
         )
         self._number = number
 

@@ -17,8 +17,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``. ``output``: the destination, if
     the journal is not in it. ``colon``: see ``core.naming.url_path``. ``naming``: the rules for
     names; with 1, a query counts as part of the extension of a numbered one; up to 2, those of a bag are
-    escaped. ``types``:
-    of its kept columns (``core.column_types``).
+    escaped; up to 3, fewer parameters of URLs count as secrets. ``types``: of its kept columns
+    (``core.column_types``).
     """
 
     source: str

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import random
 from time import monotonic
+
+import gevent
 
 from downloader.config.config import Config
 from downloader.core.host import Host
@@ -17,19 +20,28 @@ from downloader.process.channel import ChildLink
 __all__ = ["HostFailures"]
 
 _PROBES = 5
+_LATE = 0.9  # of a pause
 
 
 class HostFailures:
     """What becomes of the hosts of a worker that fail; other workers are told of pauses that hosts ask for.
 
-    ``refused``: failures of hosts that had answered before, which fewer requests at once would prevent.
+    ``try_elsewhere`` is called with the key of a host that is down, before it is probed again. ``refused``:
+    failures of hosts that had answered before, which fewer requests at once would prevent.
     """
 
-    def __init__(self, config: Config, schedule: Scheduler[FetchTask], link: ChildLink) -> None:
+    def __init__(
+        self,
+        config: Config,
+        schedule: Scheduler[FetchTask],
+        link: ChildLink,
+        try_elsewhere: Callable[[str], None],
+    ) -> None:
         self._schedule = schedule
         self._policy = config.retry_policy
         self._connect_timeout = config.connect_timeout
         self._link = link
+        self._try_elsewhere = try_elsewhere
         self.refused = 0
 
     def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> None:
@@ -60,7 +72,9 @@ class HostFailures:
         )
         if not to_blame:
             return
+        before = host.rounds
         rounds = schedule.failed(host, began, now)
+        begins = rounds > before
         if blame is not Blame.HOST:
             trouble.reached_in = rounds
             if rounds > self._policy.retries:
@@ -78,21 +92,28 @@ class HostFailures:
             if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
                 schedule.condemn(host, error.code, error.detail, now)
                 return
-        self._pause(host, rounds, error if asked else None, now)
+        pause = self._pause(host, rounds, error if asked else None, now)
+        if begins and not asked:
+            # Before it ends, and when what is in flight has failed and its connections are idle.
+            gevent.spawn_later(pause * _LATE, self._try_elsewhere, host.key)
 
-    def _pause(self, host: Host, rounds: int, request: FetchError | None, now: float) -> None:
-        """Pause ``host`` after ``rounds`` failed rounds; ``request``: the error that asks for a pause."""
+    def _pause(self, host: Host, rounds: int, request: FetchError | None, now: float) -> float:
+        """Pause ``host`` after ``rounds`` failed rounds; return for how long.
+
+        ``request``: the error that asks for a pause.
+        """
         if request is not None:
             pause = self._policy.delay(rounds, random(), request.retry_after)
             if self._schedule.pause(host, now + pause):
                 self._link.send(HostPause(host.key, pause))
-            return
+            return pause
         # In the upper quarter: the pauses together are to be longer than a restart of the server takes.
         pause = self._policy.delay(rounds, 0.75 + random() / 4)
         if not host.answered:
             # All attempts to reach a host are to take about as long as one that times out.
             pause = min(pause, self._connect_timeout / _PROBES)
         self._schedule.pause(host, now + pause, asked=False)
+        return pause
 
     def gate(self, key: str) -> float:
         """Return when a redirect to host ``key`` may be followed.

@@ -40,8 +40,8 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     worker.grant_credit()
     worker.finished.wait()
     for defect in (worker.defect, *(greenlet.exception for greenlet in background)):
-        # Another OSError: the link broke, since the supervisor has exited.
-        if defect is not None and (isinstance(defect, DownloaderError) or not isinstance(defect, OSError)):
+        # ConnectionError: the link broke, since the supervisor has exited.
+        if defect is not None and not isinstance(defect, ConnectionError):
             raise defect
     gevent.killall(background, block=False)  # the process ends
     with contextlib.suppress(OSError):

@@ -85,7 +85,7 @@ class Worker:
         self.sink: Sink = open_sink(config, setup.rules)
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.census.use_slots(self.schedule)
-        self.hosts = HostFailures(config, self.schedule, link)
+        self.hosts = HostFailures(config, self.schedule, link, self.session.try_elsewhere)
         self.robots = gate = RobotsGate(
             config, self.session, self.schedule, self.hosts, self._give_up, self._dispatch_soon
         )
@@ -170,6 +170,12 @@ class Worker:
 
     def dispatch(self) -> None:
         """Begin every task that may begin now."""
+        try:
+            self._dispatch()
+        except Exception as error:  # nobody would see it: this is called from greenlets and from the hub
+            self.fatal(error)
+
+    def _dispatch(self) -> None:
         if self.draining:
             return
         take, now = self.schedule.take, monotonic()

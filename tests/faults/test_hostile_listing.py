@@ -256,6 +256,11 @@ def page_of(names: list[str], following: str) -> bytes:
     return json.dumps({"FileNames": names, "NextMarker": following}).encode()
 
 
+def at_once(steps: list[Step]) -> list[Step]:
+    """Return the bytes of ``steps`` as one, so that none can be sent when another request has arrived."""
+    return [b"".join(step for step in steps if isinstance(step, bytes))]
+
+
 def one_after_another(body: bytes) -> bytes:
     pieces = [body[at : at + 100] for at in range(0, len(body), 100)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
@@ -272,7 +277,7 @@ SHAPES: dict[str, Callable[[bytes], Answer]] = {
     ],
     "to the end of the connection": lambda body: [b"HTTP/1.0 200 OK\r\n\r\n" + body, CLOSE],
     "with a cookie": lambda body: ok(body, "Set-Cookie: a=b"),
-    "with another answer behind": lambda body: [*ok(body), *listing(["nobody asked for this"])],
+    "with another answer behind": lambda body: at_once([*ok(body), *listing(["nobody asked for this"])]),
     "large": lambda body: ok(body[:1] + b" " * 300_000 + body[1:]),
     "cut once": lambda body: Nth([b"HTTP/1.1 200 OK\r\nContent-Le", CLOSE], ok(body)),
     "failed once": lambda body: Nth(status(503), ok(body)),

@@ -17,7 +17,9 @@ from servers import (
     Forever,
     Nth,
     Pause,
+    Request,
     Server,
+    Step,
     download,
     ok,
     redirect,
@@ -101,6 +103,71 @@ def test_blanks_around_values_are_no_part_of_them(lane: str, tmp_path: Path) -> 
     assert result.codes == {"b": "opted-out", "c": "checksum-mismatch"}
     row = next(row for row in map(json.loads, manifest.read_text().splitlines()) if row["name"] == "a")
     assert (row["etag"], row["last_modified"], row["content_type"]) == ('"x"', "yesterday", "text/plain")
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_fields_without_a_valid_name_do_not_matter(lane: str, tmp_path: Path) -> None:
+    """But where one may say how long the body is, its end is not known."""
+    odd = ("X-Powered-By : PHP", "X-\u00e9: a", "X Powered: a", ": a", "X-Tab\t: a")
+    answers: dict[str, Answer] = {f"f{n}": ok(b"whole", field) for n, field in enumerate(odd)}
+    answers["gone"] = status(404, odd[0])
+    answers["chunked"] = [
+        b"HTTP/1.1 200 OK\r\nX-A : b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nwhole\r\n0\r\n\r\n"
+    ]
+    for n, field in enumerate(
+        (b"Content-Length : 3", b"Content Length: 3", b"Transfer-Encoding : chunked")
+    ):
+        answers[f"bad{n}"] = [b"HTTP/1.1 200 OK\r\n" + field + b"\r\n\r\nwhole", CLOSE]
+    with Server(files=answers) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--lane", lane)
+        assert len(server.seen("/get/gone")) <= 2  # one for each client
+    assert result.codes == {"gone": "http-404"} | {f"bad{n}": "protocol" for n in range(3)}
+    assert set(result.files.values()) == {b"whole"}
+    assert len(result.files) == len(odd) + 1
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_cookies_are_those_of_the_host_whatever_login_a_url_has(lane: str, tmp_path: Path) -> None:
+    def there(request: Request) -> list[Step]:
+        return ok(b"in") if request.header("Cookie") == "s=1" else status(403)
+
+    routes: dict[str, Answer] = {"/there": there}
+    with Server(routes) as server:
+        host = server.url.removeprefix("http://")
+        for name, field in (("a", "Set-Cookie: s=1; Path=/"), ("b", "Set-Cookie: s=1; Domain=127.0.0.1")):
+            server.routes[f"/{name}"] = status(302, f"Location: {server.url}/there", field)
+            server.routes[f"/{name}-relative"] = status(302, "Location: /there", field)
+        urls = [
+            f"http://{login}{host}/{name}{how}"
+            for name in ("a", "b")
+            for how in ("", "-relative")
+            for login in ("u:p@", "u@")
+        ]
+        for number, url in enumerate(urls):
+            result = download("-", tmp_path / f"d{number}", *QUICK, "--lane", lane, stdin=url)
+            assert (result.exit, list(result.files.values())) == (0, [b"in"]), url
+
+
+def test_a_host_that_cannot_be_requested_is_its_files_failure(tmp_path: Path) -> None:
+    """Whatever part of us, urllib3 or the resolver refuses it: the first file, and one among others."""
+    hosts = (
+        f"{'a' * 64}.test",
+        "[fe80::1%eth0]",
+        "a..test",
+        "[::ffff:127.0.0.1%1]",
+        "~!$&'()*+,;=",
+        "-",
+        "_.",
+    )
+    with Server(default=ok(b"whole")) as server:
+        good = [f"{server.url}/f{n}" for n in range(100)]
+        bad = [f"{scheme}://{host}/{n}" for n, host in enumerate(hosts) for scheme in ("http", "https")]
+        for listed in ([*bad, *good], [*good[:50], *bad, *good[50:]]):
+            where = tmp_path / str(len(list(tmp_path.iterdir())))
+            result = download("-", where, *QUICK, "--layout", "mirror", stdin="\n".join(listed))
+            assert result.exit == 1
+            assert set(result.codes.values()) <= {"bad-url", "dns", "bad-name"}
+            assert result.report["stored"] == 100, result.codes
 
 
 @pytest.mark.parametrize("tls", [False, True])

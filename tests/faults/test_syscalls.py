@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import random
 import resource
 import shutil
@@ -184,6 +185,71 @@ def test_no_inodes_left(server: DevServer, run_downloader: Run, tmp_path: Path) 
         last = run_downloader(*argv)
         assert last.returncode == 0, last.stderr
         check(mount / "dest", TRUTH, beside=())
+
+
+@pytest.fixture
+def ext4(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield a mounted ext4 and its device; it turns read-only after an error, as distributions set it."""
+    if os.geteuid() or not all(map(shutil.which, ("mkfs.ext4", "losetup"))):
+        pytest.skip("needs root, mkfs.ext4 and losetup")
+    image, place = tmp_path / "image", tmp_path / "ext4"
+    place.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, capture_output=True)
+    loop = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, check=False)
+    if loop.returncode:
+        pytest.skip(f"no loop device: {loop.stderr.strip()}")
+    device = loop.stdout.strip()
+    try:
+        mount_ext4(device, place)
+        try:
+            yield place, device
+        finally:
+            subprocess.run(["umount", place], check=True)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+
+
+def mount_ext4(device: str, place: Path) -> None:
+    subprocess.run(["mount", "-o", "errors=remount-ro", device, place], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_a_file_system_that_turns_read_only_by_itself(
+    store: str,
+    ext4: tuple[Path, str],
+    dev_server: Callable[..., DevServer],
+    start: Start,
+    run_downloader: Run,
+) -> None:
+    """It says so, whatever it was doing; what was stored is kept, and the rest comes once it is mended."""
+    place, device = ext4
+    trigger = Path(f"/sys/fs/ext4/{Path(device).name}/trigger_fs_error")
+    if not trigger.exists():
+        pytest.skip("this kernel cannot be asked for an error of ext4")
+    server = dev_server(files=6000, size=100, page=300)
+    options = ["--workers", 1, *(["--store", "tar", "--shard-files", 200] if store == "tar" else [])]
+    argv = (server.url, "-o", place / "dest", *options)
+    job = start(*argv, "--rate", 1000)
+    server.until(lambda counters: counters["gets"] > 1000)
+    trigger.write_text("1")
+    assert job.wait() == 4, job.err
+    job.alone()
+    assert "the file system is read-only" in job.err
+    assert "defect" not in job.err
+    assert "Traceback" not in job.err
+    assert "not complete" in run_downloader("status", place / "dest").stdout
+    again = run_downloader(*argv)
+    assert again.returncode == 2
+    assert "Read-only file system" in again.stderr
+    subprocess.run(["umount", place], check=True)
+    mount_ext4(device, place)
+    last = run_downloader(*argv, "--json")
+    assert last.returncode == 0, last.stderr
+    # What has its name when the file system fails need not be on the disk.
+    assert json.loads(last.stdout)["stored"] == 6000
+    assert run_downloader("verify", place / "dest").returncode == 0
 
 
 SHORT = r"""

@@ -29,8 +29,10 @@ def port() -> Iterator[int]:
 
 @pytest.mark.parametrize("addresses", [[OPEN], [VOID, OPEN], [REFUSED, OPEN], [VOID, REFUSED, VOID, OPEN]])
 def test_first_address_that_answers_is_taken(addresses: list[str], port: int) -> None:
-    with gevent.Timeout(20), connect(addresses, port, 60.0) as sock:
-        assert sock.getpeername() == (OPEN, port)
+    with gevent.Timeout(20):
+        sock, address = connect(addresses, port, 60.0)
+    with sock:
+        assert (address, sock.getpeername()) == (OPEN, (OPEN, port))
         assert sock.gettimeout() == pytest.approx(60.0, abs=5)
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 

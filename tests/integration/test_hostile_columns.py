@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -385,3 +387,41 @@ def test_columns_that_are_too_large_together(
     if store == "tar":
         shards = [items(path) for path in sorted((tmp_path / "d").glob("0*.parquet"))]
         assert [len(shard) for shard in shards] == [4, 24, 9]
+
+
+TIMES = """
+import sys
+class Blocked:
+    def find_spec(self, name, *_):
+        if name == "pandas" and {blocked}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocked())
+import pyarrow as pa
+from downloader.sources.lists.arrow_values import values_of
+at = [1706933106123456789, None, 1706933106123456000]
+time = pa.array([123456789, None, 123456000], pa.time64("ns"))
+columns = [
+    *(pa.array(at, pa.timestamp("ns", zone)) for zone in (None, "UTC", "Europe/Paris")),
+    time,
+    pa.array([90 * 10**9, None, -5], pa.duration("ns")),
+    pa.array(at, pa.timestamp("ns")).dictionary_encode(),
+    pa.array([[at[0]], None, at], pa.list_(pa.timestamp("ns", "UTC"))),
+    pa.StructArray.from_arrays([time, pa.array(at, pa.timestamp("ns"))], ["a", "b"]),
+    pa.array([[("k", 5)], None, []], pa.map_(pa.string(), pa.duration("ns"))),
+]
+for column in columns:
+    print(values_of(column))
+"""
+
+
+def test_times_with_nanoseconds_do_not_depend_on_pandas() -> None:
+    printed = set()
+    for blocked in (False, True):
+        code = TIMES.format(blocked=blocked)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        printed.add(done.stdout)
+    (both,) = printed
+    assert "Timestamp" not in both
+    assert {"'2024-02-03T04:05:06.123456789Z'", "'-PT0.000000005S'", "'00:00:00.123456789'"} < set(
+        re.findall(r"'[^']*'", both)
+    )

@@ -233,6 +233,26 @@ def test_numbers_are_before_the_extension_of_the_path(run_downloader: Run, tmp_p
     assert {"a.jpg?w=300-2", "a.jpg?w=300-4", "b?v=1-2.2"} < set(stored(tmp_path / "old"))
 
 
+def test_a_job_of_the_version_before_goes_on_with_its_names(run_downloader: Run, tmp_path: Path) -> None:
+    """What counts as a secret since then is left out of the names of new jobs only."""
+    with Server(default=ok(b"x")) as server:
+        path = tmp_path / "l.txt"
+        path.write_text("".join(f"{server.url}/{n}.jpg?hmac=abc{n}\n" for n in range(3)))
+        assert run_downloader(path, "-o", tmp_path / "new", *ONE).returncode == 0
+        old = (path, "-o", tmp_path / "old", *ONE)
+        assert run_downloader(*old, "--limit", 1).returncode == 0
+        journal = Journal(open_home(tmp_path / "old/.downloader"))
+        job = journal.job()
+        assert job is not None
+        journal.begin(msgspec.structs.replace(job, naming=3))
+        journal.close()
+        done = run_downloader(*old, "-v")
+        assert done.returncode == 0
+    assert not any("abc" in name for name in stored(tmp_path / "new"))
+    assert {"1.jpg?hmac=abc1", "2.jpg?hmac=abc2"} < set(stored(tmp_path / "old"))
+    assert "abc" not in done.stdout + done.stderr
+
+
 # rows that cannot be fetched
 
 

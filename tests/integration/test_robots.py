@@ -210,6 +210,18 @@ def test_redirect_target_that_is_disallowed(rules: Answer, tmp_path: Path) -> No
     assert result.files == {"fine": BODY}
 
 
+def test_redirect_to_a_host_that_cannot_be_requested_ends_its_file_only(tmp_path: Path) -> None:
+    places = ("[fe80::1%eth0]", f"{'a' * 64}.test", "~!$&'()*+,;=")
+    routes: dict[str, Answer] = {"/robots.txt": status(404)}
+    routes |= {f"/{n}": redirect(f"https://{place}/x") for n, place in enumerate(places)}
+    with Server(routes, default=ok(BODY)) as server:
+        listed = urls(server, *[f"/{n}" for n in range(40)])
+        result = download("-", tmp_path / "d", *OPTIONS, "--connections", "2", stdin=listed)
+    assert set(result.codes) == {str(n) for n in range(len(places))}
+    assert set(result.codes.values()) <= {"bad-url", "dns", "redirect-refused", "robots"}
+    assert len(result.files) == 40 - len(places)
+
+
 def test_redirect_target_that_is_allowed(tmp_path: Path) -> None:
     """Files that are redirected to a host whose robots.txt nobody has seen wait for it."""
     with Server({"/robots.txt": ok(SOME)}, default=ok(BODY)) as other:

@@ -58,6 +58,7 @@ class Server:
         tls: ssl.SSLContext | None = None,
         connected: Sequence[Step] | Nth = (),
         host: str = "127.0.0.1",
+        port: int = 0,
         record: bool = True,
     ) -> None:
         self.routes: dict[str, Answer] = dict(routes or {})
@@ -78,7 +79,7 @@ class Server:
         self._stopped = threading.Event()
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server((host, 0), backlog=512)
+        self._listener = socket.create_server((host, port), backlog=512)
         self.host = host
         self.port: int = self._listener.getsockname()[1]
 

@@ -23,6 +23,8 @@ token access_token id_token key apikey api_key secret password passwd pwd auth a
 credential sig signature code session sid jwt X-Amz-Signature X-Amz-Credential X-Amz-Security-Token
 X-Goog-Signature AWSAccessKeyId GoogleAccessId TOKEN Sig signed_by client_secret refresh_token
 passwort x-api-key to%6ben to%256ben user[password] key[0] a[code] %20token
+hmac oauth_signature access_key accesskey auth_key private-key Subscription-Key url_signature passphrase
+sas hdnts hdnea x[hmac]
 """
 SECRET_NAMES = st.sampled_from(WORDS.split())
 
@@ -36,7 +38,11 @@ def test_secret_parameter_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "sv", "se", "sp", "sr", "a", "q", "keyword", "author", "next-marker", "design"]
+    "name",
+    [
+        *("", "sv", "se", "sp", "sr", "a", "q", "keyword", "author", "next-marker", "design"),
+        *("sort_key", "bypass", "passenger", "compass", "exp", "acl", "tickets"),
+    ],
 )
 def test_harmless_parameter_names(name: str) -> None:
     assert not is_secret_param(name)

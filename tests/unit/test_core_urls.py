@@ -80,6 +80,7 @@ def test_target_is_sent_as_it_was_written(written: str, sent: str) -> None:
             "http://[::1/",
             "http://::1/",
         ),
+        *("http://[fe80::1%eth0]/", "http://[fe80::1%25eth0]/", "http://[::1%1]/"),
         *("http://[::1]x/", "http://[x]/", "http://a b/", "http://a\\b/", "http://a%2fb/", "http://a%00/"),
         *('http://a"b/', "http://a%ff/", "http://h:8²/", "http://a\udce9/", "http://h/\ud800"),
     ],

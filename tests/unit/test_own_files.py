@@ -37,6 +37,14 @@ def test_names_that_lead_elsewhere(name: str, home: Directory) -> None:
         (home / "a").beside(name)
 
 
+def test_what_the_file_system_refuses_is_told_with_the_path(home: Directory) -> None:
+    name = "n" * 256
+    with pytest.raises(DestinationError, match=f"cannot use {home}/{name}: File name too long"):
+        (home / name).reader()
+    with pytest.raises(FileNotFoundError):  # an answer
+        (home / "missing").read(10)
+
+
 OPENINGS: dict[str, Callable[[Entry], object]] = {
     "read": lambda entry: entry.read(100),
     "write": lambda entry: entry.open(os.O_WRONLY),

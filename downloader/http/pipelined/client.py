@@ -156,7 +156,13 @@ class PipelinedClient:
 
     def fetch(self, task: FetchTask) -> None:
         """Start to fetch ``task``, which has a slot of its host; further tasks follow in the same slot."""
-        state = self._origins.get(task.origin) or self._add_origin(task.origin)
+        try:
+            state = self._origins.get(task.origin) or self._add_origin(task.origin)
+        except Exception as error:
+            # What urllib3 does not take, of an origin that we do: of this file only.
+            self._owner.attempt_failed(task, translate(error, self.secrets, self.cacert), task.sent)
+            self._owner.release(task.host)
+            return
         idle = self._idle[state]
         while idle:
             connection = idle.pop()

@@ -210,6 +210,8 @@ class PipelinedConnection:
             window.gap = now - self.since
         if window.shifted and self._deep:
             self.parser.surplus = True  # another size: this may be the response for another file
+        if not self._transport.good:
+            self._transport.good = any(not isinstance(body, Exception) for _, body in self.parser.completed)
         if not self.served:
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":

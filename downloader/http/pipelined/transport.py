@@ -161,6 +161,15 @@ class Transport:
             with contextlib.suppress(OSError):
                 sock.context.remember(sock)
 
+    @property
+    def good(self) -> bool:
+        """Whether a request through it has succeeded; see ``connection_pool``."""
+        return bool(self._connection.good)
+
+    @good.setter
+    def good(self, good: bool) -> None:
+        self._connection.good = good
+
     def acknowledge(self) -> None:
         """Acknowledge all received data immediately.
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from downloader.core.bucket_place import is_bucket
+from downloader.core.file_errors import advice
 from downloader.core.frames import pack
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, UnsafeFile, open_directory
 from downloader.process import isolation
 from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
-from downloader.sinks.failing import advice
 from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import PublisherSettings, bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import msgspec
 
+from downloader.core.file_errors import advice
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, Entry, open_directory, open_home
-from downloader.sinks.failing import advice
 from downloader.sinks.shards.stats import IS_OURS, FileStats, items_name, read_stats
 from downloader.sinks.stored import md5_of_file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -31,8 +32,11 @@ def values_of(column: Any) -> list[Any]:
     These are times with nanoseconds, years outside 1 to 9999, time zones that this system does not know,
     and text that is not valid UTF-8, which pyarrow does not refuse in a file, and which gets surrogates.
     They may be anywhere in a list, a struct or a map. What becomes of a value does not depend on others,
-    so a row is the same wherever batches are cut.
+    so a row is the same wherever batches are cut. Nor does it depend on whether pandas is installed:
+    pyarrow would make objects of pandas of nanoseconds.
     """
+    if _has_nanoseconds(column.type):
+        return _piecewise(column)
     try:
         found: list[Any] = column.to_pylist()
     except Exception:
@@ -52,11 +56,54 @@ def _piecewise(column: Any) -> list[Any]:
         return values_of(compute.run_end_decode(column))
     if types.is_struct(kind):
         return _structs(column)
+    if _is_nanoseconds(kind):
+        return _nanoseconds(column)
     if hasattr(kind, "storage_type"):
+        if _has_nanoseconds(kind):
+            return values_of(column.storage)
         return _each(column, lambda at: values_of(column.storage.slice(at, 1))[0])
     if types.is_nested(kind) and not types.is_union(kind):
         return [_items(scalar) for scalar in column]
     return _each(column, lambda at: _leaf(column.slice(at, 1)))
+
+
+def _is_nanoseconds(kind: Any) -> bool:
+    from pyarrow import types
+
+    is_time = types.is_timestamp(kind) or types.is_duration(kind) or types.is_time64(kind)
+    return bool(is_time and kind.unit == "ns")
+
+
+@functools.lru_cache(256)
+def _has_nanoseconds(kind: Any) -> bool:
+    """Return whether values of ``kind`` are or have times with nanoseconds."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _has_nanoseconds(kind.value_type)
+    if hasattr(kind, "storage_type"):
+        return _has_nanoseconds(kind.storage_type)
+    if types.is_nested(kind) and not types.is_union(kind):
+        return any(_has_nanoseconds(kind.field(at).type) for at in range(kind.num_fields))
+    return _is_nanoseconds(kind)
+
+
+def _nanoseconds(column: Any) -> list[Any]:
+    """Return the values of a column of times with nanoseconds: those that have any are text."""
+    import pyarrow
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_timestamp(kind):
+        micro = pyarrow.timestamp("us", kind.tz)
+    else:
+        micro = pyarrow.duration("us") if types.is_duration(kind) else pyarrow.time64("us")
+    try:
+        return values_of(column.cast(micro))  # it refuses to lose digits
+    except pyarrow.ArrowInvalid:
+        if len(column) == 1:
+            return [_leaf(column)]
+        return [_nanoseconds(column.slice(at, 1))[0] for at in range(len(column))]
 
 
 def _each(column: Any, otherwise: Callable[[int], Any]) -> list[Any]:

@@ -30,7 +30,7 @@ from downloader.core.naming import (
     url_name,
     url_path,
 )
-from downloader.core.redact import redact, redact_url
+from downloader.core.redact import SecretNames, redact, redact_url
 from downloader.messages import Item
 from downloader.sources.lines import LONGEST_LINE, TOO_LONG
 from downloader.sources.lists.columns import Columns
@@ -85,7 +85,7 @@ class ItemMaker:
     see ``url_path``.
     ``checksums``: use those of the list; else its rows have none, not even a bad one. ``cut``: no file has
     the names, so one that is too long is cut. ``literal``: names are stored as they are where the list
-    demands that.
+    demands that. ``secrets``: what is not to be in names of URLs.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class ItemMaker:
         checksums: bool = True,
         cut: bool = False,
         literal: bool = False,
+        secrets: SecretNames = SecretNames.NOW,
     ) -> None:
         self._columns = columns
         self._key = name_key
@@ -106,7 +107,8 @@ class ItemMaker:
         self._cut = cut
         self._literal = literal and columns.literal
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
-        self._of_url = functools.partial(url_path, colon=colon) if mirror else url_name
+        of_url = functools.partial(url_path, colon=colon) if mirror else url_name
+        self._of_url = functools.partial(of_url, known=secrets)
         self._hidden = columns.hidden
         self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 

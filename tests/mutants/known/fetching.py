@@ -514,4 +514,33 @@ KNOWN = (
         "False",
         ("tests/faults/test_hostile_ambient.py::test_advice_is_not_what_was_followed_already[auto]",),
     ),
+    Mutant(
+        "an odd field hides the length",
+        "'Content-Length : 3' is dropped like any field of no valid name, and the body has another end",
+        "_without_odd",
+        "not colon or re.sub(b'[^a-z]', b'', name.lower()) in _FRAMING",
+        "False",
+        ("tests/faults/test_lanes.py::test_fields_without_a_valid_name_do_not_matter[requests]",),
+    ),
+    Mutant(
+        "a login is a part of the host of cookies",
+        "a site that logs in and redirects with a cookie answers 403 where the URL has a login",
+        "HttpSession.get_file",
+        "origin.key + url[start:] if (start := url.find('/', 8)) > 0 else f'{origin.key}/'",
+        "url",
+        (
+            "tests/faults/test_lanes.py::test_cookies_are_those_of_the_host_whatever_login_a_url_has[requests]",
+        ),
+    ),
+    Mutant(
+        "a host that urllib3 does not take ends the run",
+        "one URL with an IPv6 zone: exit code 4, or a run that waits for ever",
+        "_ipv6",
+        "percent",
+        "False",
+        (
+            "tests/unit/test_core_urls.py::test_what_is_no_url_is_refused[http://[fe80::1%eth0]/]",
+            "tests/faults/test_lanes.py::test_a_host_that_cannot_be_requested_is_its_files_failure",
+        ),
+    ),
 )

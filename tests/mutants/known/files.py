@@ -39,6 +39,14 @@ KNOWN = (
         (f"{OWN}test_a_file_with_a_second_name_is_read_only",),
     ),
     Mutant(
+        "what the file system refuses is a defect",
+        'a file system that turns read-only: "a defect in the downloader", and no path',
+        "_told",
+        "type(error) is not OSError",
+        "True",
+        (f"{OWN}test_what_the_file_system_refuses_is_told_with_the_path",),
+    ),
+    Mutant(
         "a home that everybody can write is used",
         "a journal that somebody else has made is believed",
         "check_owner",

@@ -9,6 +9,7 @@ __all__ = ["KNOWN"]
 NAMES = "tests/faults/test_names.py::"
 SESSION = "tests/fuzz/test_fuzz_wire.py::test_fuzz[session]"
 PIPELINE = "tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]"
+MACHINES = "tests/faults/test_machines.py::test_another_machine_behind_the_name_serves"
 CONNECTING = "tests/fuzz/test_fuzz_wire.py::test_fuzz[connecting]"
 
 KNOWN = (
@@ -100,6 +101,26 @@ KNOWN = (
         '(error.code == "dns" or not trouble.hardly_tried)',
         "True",
         ("tests/faults/test_hostile_tls.py::test_one_bad_machine_behind_a_name_costs_its_own_files_only",),
+    ),
+    Mutant(
+        "all retries go to the same machine",
+        "a machine behind a name answers 503, resets or is silent: files fail, although another serves",
+        "Resolver.try_others",
+        "len(found) > 1 and address == found[0]",
+        "False",
+        (f"{MACHINES}[refuses with 503-auto]", f"{MACHINES}[resets each request-requests]"),
+    ),
+    Mutant(
+        "a wrong certificate of one machine is final",
+        "a machine behind a name has an expired certificate: its files fail, although another one serves",
+        "Resolver.has_others",
+        "found[:1] != [] and found[0] not in tried",
+        "False",
+        tuple(
+            f"{MACHINES}[{machine}-{lane}]"  # whichever machine comes first in one of them
+            for machine in ("expired certificate", "certificate of another host", "old TLS")
+            for lane in ("auto", "requests")
+        ),
     ),
     Mutant(
         "a limit is measured by first attempts only",

@@ -285,4 +285,12 @@ KNOWN = (
         "''",
         (f"{RUNS}test_lines_that_are_too_long_or_have_what_nobody_sees",),
     ),
+    Mutant(
+        "pandas decides what times are",
+        "with pandas installed, times with nanoseconds have another form, and lose digits",
+        "_has_nanoseconds",
+        "_is_nanoseconds(kind)",
+        "False",
+        ("tests/integration/test_hostile_columns.py::test_times_with_nanoseconds_do_not_depend_on_pandas",),
+    ),
 )

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from downloader.core.bucket_place import is_bucket
+from downloader.core.file_errors import advice
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import ConfigError
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
-from downloader.sinks.failing import advice
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
 from downloader.sinks.shards.publisher.bucket_staging import carry_out

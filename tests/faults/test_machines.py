@@ -1,0 +1,101 @@
+"""Several machines behind one name, most of them out of order: the files come from the one that is not.
+
+In which order they are tried is up to the resolver, which sorts the addresses.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import dns.flags
+import dns.message
+import dns.rdatatype
+import dns.rrset
+import pytest
+from servers import CLOSE, HANG, RESET, Answer, Certificates, Server, Tls, download, ok, status
+
+NAME = "machines.test"
+BAD = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+FILES = 60
+OPTIONS = ("--workers", "1", "--connect-timeout", "1s", "--read-timeout", "1s", "--backoff", "100ms")
+
+
+class Bad(NamedTuple):
+    """A machine that is out of order."""
+
+    answer: Answer = ok(b"never")
+    connected: Answer = ()
+    tls: Tls | None = None
+
+
+MACHINES = {
+    "refuses with 503": Bad(status(503)),
+    "fails with 500": Bad(status(500)),
+    "resets each request": Bad([RESET]),
+    "resets each connection": Bad(connected=[RESET]),
+    "closes each connection": Bad(connected=[CLOSE]),
+    "never answers": Bad([HANG]),
+    "expired certificate": Bad(tls=Tls.EXPIRED),
+    "certificate of another host": Bad(tls=Tls.WRONG_HOST),
+    "old TLS": Bad(tls=Tls.OLD),
+    "cuts the handshake": Bad(connected=[CLOSE], tls=Tls.GOOD),
+    "silent in the handshake": Bad(connected=[HANG], tls=Tls.GOOD),
+}
+
+
+@contextmanager
+def name_server(addresses: list[str]) -> Iterator[str]:
+    """Serve ``NAME`` with ``addresses``, in this order; yield the value of --dns-server."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+
+        def serve() -> None:
+            while True:
+                query, client = sock.recvfrom(4096)
+                if not query:
+                    return
+                reply = dns.message.make_response(dns.message.from_wire(query))
+                reply.flags |= dns.flags.RA
+                if reply.question[0].rdtype == dns.rdatatype.A:
+                    reply.answer.append(dns.rrset.from_text(f"{NAME}.", 60, "IN", "A", *addresses))
+                sock.sendto(reply.to_wire(), client)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+                last.sendto(b"", sock.getsockname())
+            thread.join()
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_another_machine_behind_the_name_serves(machine: str, lane: str, tmp_path: Path) -> None:
+    bad = MACHINES[machine]
+    context = broken = None
+    options = OPTIONS
+    if bad.tls is not None:
+        certificates = Certificates(tmp_path)
+        context, broken = certificates.context(hosts=[NAME]), certificates.context(bad.tls, [NAME])
+        options = (*options, "--cacert", str(certificates.ca))
+    with ExitStack() as running:
+        good = running.enter_context(Server(default=ok(b"whole"), tls=context))
+        for address in BAD:
+            server = Server(
+                default=bad.answer, connected=bad.connected, tls=broken, host=address, port=good.port
+            )
+            running.enter_context(server)
+        names = running.enter_context(name_server([*BAD, "127.0.0.1"]))
+        scheme = "http" if context is None else "https"
+        listed = "\n".join(f"{scheme}://{NAME}:{good.port}/f{n}" for n in range(FILES))
+        argv = ("--lane", lane, "--dns-server", names, *options)
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+    assert (result.exit, result.codes) == (0, {})
+    assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
