@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,13 +48,14 @@ class FleetClient:
         self._unpacker = Unpacker()
         self._is_open = False
         self.nodes = 0
+        self._temporary = _temporary() if config.ray_address == "local" else ""
         ours, theirs = socket.socketpair()
         ours.settimeout(LOOK_EVERY)
         self._calls = ours
         reader, self._lifeline = os.pipe()
         argv, env = child(
             "downloader.cluster.guardian:main",
-            *(str(reader), str(theirs.fileno()), config.ray_address),
+            *(str(reader), str(theirs.fileno()), config.ray_address, self._temporary),
             dest=config.local_output,
         )
         # Standard output is for the report, and Ray prints logs of lost nodes there.
@@ -70,6 +73,7 @@ class FleetClient:
         except OSError as error:
             ours.close()
             os.close(self._lifeline)
+            shutil.rmtree(self._temporary, ignore_errors=True)
             raise BootError(f"cannot start a process: {error.strerror}") from error
         finally:
             os.close(reader)
@@ -130,6 +134,8 @@ class FleetClient:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guardian.wait(LOOK_EVERY)
             status = end(self._guardian)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)  # if the guardian was killed
         with contextlib.suppress(ValueError):
             return f"signal {signal.Signals(-status if status < 0 else status - 128).name}"
         return f"exit code {status}"
@@ -180,3 +186,17 @@ class FleetClient:
         """Kill all slices that run; return their names."""
         names: list[str] = self._ask("cancel", type=list[str])
         return names
+
+
+def _temporary() -> str:
+    """Make a directory for Ray's files; its own is one that all users share.
+
+    The paths of sockets in it may have 107 bytes. Raises BootError.
+    """
+    try:
+        return tempfile.mkdtemp(prefix="downloader-", dir=os.environ.get("RAY_TMPDIR") or "/tmp")
+    except OSError as error:
+        raise BootError(
+            f"Ray cannot be started: {error.filename}: {error.strerror}; "
+            "name another directory with RAY_TMPDIR"
+        ) from error

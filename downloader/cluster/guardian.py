@@ -19,7 +19,6 @@ import selectors
 import shutil
 import signal
 import sys
-import tempfile
 import time
 
 from downloader.process.lifetime import die_with
@@ -32,21 +31,17 @@ _ENDS_WITHIN = 5.0
 
 
 def main() -> int:
-    """Run the guardian. argv: the descriptors of the pipe and of the socket for calls, the address.
+    """Run the guardian. argv: the descriptors of the pipe and of the socket for calls, the address, and the
+    directory of a local cluster, which is removed at the end, "" for another.
 
     Returns the exit code of the process that calls Ray, 128 and the number of the signal that ended it.
     """
-    lifeline, calls, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    lifeline, calls, address, temporary = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5]
     # Ctrl-C and the like are for the driver.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Not Ray's own, which all users share; nor this one itself, to which Ray would give the mode 777. The
-    # paths of sockets in it may have 107 bytes.
-    temporary = ""
-    if address == "local":
-        temporary = tempfile.mkdtemp(prefix="downloader-", dir=os.environ.get("RAY_TMPDIR") or "/tmp")
     guardian = os.getpid()
     pid = os.fork()
     if not pid:
@@ -56,6 +51,7 @@ def main() -> int:
             os.close(lifeline)
             from downloader.cluster.fleet_process import serve
 
+            # Not the directory itself, since Ray gives it the mode 777.
             status = serve(calls, address, temporary and f"{temporary}/ray")
         finally:
             os._exit(status)
