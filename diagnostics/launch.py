@@ -28,6 +28,7 @@ from diagnostics.processes import Processes, end_all, is_alive
 from diagnostics.source_places import here, is_own, where
 from downloader.core.redact import redact
 from downloader.process import isolation
+from downloader.process.watching import end
 
 __all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 
@@ -197,7 +198,7 @@ def _running(
         if question.target.command:
             _terminate(process)
         end_all(process.pid, _mark(folder), processes.known)
-        process.wait()
+        end(process)
 
 
 def _mark(folder: Path) -> str:

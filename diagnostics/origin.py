@@ -22,6 +22,7 @@ from typing import Any
 from diagnostics.errors import ProbeError
 from downloader.process import isolation
 from downloader.process.tls_defaults import server_context
+from downloader.process.watching import STALL_TIMEOUT, end, watched
 
 __all__ = ["Origin", "main"]
 
@@ -151,7 +152,8 @@ class Origin:
             self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
             stack.callback(self._end)
             assert self._process.stdout is not None
-            line = self._process.stdout.readline()
+            with watched(self._process, STALL_TIMEOUT):
+                line = self._process.stdout.readline()
             if not line:
                 assert self._process.stderr is not None
                 text = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
@@ -167,8 +169,7 @@ class Origin:
 
     def _end(self) -> None:
         process = self._process
-        process.kill()
-        process.wait()
+        end(process)
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
@@ -195,7 +196,8 @@ class Origin:
         try:
             stdin.write(b"counts\n")
             stdin.flush()
-            found: dict[str, dict[str, Any]] = json.loads(stdout.readline())
+            with watched(self._process, STALL_TIMEOUT):
+                found: dict[str, dict[str, Any]] = json.loads(stdout.readline())
         except (OSError, ValueError) as error:
             raise ProbeError(f"the TLS server of the probe is gone: {error}") from None
         return found

@@ -28,6 +28,7 @@ from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
 from diagnostics.examine import examine
 from diagnostics.model import Diagnosis, Question, Target
 from diagnostics.scenario import FOLDER, Expected, Scenario, chosen
+from downloader.process.watching import STALL_TIMEOUT, watched
 
 __all__ = ["Row", "Skipped", "interpreter", "main", "run", "server"]
 
@@ -151,7 +152,8 @@ def server(scenario: Scenario) -> Iterator[tuple[str, str]]:
         with subprocess.Popen([sys.executable, str(file), folder], stdout=subprocess.PIPE) as process:
             try:
                 assert process.stdout is not None
-                port = process.stdout.readline().decode().strip()
+                with watched(process, STALL_TIMEOUT):
+                    port = process.stdout.readline().decode().strip()
                 if not port:
                     raise ProbeError(f"the server of {scenario.name} did not start")
                 yield f"https://localhost:{port}/", os.path.join(folder, "ca.pem")

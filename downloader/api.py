@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from threading import Thread
+from time import monotonic
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -22,12 +23,16 @@ from downloader import errors
 from downloader.config.config import Config
 from downloader.errors import BootError, ConfigError, DownloaderError
 from downloader.process import isolation
+from downloader.process.watching import stalled_text, watched
 from downloader.reporting.record import Report
 
 if TYPE_CHECKING:
     from downloader.engine.job import Finished
 
 __all__ = ["Answer", "download", "serve_download"]
+
+
+_TELL_EVERY = 1.0  # seconds
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -65,14 +70,21 @@ def download(config: Config) -> Report:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(len(message).to_bytes(4, "big") + message)
                 process.stdin.flush()
-            text = process.stdout.read()
+            # It watches its own processes, with a third of the time.
+            with watched(process, 3 * config.stall_timeout) as stalled:
+                text = process.stdout.read()
         except BaseException:
             # Ctrl-C, a killed greenlet, a timeout: closing the pipe makes the run drain.
             _close(process.stdin)
-            process.wait()
+            with watched(process, 3 * config.stall_timeout):
+                process.wait()
             raise
         _close(process.stdin)
         status = process.wait()
+    if stalled():
+        raise DownloaderError(
+            f"the run's own process {stalled_text(3 * config.stall_timeout)}; the same call goes on"
+        )
     try:
         answer = msgspec.json.decode(text, type=Answer)
     except msgspec.DecodeError:
@@ -122,7 +134,7 @@ def _run(config: Config) -> Finished:
         return run_cluster(config)
     from downloader.engine.job import run_job
 
-    return run_job(config, ended=_closed)
+    return run_job(config, ended=_Caller().gone)
 
 
 def _end_with_caller() -> None:
@@ -132,8 +144,21 @@ def _end_with_caller() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _closed() -> bool:
-    """Return whether the caller has closed its end of standard input; it sends nothing more on it."""
-    import select
+class _Caller:
+    """The program that waits for the run, at the other ends of standard input and output."""
 
-    return bool(select.select([0], [], [], 0)[0])
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def gone(self) -> bool:
+        """Return whether it has closed its end of standard input; it sends nothing more on it.
+
+        Tells it once a second that the run goes on: it sees how much was written.
+        """
+        import select
+
+        if monotonic() - self._told >= _TELL_EVERY:
+            self._told = monotonic()
+            with contextlib.suppress(BrokenPipeError):
+                os.write(1, b" ")  # in front of the JSON
+        return bool(select.select([0], [], [], 0)[0])

@@ -14,6 +14,7 @@ from downloader.config.config import Config
 from downloader.engine.job import run_job
 from downloader.errors import BootError
 from downloader.process import isolation
+from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end, watched
 from downloader.reporting.report import as_text
 from downloader.testserver import content
 
@@ -29,7 +30,8 @@ def serving(*options: str) -> Iterator[list[str]]:
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
     try:
-        lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)]
+        with watched(process, STALL_TIMEOUT):
+            lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)]
         words = [line.split() for line in lines]
         if not all(len(pair) == 2 for pair in words):
             raise BootError("the demo's file server did not start")
@@ -37,7 +39,10 @@ def serving(*options: str) -> Iterator[list[str]]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.stdout.close()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_WITHIN)
+        if process.poll() is None:
+            end(process)
 
 
 def run_demo(files: int, output: str) -> int:

@@ -7,6 +7,7 @@ a Board that the cluster has started again is empty until the driver's next call
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from time import monotonic
 from typing import NamedTuple
@@ -26,11 +27,20 @@ class Orders(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """The last sign of a running slice; ``tally`` has the fields of a ``messages.Tally``."""
+    """The last sign of a running slice; ``tally`` has the fields of a ``messages.Tally``.
+
+    ``pid``, ``node_id``: Ray's worker that gave it, and Ray's name of its node; 0, "" if not known.
+    ``slow``: the worker does what may take longer, and gives no sign meanwhile. ``age``: how many seconds
+    ago the board heard it.
+    """
 
     name: str
     node: str
     tally: tuple[int, ...]
+    pid: int = 0
+    node_id: str = ""
+    slow: bool = False
+    age: float = 0.0
 
 
 class _Pause(NamedTuple):
@@ -43,8 +53,9 @@ class _Pause(NamedTuple):
 class Board:
     """See the module."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, node_id: Callable[[], str] = str) -> None:
         self._clock = clock
+        self._at = (os.getpid(), node_id())
         self._rate = 0.0
         self._drain = False
         self._signs: dict[str, tuple[float, Sign]] = {}
@@ -69,14 +80,14 @@ class Board:
             self._pauses.append(_Pause(self._number, attempt, host, now + seconds))
         return Orders(self._rate, self._drain, told, self._number)
 
-    def collect(self, rate: float, drain: bool) -> list[Sign]:
-        """Set what all are told; return the signs of those that run."""
+    def collect(self, rate: float, drain: bool) -> tuple[list[Sign], tuple[int, str]]:
+        """Set what all are told; return the signs of those that run, and the board's process and node."""
         self._rate, self._drain = rate, drain
         now = self._clock()
         self._signs = {
             key: (then, sign) for key, (then, sign) in self._signs.items() if now - then < _FORGET_AFTER
         }
-        return [sign for _, sign in self._signs.values()]
+        return [sign._replace(age=now - then) for then, sign in self._signs.values()], self._at
 
     def forget(self, attempt: str) -> None:
         """Remove the sign of an attempt that has ended."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from downloader.cluster import configs
-from downloader.cluster.fleet import Fleet, quiet_stdout
+from downloader.cluster.fleet_client import FleetClient
 from downloader.cluster.job_slices import JobSlices
 from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
 from downloader.cluster.plan import Done, Plan, digest_of
@@ -29,6 +29,7 @@ from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.messages import Tally
+from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
 from downloader.storage.destination import foreign_before, make_directory
 from downloader.storage.name_probes import colon_of
@@ -106,13 +107,11 @@ class _Driver:
     def run(self) -> Finished:
         began = time.monotonic()
         if is_local(self._config):
-            with quiet_stdout(self._config.verbose):
-                self._run_with(Fleet(self._config.ray_address))
+            self._run_with(FleetClient(self._config))
         else:
             self._slices.load()
             if self._book.waiting or not (self._slices.sliced or self._config.retry_failed):
-                with quiet_stdout(self._config.verbose):
-                    self._run_with(Fleet(self._config.ray_address))
+                self._run_with(FleetClient(self._config))
         self._progress.end()
         try:
             self._slices.shards.finish(self._slices.heads)
@@ -120,7 +119,7 @@ class _Driver:
             self._stop = self._stop or error
         return self._finish(time.monotonic() - began)
 
-    def _run_with(self, fleet: Fleet) -> None:
+    def _run_with(self, fleet: FleetClient) -> None:
         try:
             if is_local(self._config):
                 if self._config.retry_failed:
@@ -133,17 +132,28 @@ class _Driver:
             self._stop = self._stop or error
         finally:
             fleet.close()
+        try:
+            self._take_up_done()
+        except DownloaderError as error:
+            self._stop = self._stop or error
 
-    def _lost(self, fleet: Fleet) -> list[Done]:
+    def _take_up_done(self) -> None:
+        """Count the slices that were done when the cluster was lost, or the job was ended."""
+        for name in sorted(self._book.running):
+            if (done := self._directory.done(name)) is not None:
+                self._slices.shards.ended(done, settled=False)
+                self._book.ended(name, "done")
+                self._slices.record(done)
+
+    def _lost(self, fleet: FleetClient) -> list[Done]:
         """Return the slices whose files are on disks that are gone."""
         disks = fleet.disks(self._config.output, self._plan.id)
         return gone(self._directory.dones(), disks)
 
-    def _run_on(self, fleet: Fleet) -> None:
+    def _run_on(self, fleet: FleetClient) -> None:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         slicer = None
         try:
-            # After Ray has set its own.
             for number in before:
                 signal.signal(number, self._on_signal)
             if not self._slices.sliced and not self._config.retry_failed:
@@ -160,7 +170,7 @@ class _Driver:
 
     # the loop
 
-    def _loop(self, fleet: Fleet, slicer: SlicerProcess | None) -> None:
+    def _loop(self, fleet: FleetClient, slicer: SlicerProcess | None) -> None:
         collected = 0.0
         slots = fleet.slots(self._workers)
         while True:
@@ -204,16 +214,22 @@ class _Driver:
                 error.exit_code = event["exit_code"]
                 self._stop = self._stop or error
         if is_open and not self._draining:
-            return slicer
+            if not slicer.stalled:
+                return slicer
+            self._progress.log("warning", f"the process that reads the source {stalled_text(slicer.limit)}")
         slicer.kill()
         if not self._slices.sliced and self._stop is None and not self._draining:
             if slicer.may_start_again():
                 self._progress.log("warning", "the process that reads the source died; another takes over")
                 return slicer.again(*self._slices.sliced_so_far())
-            self._stop = SourceError("the process that reads the source died three times")
+            if self._config.reads_stdin:
+                text = "the process that reads the source died, and standard input cannot be read again"
+            else:
+                text = "the process that reads the source died three times; the same command goes on"
+            self._stop = SourceError(text)
         return None
 
-    def _launch(self, fleet: Fleet, share: Shares) -> None:
+    def _launch(self, fleet: FleetClient, share: Shares) -> None:
         running, workers, per_host = share
         if share != self._share:
             self._share = share
@@ -233,7 +249,7 @@ class _Driver:
                 workers,
             )
 
-    def _on_outcome(self, fleet: Fleet, outcome: Outcome) -> None:
+    def _on_outcome(self, fleet: FleetClient, outcome: Outcome) -> None:
         name = outcome.name
         done = self._directory.done(name)
         if done is not None:
@@ -255,7 +271,7 @@ class _Driver:
         elif outcome.how != "drained":
             self._progress.log("warning", f"slice {outcome.name} runs again: {reason}")
 
-    def _collect(self, fleet: Fleet, slots: int) -> None:
+    def _collect(self, fleet: FleetClient, slots: int) -> None:
         running = len(self._book.running)
         rate = self._config.rate / max(running, 1)
         fleet.collect(rate, self._draining)
@@ -269,10 +285,10 @@ class _Driver:
             self._saved = now
             write_running(self._directory, self._tally(fleet), running, fleet.nodes, slots)
 
-    def _tally(self, fleet: Fleet) -> Tally:
+    def _tally(self, fleet: FleetClient) -> Tally:
         return self._slices.merged.total() + fleet.live(self._book.running)
 
-    def _drain(self, fleet: Fleet, now: float) -> None:
+    def _drain(self, fleet: FleetClient, now: float) -> None:
         if not self._draining:
             return
         if not self._drain_by:

@@ -1,58 +1,55 @@
-"""Connect to a Ray cluster and run slices on it: the one module that calls Ray for the driver."""
+"""Connect to a Ray cluster and run slices on it: the one module that calls Ray for the driver.
+
+It is used in a process of its own (see ``fleet_process``).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
+import secrets
+import signal
 import socket
-import sys
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from downloader.cluster import configs
 from downloader.cluster.board import Board, Sign
 from downloader.cluster.local_disks import disk_here, on_this_node
 from downloader.cluster.task import Outcome, SliceTask, run_slice
-from downloader.config.config import Config
 from downloader.config.machine import usable_cpus
+from downloader.core.silence import Silence
 from downloader.errors import BootError, ConfigError, DestinationError
-from downloader.messages import Tally
+from downloader.process.watching import stalled_text
 from downloader.sinks.bucket_store import NODE
 
-__all__ = ["Fleet", "quiet_stdout"]
+__all__ = ["DISKS_WITHIN", "Fleet"]
 
 _CONNECT_WITHIN = 10.0  # seconds
-_DISKS_WITHIN = 30.0
+DISKS_WITHIN = 30.0
+_FRESH = 3.0  # seconds
 _STORE_BYTES = 100 << 20  # of the object store of a local cluster; slices do not go through it
-
-
-@contextlib.contextmanager
-def quiet_stdout(verbose: int) -> Iterator[None]:
-    """Keep standard output, which is for the report, from Ray, which prints logs of lost nodes there.
-
-    With -vv they go to standard error, else nowhere.
-    """
-    sys.stdout.flush()
-    kept = os.dup(1)
-    to = os.dup(2) if verbose > 1 else os.open(os.devnull, os.O_WRONLY)
-    os.dup2(to, 1)
-    os.close(to)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 class Fleet:
     """The nodes of the cluster at ``address``: ``auto``, ``local``, or that of its head.
 
-    Raises ConfigError if there is none.
+    ``temporary``: the directory of a local cluster. ``limit``: seconds without a sign after which a worker
+    of Ray, which has given signs, is killed. Raises ConfigError if there is no cluster, BootError.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, temporary: str, limit: float) -> None:
+        local: dict[str, Any] = {}
+        if address == "local":
+            _set_apart()
+            local = {
+                "num_cpus": usable_cpus(),
+                "include_dashboard": False,
+                "object_store_memory": _STORE_BYTES,
+                "_temp_dir": temporary,
+            }
         # Unless the user says otherwise: no token in the home directory and no request to the metadata
         # addresses of clouds; no usage statistics.
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -62,23 +59,24 @@ class Fleet:
         import ray
 
         self._ray = ray
-        local: dict[str, Any] = {}
-        if address == "local":
-            local = {
-                "num_cpus": usable_cpus(),
-                "include_dashboard": False,
-                "object_store_memory": _STORE_BYTES,
-            }
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
         except ConnectionError as error:
             raise _no_cluster(address, _first_line(error)) from None
         except (RuntimeError, ValueError, OSError) as error:
             raise BootError(f"Ray cannot be started: {_first_line(error)}") from error
+        if local:
+            _check_apart(ray.get_runtime_context().gcs_address)
+        self._limit = 2 * limit
+        self._watched: dict[str, _Watched] = {}
+        self._stuck: dict[str, str] = {}
+        self._given_up: list[Outcome] = []
+        self._board_silence = Silence(self._limit, 0.0)
         self._config_ref: Any = None
         self._run = ray.remote(_run_here)
         self._running: dict[Any, str] = {}
         self._signs: list[Sign] = []
+        self._board_at: tuple[int, str] | None = None
         self._collecting: Any = None
         self._board = self._new_board()
         self.nodes = 0
@@ -92,7 +90,7 @@ class Fleet:
         actor = self._ray.remote(Board).options(
             num_cpus=0, max_restarts=-1, max_task_retries=0, scheduling_strategy=strategy
         )
-        return actor.remote()
+        return actor.remote(node_id=_node_here)
 
     def close(self) -> None:
         """Disconnect; the cluster kills what this job still runs. Ends a local cluster."""
@@ -108,22 +106,24 @@ class Fleet:
         self.nodes = sum(1 for slices in fit if slices)
         return sum(fit)
 
-    def configure(self, config: Config) -> None:
-        """Set the Config that the slices which start from now on have in common."""
-        self._config_ref = self._ray.put(configs.encode(config))
+    def configure(self, config: bytes) -> None:
+        """Set the Config, encoded, that the slices which start from now on have in common."""
+        self._config_ref = self._ray.put(config)
 
     def start(self, task: SliceTask, cpus: int) -> None:
         """Start a slice on any node with ``cpus`` free."""
         # Without Ray's own retries: it would not tell which deaths were those of a node.
         run = self._run.options(num_cpus=cpus, max_retries=0, name=f"slice {task.name}")
         self._running[run.remote(task, self._config_ref, self._board)] = task.name
+        self._watched.pop(task.name, None)
+        self._stuck.pop(task.name, None)
 
     def wait(self, seconds: float) -> Iterator[Outcome]:
         """Wait until a slice has ended, at most ``seconds``; yield the outcomes of those that have."""
+        given_up, self._given_up = self._given_up, []
+        yield from given_up
         if not self._running:
-            import time
-
-            time.sleep(seconds)
+            time.sleep(0 if given_up else seconds)
             return
         running = list(self._running)
         ended, _ = self._ray.wait(running, num_returns=1, timeout=seconds)
@@ -140,7 +140,7 @@ class Fleet:
         except (errors.NodeDiedError, errors.LocalRayletDiedError, errors.ObjectLostError):
             return Outcome(name, "lost", "its node was lost")
         except (errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
-            return Outcome(name, "crashed", _first_line(error))
+            return Outcome(name, "crashed", self._stuck.get(name) or _first_line(error))
         except errors.RayTaskError as error:
             cause = error.cause or error
             return Outcome(name, "failed", f"{type(cause).__name__}: {_first_line(cause)}")
@@ -148,19 +148,55 @@ class Fleet:
             return Outcome(name, "crashed", f"{type(error).__name__}: {_first_line(error)}")
         return outcome
 
-    def collect(self, rate: float, drain: bool) -> None:
-        """Tell all slices the ``rate`` of each and whether to ``drain``; take up what the last call got."""
+    def collect(self, rate: float, drain: bool) -> list[Sign]:
+        """Tell all slices the ``rate`` of each and whether to ``drain``; return the signs of the last call.
+
+        Kills the workers of Ray, the board's among them, that have stopped giving signs.
+        """
+        now = time.monotonic()
         if self._collecting is not None:
             if not self._ray.wait([self._collecting], timeout=0)[0]:
-                return
+                if self._board_silence.look(now, None) and self._board_at is not None:
+                    self._kill(*self._board_at)  # Ray starts it again
+                    self._board_silence.heard()
+                return self._signs
             with contextlib.suppress(self._ray.exceptions.RayError):
-                self._signs = self._ray.get(self._collecting)
+                self._signs, self._board_at = self._ray.get(self._collecting)
+                self._look(now)
+        self._board_silence = Silence(self._limit, now)
         self._collecting = self._board.collect.remote(rate, drain)
+        return self._signs
 
-    def live(self, running: set[str]) -> Tally:
-        """Return what the slices ``running`` have done so far, by their last signs."""
-        newest = {sign.name: Tally(*sign.tally) for sign in self._signs if sign.name in running}
-        return sum(newest.values(), Tally())
+    def _look(self, now: float) -> None:
+        """Watch over the attempts that have given signs to this board."""
+        running = set(self._running.values())
+        newest: dict[str, Sign] = {}
+        for sign in self._signs:
+            if sign.name in running and (sign.name not in newest or sign.age < newest[sign.name].age):
+                newest[sign.name] = sign
+        for name, sign in newest.items():
+            if sign.age < _FRESH and sign.pid:
+                self._watched[name] = _Watched(sign, Silence(self._limit, now, patient=sign.slow))
+        for name in self._watched.keys() & running:
+            sign, silence = self._watched[name]
+            if not silence.look(now, None):
+                continue
+            if name not in self._stuck:
+                self._stuck[name] = f"its worker on {sign.node} {stalled_text(self._limit)}"
+                self._kill(sign.pid, sign.node_id)
+                silence.heard()
+                continue
+            # Nobody there could kill it.
+            self._running = {ref: each for ref, each in self._running.items() if each != name}
+            self._given_up.append(Outcome(name, "crashed", self._stuck[name]))
+
+    def _kill(self, pid: int, node_id: str) -> None:
+        """Have process ``pid`` of Ray killed on its node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        strategy = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
+        kill = self._ray.remote(_kill_here)
+        kill.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(pid)
 
     def disks(self, output: str, plan: str) -> set[str]:
         """Return the marks of the disks that nodes which are alive have under ``output``, for ``plan``.
@@ -180,7 +216,7 @@ class Fleet:
                 ).remote(output, plan)
                 for node in nodes
             ]
-            answered, _ = self._ray.wait(asked, num_returns=len(asked), timeout=_DISKS_WITHIN)
+            answered, _ = self._ray.wait(asked, num_returns=len(asked), timeout=DISKS_WITHIN)
         except self._ray.exceptions.RayError:
             return set()
         found: set[str] = set()
@@ -198,6 +234,47 @@ class Fleet:
         return names
 
 
+class _Watched(NamedTuple):
+    """The last fresh sign of an attempt, and how long it is ago."""
+
+    sign: Sign
+    silence: Silence
+
+
+def _set_apart() -> None:
+    """Have a cluster that is started here listen on the loopback address, and answer us only."""
+    # What Ray does on macOS and Windows, and the only way to have it: it replaces 127.0.0.1 elsewhere.
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
+
+
+def _check_apart(address: str) -> None:
+    """Raise BootError unless ``address``, that of a cluster started here, is of the loopback interface."""
+    host = address.rpartition(":")[0].strip("[]")
+    if not ipaddress.ip_address(host).is_loopback:
+        raise BootError(
+            f"Ray listens on {host}, where others can reach it, and not on the loopback address; use "
+            "--engine local, or another version of Ray"
+        )
+
+
+def _node_here() -> str:
+    """Return Ray's name of the node of this process."""
+    import ray
+
+    found: str = ray.get_runtime_context().get_node_id()
+    return found
+
+
+def _kill_here(pid: int) -> None:
+    """Kill process ``pid`` of this node if it is one of Ray's workers: what a task of the cluster calls."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        if file.read(5) == b"ray::":
+            os.kill(pid, signal.SIGKILL)
+
+
 def _disk_here(output: str, plan: str) -> str:
     """Return the mark of the disk of this node, "" if it has none."""
     try:
@@ -209,11 +286,10 @@ def _disk_here(output: str, plan: str) -> str:
 
 def _run_here(task: SliceTask, config: bytes, board: Any) -> Outcome:
     """Run ``task`` on the node of this process: what a task of the cluster calls."""
-    import ray
-
-    node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:8]}"
+    node_id = _node_here()
+    node = f"{socket.gethostname()}/{node_id[:8]}"
     os.environ[NODE] = node
-    return run_slice(task, config, board, node)
+    return run_slice(task, config, board, node, node_id)
 
 
 def _knock(address: str) -> None:

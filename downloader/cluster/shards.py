@@ -92,7 +92,7 @@ def staging_of(config: Config) -> Staging:
     if config.is_bucket:
         home = local_home(config)
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        return StagingBucket(config.output, home, endpoint_url, region)
+        return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout)
     return StagingDirectory(config.output, durable=config.fsync)
 
 
@@ -242,7 +242,7 @@ class DriverShards:
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
-            write_indexes_of(in_order, config.output, home, endpoint_url, region)
+            write_indexes_of(in_order, config.output, home, endpoint_url, region, config.stall_timeout)
 
 
 # items that failed

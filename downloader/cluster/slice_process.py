@@ -20,6 +20,7 @@ import msgspec
 
 from downloader.cluster.stored import write_stored
 from downloader.config.config import Config
+from downloader.core.file_errors import advice
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
 from downloader.engine.job import Finished, run_job
@@ -91,10 +92,23 @@ def main() -> NoReturn:
         result = _result(config, finished, Path(job.result))
     except DownloaderError as error:
         result = SliceResult(error=str(error))
-    _write(Path(job.result), msgspec.json.encode(result))
+    except OSError as error:
+        result = SliceResult(error=_full(job, error))
+    try:
+        _write(Path(job.result), msgspec.json.encode(result))
+    except OSError as error:
+        # The disk with the journal is full; its last line says so on the other end.
+        stopped = result.report.stopped_by if result.report else result.error
+        sys.stderr.write(_full(job, error) + (f" ({stopped})" if stopped else "") + "\n")
+        sys.stderr.flush()
+        os._exit(1)
     sys.stderr.flush()
     # All is written. To take the modules down costs a slice up to a tenth of its fixed CPU time.
     os._exit(0)
+
+
+def _full(job: SliceJob, error: OSError) -> str:
+    return f"{error.filename or os.path.dirname(job.result)}: {advice(error)}"
 
 
 def _result(config: Config, finished: Finished, path: Path) -> SliceResult:

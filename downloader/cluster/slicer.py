@@ -1,8 +1,8 @@
 """Cut a source into slices: a process of its own, which forks the feeder as a local run does.
 
 It writes one line of JSON for each event to standard output: ``slice`` (a Head is there), ``log``,
-``error``, ``ended``. It goes on behind the last slice of the plan. A slice that is not complete when the
-process ends is read again; when the source breaks off, what was read is a slice, too.
+``error``, ``beat`` (once a second), ``ended``. It goes on behind the last slice of the plan. A slice that
+is not complete when the process ends is read again; when the source breaks off, what was read is a slice.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import sys
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -19,13 +20,15 @@ from downloader.cluster.configs import changed, decode
 from downloader.cluster.plan import Head, PlanDirectory
 from downloader.cluster.plan_files import Writer
 from downloader.config.config import Config
-from downloader.engine.source_reader import read_batches
+from downloader.engine.source_reader import FeederLost, read_batches
 from downloader.errors import DownloaderError, InUse, SourceError
 from downloader.messages import Batch, Continue, Types
 from downloader.process.spawn import die_with
 from downloader.sources.slice_file import write_items
 
 __all__ = ["SlicerJob", "main", "slice_source"]
+
+_BEAT_EVERY = 1.0  # seconds
 
 
 class SlicerJob(msgspec.Struct, frozen=True):
@@ -53,6 +56,9 @@ def main() -> int:
 
     try:
         slice_source(decode(job.config), job, say)
+    except FeederLost as error:
+        say(event="log", log=["warning", str(error)])
+        return 1  # the driver starts another one of us
     except DownloaderError as error:
         say(event="error", text=str(error), exit_code=error.exit_code)
     except OSError as error:
@@ -63,11 +69,19 @@ def main() -> int:
 def slice_source(config: Config, job: SlicerJob, say: Any) -> None:
     """Read the source from behind the last slice to its end, and write slices. Raises DownloaderError."""
     config = changed(config, column_types=job.last.types)
+    beaten = 0.0
+
+    def beat() -> None:
+        nonlocal beaten
+        if monotonic() - beaten >= _BEAT_EVERY:
+            beaten = monotonic()
+            say(event="beat")
+
     cutter = _Cutter(config, job.number, job.last, say)
     start = Continue(job.last.cursor, job.last.listed, job.last.seq, config.slice_files)
     try:
         for message in read_batches(
-            config, job.name_key, start, lambda level, text: say(event="log", log=[level, text])
+            *(config, job.name_key, start, lambda level, text: say(event="log", log=[level, text])), beat
         ):
             if isinstance(message, Types):
                 cutter.types = message.text

@@ -14,7 +14,9 @@ from downloader.cluster.configs import encode
 from downloader.cluster.plan import Head
 from downloader.cluster.slicer import SlicerJob
 from downloader.config.config import Config
+from downloader.core.bucket_place import is_bucket
 from downloader.process.isolation import child
+from downloader.process.watching import Watch, end
 
 __all__ = ["SlicerProcess"]
 
@@ -47,6 +49,20 @@ class SlicerProcess:
         assert self._process.stdout is not None
         self._out = self._process.stdout.fileno()
         os.set_blocking(self._out, False)
+        # It watches the feeder itself, with half of the time.
+        self._watch = Watch(
+            self._process.pid, 2 * config.stall_timeout, patient=is_bucket(config.journal_root), speaks=True
+        )
+
+    @property
+    def stalled(self) -> bool:
+        """Return whether it makes no progress, and is to be killed; ask once a second or more often."""
+        return self._watch.stalled()
+
+    @property
+    def limit(self) -> float:
+        """Return how many seconds it may be without progress."""
+        return self._watch.limit
 
     def events(self) -> tuple[list[dict[str, Any]], bool]:
         """Return the events that have arrived, and whether more may come."""
@@ -56,6 +72,7 @@ class SlicerProcess:
                 data = os.read(self._out, 1 << 16)
             except BlockingIOError:
                 return found, True
+            self._watch.heard()
             *lines, self._rest = (self._rest + data).split(b"\n")
             found += [json.loads(line) for line in lines]
             if not data:
@@ -71,7 +88,6 @@ class SlicerProcess:
 
     def kill(self) -> None:
         """Kill the process, if it has not ended."""
-        self._process.kill()
-        self._process.wait()
+        end(self._process)
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -11,9 +11,8 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -30,6 +29,7 @@ from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
 from downloader.messages import Drain, HostPause, Rate, Tally
 from downloader.process.isolation import child
+from downloader.process.watching import Watch, end, stalled_text
 
 __all__ = ["Outcome", "PlanAt", "SliceTask", "run_slice"]
 
@@ -38,7 +38,7 @@ _PAUSES_EVERY = 0.2  # seconds; pauses of hosts do not wait for the next tick
 _ANSWER_WITHIN = 0.2  # seconds; a later answer is taken up at the next tick
 _FIRST_ANSWER_WITHIN = 2.0  # seconds
 _GRACE = 30.0  # seconds that a slice which was told to end may take
-_LAST_WORDS = 2000  # bytes of standard error that are read
+_LAST_WORDS = 2000  # bytes of standard error that are kept
 _decode_pulse = msgspec.msgpack.Decoder(Pulse).decode
 
 
@@ -77,12 +77,15 @@ class Outcome(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
+def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: str = "") -> Outcome:
     """Run ``task`` to its end and publish its record.
 
     ``board`` is the handle of a ``board.Board``, or None: the slice then keeps its share of the rate.
+    ``node_id``: Ray's name of ``node``.
     """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
+    exchange = _Exchange(board, task.name, attempt, node, node_id)
+    exchange.tell_slow()
     directory = PlanDirectory(*msgspec.structs.astuple(task.at))
     settings, disk = _settings(task, decode(config))
     shards = NodeShards(settings, directory, task.name)
@@ -95,7 +98,8 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str) -> Outcome:
             return Outcome(task.name, "done", "", attempt, node)
         staged = shards.stage(scratch)
         items = directory.files.local(task.items, scratch.path)
-        result, last_words = _attempt(task, staged, board, scratch, attempt, node, items)
+        result, last_words = _attempt(task, staged, exchange, scratch, attempt, items)
+        exchange.tell_slow()
         outcome = _outcome(
             task, directory, scratch, result, last_words, attempt, node, shards.staging, disk
         )
@@ -155,7 +159,7 @@ def _outcome(
 
 
 def _attempt(
-    task: SliceTask, config: Config, board: Any, scratch: Scratch, attempt: str, node: str, items: str
+    task: SliceTask, config: Config, exchange: _Exchange, scratch: Scratch, attempt: str, items: str
 ) -> tuple[SliceResult | None, str]:
     """Run the process; return the result that it left, None if it left none, and its last words."""
     journal = scratch.path
@@ -173,32 +177,35 @@ def _attempt(
         result=os.fspath(result),
         parent=os.getpid(),
     )
-    exchange = _Exchange(board, task.name, attempt, node)
     pauses = exchange.pauses()
     argv, env = child("downloader.cluster.slice_process:main")
-    with tempfile.TemporaryFile(dir=journal) as errors:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=env,
-            start_new_session=True,
-            cwd=journal,
-            # The slice can outlive this process by a moment, should this one be killed.
-            pass_fds=(scratch.lock_fd,),
-        )
-        try:
-            _feed(process, pack(msgspec.msgpack.encode(job)) + pauses)
-            _watch(process, exchange)
-        finally:
-            _end(process)
-        try:
-            left = msgspec.json.decode(result.read(LARGEST_FILE), type=SliceResult)
-            result.unlink()
-        except (FileNotFoundError, msgspec.DecodeError):
-            left = None
-        return left, _last_words(errors, process.returncode)
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # Not a file: the disk may be full.
+        stderr=subprocess.PIPE,
+        env=env,
+        start_new_session=True,
+        cwd=journal,
+        # The slice can outlive this process by a moment, should this one be killed.
+        pass_fds=(scratch.lock_fd,),
+    )
+    errors = bytearray()
+    stalled = False
+    try:
+        _feed(process, pack(msgspec.msgpack.encode(job)) + pauses)
+        # It watches its own processes, with half of the time.
+        watch = Watch(process.pid, 2 * config.stall_timeout, patient=config.is_bucket, speaks=True)
+        stalled = _watch(process, exchange, watch, errors)
+    finally:
+        _end(process, errors, kill=stalled)
+    try:
+        left = msgspec.json.decode(result.read(LARGEST_FILE), type=SliceResult)
+        result.unlink()
+    except (FileNotFoundError, msgspec.DecodeError):
+        left = None
+    return left, stalled_text(watch.limit) if stalled else _last_words(errors, process.returncode)
 
 
 def _feed(process: subprocess.Popen[bytes], frame: bytes) -> None:
@@ -208,49 +215,80 @@ def _feed(process: subprocess.Popen[bytes], frame: bytes) -> None:
         process.stdin.flush()
 
 
-def _watch(process: subprocess.Popen[bytes], exchange: _Exchange) -> None:
-    """Pass pulses and orders on until the process closes its output, which it does at its end."""
+def _watch(process: subprocess.Popen[bytes], exchange: _Exchange, watch: Watch, errors: bytearray) -> bool:
+    """Pass pulses and orders on until the process closes its output, which it does at its end.
+
+    ``errors`` gets the end of what it writes to standard error. Returns True if it makes no progress.
+    """
     assert process.stdout is not None
+    assert process.stderr is not None
     unpacker = Unpacker()
     pulse = Pulse(Tally())
     with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
+        for pipe in (process.stdout, process.stderr):
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_READ)
         while True:
-            if selector.select(_PAUSES_EVERY if pulse.pauses else _TICK):
-                data = os.read(process.stdout.fileno(), 1 << 16)
+            for key, _ in selector.select(_PAUSES_EVERY if pulse.pauses else _TICK):
+                if key.fileobj is process.stderr:
+                    if not _read_errors(process, errors):
+                        selector.unregister(process.stderr)
+                    continue
+                data = os.read(key.fd, 1 << 16)
                 if not data:
-                    return
+                    return False
+                watch.heard()
                 for frame in unpacker.feed(data):
                     new = _decode_pulse(frame)
                     pulse = Pulse(new.tally, [*pulse.pauses, *new.pauses])
             if process.poll() is not None:
-                return
+                return False
+            if watch.stalled():
+                return True
             if exchange.send(pulse):
                 pulse = Pulse(pulse.tally)
             for order in exchange.received():
                 _feed(process, order)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Reap the process; kill its group if it does not end although nobody listens to it."""
+def _read_errors(process: subprocess.Popen[bytes], errors: bytearray) -> bool:
+    """Read what there is of standard error, keep its end; return whether more may come."""
+    assert process.stderr is not None
+    with contextlib.suppress(BlockingIOError):
+        while data := os.read(process.stderr.fileno(), 1 << 16):
+            errors += data
+            del errors[:-_LAST_WORDS]
+        return False
+    return True
+
+
+def _end(process: subprocess.Popen[bytes], errors: bytearray, *, kill: bool) -> None:
+    """Reap the process; kill its group at once, or if it does not end although nobody listens to it."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
     try:
+        if kill:
+            raise subprocess.TimeoutExpired(process.args, 0)
         process.wait(_GRACE)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process)
+    if process.stderr is not None:
+        os.set_blocking(process.stderr.fileno(), False)
+        _read_errors(process, errors)
+        process.stderr.close()
 
 
 class _Exchange:
     """The exchange with the board: one call at a time, none waited for long."""
 
-    def __init__(self, board: Any, name: str, attempt: str, node: str) -> None:
+    def __init__(self, board: Any, name: str, attempt: str, node: str, node_id: str) -> None:
         self._board = board
-        self._name, self._attempt, self._node = name, attempt, node
+        self._attempt = attempt
+        self._sign = Sign(name, node, (), os.getpid(), node_id)
         self._seen = 0
         self._rate = 0.0
         self._drained = False
@@ -272,10 +310,16 @@ class _Exchange:
         if self._board is None or self._pending is not None or monotonic() - self._sent < wait:
             return False
         self._sent = monotonic()
-        sign = Sign(self._name, self._node, tuple(msgspec.structs.astuple(pulse.tally)))
+        sign = self._sign = self._sign._replace(tally=tuple(msgspec.structs.astuple(pulse.tally)))
         pauses = [(pause.host, pause.seconds) for pause in pulse.pauses]
         self._pending = self._board.exchange.remote(self._attempt, sign, pauses, self._seen)
         return True
+
+    def tell_slow(self) -> None:
+        """Say that this process is about to copy files, and gives no signs meanwhile."""
+        if self._board is not None:
+            sign = self._sign._replace(slow=True)
+            self._board.exchange.remote(self._attempt, sign, [], self._seen)
 
     def received(self) -> list[bytes]:
         """Return what the board has answered, as orders to the process."""
@@ -311,9 +355,9 @@ def _pause_frames(orders: Orders) -> list[bytes]:
     return [encode_order(HostPause(host, seconds)) for host, seconds in orders.pauses]
 
 
-def _last_words(errors: IO[bytes], status: int) -> str:
-    size = os.fstat(errors.fileno()).st_size
-    text = os.pread(errors.fileno(), _LAST_WORDS, max(size - _LAST_WORDS, 0)).decode("utf-8", "replace")
-    lines = text.strip().splitlines()
+def _last_words(errors: bytearray, status: int | None) -> str:
+    lines = errors.decode("utf-8", "replace").strip().splitlines()
+    if status is None:
+        return "it waits for a disk that does not answer"
     how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
     return f"{how}{': ' + lines[-1] if lines else ''}"

@@ -111,7 +111,9 @@ def _check_bucket(config: Config, destination: Destination) -> None:
         from downloader.sinks.shards.staging_bucket import StagingBucket
 
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        StagingBucket(config.output, os.fspath(destination.home), endpoint_url, region).check()
+        StagingBucket(
+            config.output, os.fspath(destination.home), endpoint_url, region, config.stall_timeout
+        ).check()
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:

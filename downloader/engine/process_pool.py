@@ -2,14 +2,13 @@
 
 A child is stuck when it is silent for too long. Silence is counted only while this process itself runs:
 children must not be killed for a SIGSTOP and SIGCONT, or a suspend to RAM. A child that waits for its disk
-has ten times as long: to write what is in the caches can take minutes, and its files are not to blame.
+has ten times as long: to write what is in the caches can take minutes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import selectors
 import signal
 from collections.abc import Iterator
@@ -17,10 +16,12 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from downloader.config.machine import why_killed
+from downloader.core.silence import FOR_DISK, WAITS_FOR_DISK
 from downloader.errors import BootError
 from downloader.messages import Message, Receiving, Tally
 from downloader.process.channel import Link
 from downloader.process.spawn import ChildMain, fork
+from downloader.process.watching import reap, vital_signs
 
 __all__ = ["FEEDER", "Process", "ProcessPool", "describe"]
 
@@ -28,7 +29,7 @@ FEEDER = -1
 """The feeder's number; workers have 0, 1, 2 … and a replacement has a new number."""
 
 _MAX_ITERATION = 1.0
-_FOR_DISK = 10.0
+_DIES_WITHIN = 2.0
 _LESS = "give more memory, or fewer --workers or --connections"
 
 
@@ -39,6 +40,7 @@ class Process:
     ``tries``: how many children in its place, in a row, exited before they were ready. ``silence``: seconds
     since its last message. ``live``: what it has counted and not reported yet. ``receiving``, ``waiting``,
     ``hosts``: see ``messages.Heartbeat``. ``waits``: whether the selector watches for room to send to it.
+    ``killed``: it was sent SIGKILL, of which it does not die while it waits for a disk that hangs.
     """
 
     number: int
@@ -52,6 +54,7 @@ class Process:
     waiting: int = 0
     hosts: tuple[int, ...] = ()
     waits: bool = False
+    killed: bool = False
 
     def reported(self, outcome: Tally) -> None:
         """Subtract what is reported from ``live`` and ``receiving``, as of the last heartbeat.
@@ -128,8 +131,10 @@ class ProcessPool:
         elapsed, self._last_check = min(now - self._last_check, _MAX_ITERATION), now
         found = []
         for process in self._all.values():
-            waits = process.silence > limit / 2 and _waits_for_disk(process.pid)
-            process.silence += elapsed / _FOR_DISK if waits else elapsed
+            # Its files are not to blame, and it cannot be killed before the disk answers.
+            signs = vital_signs(process.pid) if limit / 2 < process.silence and not process.killed else None
+            waits = signs is not None and signs.state == WAITS_FOR_DISK
+            process.silence += elapsed / FOR_DISK if waits else elapsed
             if process.silence > limit:
                 found.append(process)
         return found
@@ -137,6 +142,7 @@ class ProcessPool:
     def kill(self, process: Process) -> None:
         """Send SIGKILL; the exit of the child is noticed when its link closes."""
         process.silence = 0.0
+        process.killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
 
@@ -159,36 +165,19 @@ class ProcessPool:
         self._selector.unregister(process.link)
         process.link.close()
         # Its end of the link is closed, so it is exiting; kill it if not, rather than wait forever.
-        if not _exits(process.pid, within=2.0):
-            os.kill(process.pid, signal.SIGKILL)
-        _, status, usage = os.wait4(process.pid, 0)
+        found = None if process.killed else reap(process.pid, 2.0)
+        if found is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+            found = reap(process.pid, _DIES_WITHIN)
+        if found is None:
+            return int(signal.SIGKILL)  # it waits for a disk, and dies when that answers
+        status, usage = found
         role = "feeder" if process.number == FEEDER else "workers"
         self.cpu_seconds[role] += usage.ru_utime + usage.ru_stime
         if process.number != FEEDER:
             self.worker_rss = max(self.worker_rss, usage.ru_maxrss)
         return status
-
-
-def _waits_for_disk(pid: int) -> bool:
-    """Return whether process ``pid`` is in a system call that no signal interrupts; False if unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program comes second, and may have blanks and parentheses.
-            return file.read().rpartition(b") ")[2][:1] == b"D"
-    except OSError:
-        return False
-
-
-def _exits(pid: int, within: float) -> bool:
-    """Return whether child ``pid`` exits within so many seconds, without reaping it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return False
-    try:
-        return bool(select.select([descriptor], [], [], within)[0])
-    finally:
-        os.close(descriptor)
 
 
 def describe(status: int) -> str:

@@ -12,23 +12,34 @@ from downloader.config.config import Config
 from downloader.errors import BootError, DownloaderError, SourceError
 from downloader.messages import Batch, Continue, Credit, Ended, Log, Stop, Types
 from downloader.process.spawn import Child, fork
+from downloader.process.watching import ENDS_WITHIN, LOOK_EVERY, Watch, reap, stalled_text
 
-__all__ = ["read_batches"]
+__all__ = ["FeederLost", "read_batches"]
 
 _BATCHES_AHEAD = 4
 
 
+class FeederLost(BootError):
+    """The feeder died or stopped; another one may go on where it was."""
+
+
 def read_batches(
-    config: Config, name_key: bytes, start: Continue, log: Callable[[str, str], None]
+    config: Config,
+    name_key: bytes,
+    start: Continue,
+    log: Callable[[str, str], None],
+    beat: Callable[[], None] = lambda: None,
 ) -> Iterator[Batch | Types | Ended]:
     """Fork a feeder; yield the batches of the source from ``start`` on, then an Ended.
 
-    Before the first batch, there may be the types of its columns.
+    Before the first batch, there may be the types of its columns. ``beat`` is called twice a second or more
+    often while the feeder is waited for.
 
     Raises SourceError if the source breaks off, DownloaderError with the exit code that a run would have,
-    BootError.
+    BootError; FeederLost where the feeder ends early, or makes no progress.
     """
     child = _start(config, name_key)
+    watch = Watch(child.pid, config.stall_timeout, speaks=True)
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(child.link, selectors.EVENT_READ)
@@ -36,8 +47,15 @@ def read_batches(
             child.link.send(Credit(_BATCHES_AHEAD))
             is_open = True
             while is_open:
-                selector.select()
+                beat()
+                if not selector.select(LOOK_EVERY):
+                    if watch.stalled():
+                        raise FeederLost(
+                            f"the feeder {stalled_text(watch.limit)}; run the same command again"
+                        )
+                    continue
                 messages, is_open = child.link.receive()
+                watch.heard()
                 for message in messages:
                     if isinstance(message, Types):
                         yield message
@@ -54,11 +72,11 @@ def read_batches(
                     elif isinstance(message, Ended):
                         yield message
                         return
-        raise BootError("the feeder exited unexpectedly")
+        raise FeederLost("the feeder exited unexpectedly")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
+        reap(child.pid, ENDS_WITHIN)  # one that waits for its disk dies when that answers
         child.link.close()
 
 

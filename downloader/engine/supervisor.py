@@ -30,7 +30,7 @@ from downloader.engine.coordination import Coordinator, RateShares
 from downloader.engine.process_pool import FEEDER, Process, ProcessPool, describe
 from downloader.engine.run_phase import ENDING, TRANSITIONS, Phase, RunEvent
 from downloader.engine.signals import Signals
-from downloader.errors import BootError, ConfigError, DownloaderError, SourceError
+from downloader.errors import BootError, ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.messages import (
     Batch,
     BatchDone,
@@ -309,6 +309,16 @@ class Supervisor:
         limit = self._config.stall_timeout
         for process in self._pool.stuck(limit):
             role = "the feeder" if process.number == FEEDER else f"worker {process.pid}"
+            if process.killed:
+                # Another in its place would fare no better, and its files are not to blame.
+                self._stop(
+                    DestinationError(
+                        f"{role} cannot be killed: it waits for a disk that does not answer; look after "
+                        "the disk, then run the same command again"
+                    )
+                )
+                self._reap(process)
+                continue
             self._progress.log("warning", f"{role} gave no sign of life for {limit:.0f} s; killed")
             self._pool.kill(process)
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import shlex
+import signal
 import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from downloader.config.config import Config
 from downloader.config.system_authorities import SYSTEM, certificates_in
 from downloader.errors import BootError, ConfigError
 from downloader.process.tls_defaults import client_context
+from downloader.process.watching import ENDS_WITHIN, LOOK_EVERY, Watch, reap
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -51,11 +54,7 @@ def check_client_certificate(config: Config) -> None:
         finally:
             os._exit(0)
     os.close(writer)
-    try:
-        with open(reader, "rb") as stream:
-            problem = stream.read().decode()
-    finally:
-        os.waitpid(pid, 0)
+    problem = _answer(pid, reader, config.stall_timeout).decode()
     if problem != "-":
         raise ConfigError(problem) if problem else BootError("the check of --cert ended early")
 
@@ -119,6 +118,25 @@ def _load_each(context: SSLContext, blocks: list[bytes]) -> int:
 def _key_of(config: Config) -> tuple[str, str]:
     # Must not be followed by a colon in a message: the text after "-key:" would be redacted.
     return ("--key", config.key) if config.key else ("--cert", config.cert)
+
+
+def _answer(pid: int, reader: int, limit: float) -> bytes:
+    """Return what child ``pid`` writes, b"" if it makes no progress; it is gone then."""
+    watch = Watch(pid, limit)
+    found = b""
+    try:
+        with open(reader, "rb", buffering=0) as stream, selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while True:
+                if selector.select(LOOK_EVERY):
+                    if not (data := stream.read(1 << 16)):
+                        return found
+                    found += data
+                elif watch.stalled():
+                    os.kill(pid, signal.SIGKILL)
+                    return b""
+    finally:
+        reap(pid, ENDS_WITHIN)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from downloader.process import isolation
 
 __all__ = ["probe"]
 
-_TIMEOUT = 120.0
+_TIMEOUT = 60.0
 
 
 def probe(dest: str = "") -> None:

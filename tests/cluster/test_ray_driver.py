@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from harness import DevServer, Job, environment
 
@@ -44,7 +45,7 @@ def test_status_after_a_driver_has_died(
     run_downloader: Callable[..., subprocess.CompletedProcess[str]],
     tmp_path: Path,
 ) -> None:
-    """No slice runs when nobody would take it in."""
+    """No slice runs when nobody would take it in; and nothing that Ray has started is left."""
     server, dest = dev_server(files=4000, delay="300ms"), tmp_path / "d"
     running = dest / ".downloader/cluster/running.json"
     job = start(
@@ -54,8 +55,11 @@ def test_status_after_a_driver_has_died(
     job.until(lambda: running.exists() and json.loads(running.read_text())["running"])
     told = json.loads(run_downloader("status", dest, "--json").stdout)
     assert told["slices"]["running"] > 0
+    started = psutil.Process(job.pid).children(recursive=True)
+    assert any("gcs_server" in " ".join(process.cmdline()) for process in started)
     job.kill(signal.SIGKILL)
     job.wait()
+    assert not psutil.wait_procs(started, 20)[1]
     told = json.loads(run_downloader("status", dest, "--json").stdout)
     assert told["slices"]["running"] == 0
     assert told["complete"] is False

@@ -95,7 +95,7 @@ def test_board() -> None:
     assert board.exchange("a", sign, [], 0)[2] == []
     now[0] += 7
     assert board.exchange("c", sign, [], 0)[2] == []
-    assert len(board.collect(7.0, True)) == 3
+    assert len(board.collect(7.0, True)[0]) == 3
     assert board.exchange("c", sign, [], 1)[1]
     now[0] += 60
-    assert board.collect(7.0, True) == []
+    assert board.collect(7.0, True)[0] == []

@@ -8,7 +8,6 @@ gevent.
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from downloader.core.frames import pack
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, UnsafeFile, open_directory
 from downloader.process import isolation
+from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
 from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
-from downloader.sinks.shards.jobs import bucket_settings
+from downloader.sinks.shards.jobs import PublisherSettings, bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
 
 __all__ = ["Indexed", "write_indexes", "write_indexes_of"]
@@ -81,7 +81,13 @@ def _size(path: Path) -> int:
         return -1
 
 
-def write_indexes(root: str, home: Directory, endpoint_url: str = "", region: str = "") -> None:
+def write_indexes(
+    root: str,
+    home: Directory,
+    endpoint_url: str = "",
+    region: str = "",
+    stall_timeout: float = STALL_TIMEOUT,
+) -> None:
     """Write ``shards.json`` and ``sizes.json`` for all shards that are published in ``root``.
 
     Both are sorted by the number of the shard, and replaced as a whole. A dataset without samples has
@@ -98,11 +104,16 @@ def write_indexes(root: str, home: Directory, endpoint_url: str = "", region: st
         files = []
     except OSError as error:
         raise _failed(root, advice(error)) from error
-    write_indexes_of(files, root, home, endpoint_url, region)
+    write_indexes_of(files, root, home, endpoint_url, region, stall_timeout)
 
 
 def write_indexes_of(
-    files: list[FileStats], root: str, home: Directory, endpoint_url: str = "", region: str = ""
+    files: list[FileStats],
+    root: str,
+    home: Directory,
+    endpoint_url: str = "",
+    region: str = "",
+    stall_timeout: float = STALL_TIMEOUT,
 ) -> None:
     """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
     if not files:
@@ -113,7 +124,9 @@ def write_indexes_of(
             target = home if bucket else opened.enter_context(open_directory(root))
             _replace(target, INDEX, _index(files))
             _replace(target, SIZES, _sizes(files))
-        failure = _put(root, str(home), endpoint_url, region) if bucket else ""
+        failure = (
+            _put(bucket_settings(root, str(home), endpoint_url, region, stall_timeout)) if bucket else ""
+        )
     except OSError as error:
         failure = advice(error)
     if failure:
@@ -124,15 +137,16 @@ def _failed(root: str, why: str) -> DestinationError:
     return DestinationError(f"cannot write the indexes of {root}: {why}")
 
 
-def _put(root: str, home: str, endpoint_url: str, region: str) -> str:
-    """Put both files from ``home`` into the bucket; return why that failed, or ""."""
-    settings = bucket_settings(root, home, endpoint_url, region)
+def _put(settings: PublisherSettings) -> str:
+    """Put both files from the home into the bucket; return why that failed, or ""."""
     argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_put", INDEX, SIZES)
-    done = subprocess.run(
-        argv, input=pack(msgspec.msgpack.encode(settings)), stdout=subprocess.PIPE, env=env, check=False
-    )
-    text = done.stdout.decode("utf-8", "replace")
-    return text or (f"the process for it ended with status {done.returncode}" if done.returncode else "")
+    given = pack(msgspec.msgpack.encode(settings))
+    try:
+        status, answer = run_watched(argv, env, given, settings.stall_timeout, patient=True)
+    except Stalled as error:
+        return f"{error}; run the same command again"
+    text = answer.decode("utf-8", "replace")
+    return text or (f"the process for it ended with status {status}" if status else "")
 
 
 def _published(directory: Directory, *, beside: bool) -> Iterator[FileStats]:

@@ -45,7 +45,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
     times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
-    ``hashed``: shards have an MD5.
+    ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``.
     """
 
     root: str
@@ -57,9 +57,12 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     endpoint_url: str = ""
     region: str = ""
     hashed: bool = True
+    stall_timeout: float = 30.0
 
 
-def bucket_settings(root: str, home: str, endpoint_url: str, region: str) -> PublisherSettings:
+def bucket_settings(
+    root: str, home: str, endpoint_url: str, region: str, stall_timeout: float
+) -> PublisherSettings:
     """Return the settings of a process that works on the bucket ``root`` and publishes no shard."""
     return PublisherSettings(
         root=root,
@@ -70,6 +73,7 @@ def bucket_settings(root: str, home: str, endpoint_url: str, region: str) -> Pub
         reproducible=False,
         endpoint_url=endpoint_url,
         region=region,
+        stall_timeout=stall_timeout,
     )
 
 

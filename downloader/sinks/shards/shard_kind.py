@@ -149,7 +149,7 @@ class ShardKind:
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
         if not indexed.has(shards):
             endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-            write_indexes(config.output, home, endpoint_url, region)
+            write_indexes(config.output, home, endpoint_url, region, config.stall_timeout)
             indexed.note(shards)
 
     def open(self, config: Config, rules: Rules) -> Sink:
@@ -170,6 +170,7 @@ class ShardKind:
             endpoint_url=config.store_option("endpoint_url"),
             region=config.store_option("region"),
             hashed=options.hashed,
+            stall_timeout=config.stall_timeout,
         )
         return ShardSink(home, settings, options, again=config.again)
 

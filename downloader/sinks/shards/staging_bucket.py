@@ -5,7 +5,6 @@ A bucket has no rename: each object is copied on the server to its final name, t
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from downloader.core.frames import pack
 from downloader.errors import ConfigError, DestinationError
 from downloader.process import isolation
+from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
 from downloader.sinks.shards.jobs import bucket_settings
 from downloader.sinks.shards.staging import StagedShard
 
@@ -38,9 +38,16 @@ class BucketAnswer(msgspec.Struct, frozen=True):
 class StagingBucket:
     """See ``Staging``. ``home`` is a directory of the tool's own."""
 
-    def __init__(self, root: str, home: str, endpoint_url: str, region: str) -> None:
+    def __init__(
+        self,
+        root: str,
+        home: str,
+        endpoint_url: str,
+        region: str,
+        stall_timeout: float = STALL_TIMEOUT,
+    ) -> None:
         self._root = root
-        self._settings = bucket_settings(root, home, endpoint_url, region)
+        self._settings = bucket_settings(root, home, endpoint_url, region, stall_timeout)
 
     def names(self) -> list[str]:
         return self._ask(BucketTask("list"))
@@ -54,16 +61,14 @@ class StagingBucket:
 
     def _ask(self, task: BucketTask) -> list[str]:
         argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_staging")
-        done = subprocess.run(
-            argv,
-            input=pack(msgspec.msgpack.encode(self._settings)) + pack(msgspec.msgpack.encode(task)),
-            stdout=subprocess.PIPE,
-            env=env,
-            check=False,
-        )
-        if done.returncode:
-            raise self._failed(f"the process for it ended with status {done.returncode}")
-        answer = msgspec.msgpack.decode(done.stdout, type=BucketAnswer)
+        given = pack(msgspec.msgpack.encode(self._settings)) + pack(msgspec.msgpack.encode(task))
+        try:
+            status, text = run_watched(argv, env, given, self._settings.stall_timeout, patient=True)
+        except Stalled as error:
+            raise self._failed(f"{error}; run the same command again") from error
+        if status:
+            raise self._failed(f"the process for it ended with status {status}")
+        answer = msgspec.msgpack.decode(text, type=BucketAnswer)
         if answer.failure and task.do == "check":
             kind = ConfigError if answer.lasting else DestinationError
             raise kind(f"-o {self._root}: {answer.failure}")

@@ -6,7 +6,20 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, files, hosts, hub, lists, manners, plans, records, running, shards, storing
+from known import (
+    fetching,
+    files,
+    hosts,
+    hub,
+    lists,
+    manners,
+    plans,
+    records,
+    running,
+    shards,
+    storing,
+    watching,
+)
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -23,4 +36,5 @@ KNOWN: tuple[Mutant, ...] = (
     *records.KNOWN,
     *running.KNOWN,
     *shards.KNOWN,
+    *watching.KNOWN,
 )

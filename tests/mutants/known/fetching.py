@@ -538,9 +538,6 @@ KNOWN = (
         "_ipv6",
         "percent",
         "False",
-        (
-            "tests/unit/test_core_urls.py::test_what_is_no_url_is_refused[http://[fe80::1%eth0]/]",
-            "tests/faults/test_lanes.py::test_a_host_that_cannot_be_requested_is_its_files_failure",
-        ),
+        ("tests/faults/test_lanes.py::test_a_host_that_cannot_be_requested_is_its_files_failure",),
     ),
 )

@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from downloader.config.machine import why_killed
+from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import DestinationError
-from downloader.process import isolation
+from downloader.process import isolation, watching
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
 
 __all__ = ["Publisher"]
@@ -93,7 +94,9 @@ class _Process:
 
     def __init__(self, settings: PublisherSettings) -> None:
         ours, theirs = socket.socketpair()
+        ours.settimeout(watching.LOOK_EVERY)
         self._socket = ours
+        self._limit, self._patient = settings.stall_timeout, is_bucket(settings.root)
         self._unpacker = Unpacker()
         argv, env = isolation.child(_ENTRY, str(os.getpid()), dest=settings.root)
         try:
@@ -109,18 +112,28 @@ class _Process:
 
     def ask(self, job: ShardJob) -> PublishedShard | NotPublished:
         """Return the answer to ``job``. Raises _Died."""
-        try:
-            self._socket.sendall(self._first + pack(_encode(job)))
-            self._first = b""
-            while True:
+        watch = watching.Watch(self._process.pid, self._limit, patient=self._patient)
+        left = memoryview(self._first + pack(_encode(job)))
+        self._first = b""
+        while True:
+            try:
+                if left:
+                    left = left[self._socket.send(left) :]
+                    continue
                 data = self._socket.recv(_CHUNK)
-                if not data:
-                    break
-                for frame in self._unpacker.feed(data):
-                    answer: PublishedShard | NotPublished = _answers.decode(frame)
-                    return answer
-        except OSError:
-            pass  # it has ended, or `close` was called
+            except TimeoutError:
+                if watch.stalled():
+                    self.end(kill=True)
+                    stalled = watching.stalled_text(self._limit)
+                    raise _Died(f"it {stalled}; is its disk at work? run the same command again") from None
+                continue
+            except OSError:
+                break  # it has ended, or `close` was called
+            if not data:
+                break
+            for frame in self._unpacker.feed(data):
+                answer: PublishedShard | NotPublished = _answers.decode(frame)
+                return answer
         raise _Died(self.end(kill=True))
 
     def end(self, *, kill: bool) -> str:
@@ -135,8 +148,7 @@ class _Process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # Its end of the socket is closed before its status is known.
                 return _shown(self._process.wait(0.2))
-        self._process.kill()
-        return _shown(self._process.wait())
+        return _shown(watching.end(self._process))
 
 
 def _shown(status: int) -> str:
