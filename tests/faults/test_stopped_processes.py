@@ -153,6 +153,7 @@ print(report.exit_code, report.failed, report.stopped_by)
 
 
 @pytest.mark.slow
+@pytest.mark.may_hold(reason="the disk hangs")
 def test_destination_whose_disk_hangs(dev_server: Callable[..., DevServer], tmp_path: Path) -> None:
     server = dev_server(files=2000, delay="20ms")
     with disk(tmp_path / "disk") as turn:
