@@ -151,7 +151,8 @@ def test_no_more_is_fetched_than_can_be_stored(
     with Server(default=ok(bytes(3 << 19))) as server:
         (tmp_path / "list.txt").write_text("".join(f"{server.url}/{number}\n" for number in range(60)))
         options = ("--store", "tar", "--workers", 1, "--connections", connections, "--lane", lane, "--json")
-        job = start(tmp_path / "list.txt", "-o", dest, *options, env=slow(library, dest, RATE))
+        disk = slow(library, dest, RATE, copies_only=True)
+        job = start(tmp_path / "list.txt", "-o", dest, *options, env=disk)
         while job.process.poll() is None:
             for child in job.children():
                 most = max(most, temporary_files(child))
