@@ -11,7 +11,8 @@ from pathlib import Path
 
 __all__ = ["compiled", "slow"]
 
-# Waits for what is read from or written to files that have IN in their path, 64 KiB or more at a time.
+# Waits for what is read from or written to files that have DISK in their path, 64 KiB or more at a time.
+# DISK_AT: only where the call says at which place of the file.
 SOURCE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,7 +38,7 @@ static void wait_for(int fd, ssize_t count) {
 #define AS_IT_COMES(name, kind) \
 ssize_t name(int fd, kind data, size_t size) { \
     REAL(name, int, kind, size_t); \
-    ssize_t n = real(fd, data, size); wait_for(fd, n); return n; \
+    ssize_t n = real(fd, data, size); if (!getenv("DISK_AT")) wait_for(fd, n); return n; \
 }
 #define AT(name, kind) \
 ssize_t name(int fd, kind data, size_t size, off_t at) { \
@@ -71,6 +72,10 @@ def compiled(folder: Path) -> Path | None:
     return folder / "slow.so"
 
 
-def slow(library: Path, where: Path, rate: float) -> dict[str, str]:
-    """Return an environment in which the files below ``where`` are on a disk of ``rate`` bytes a second."""
-    return {"LD_PRELOAD": str(library), "DISK": str(where), "DISK_RATE": str(rate)}
+def slow(library: Path, where: Path, rate: float, *, copies_only: bool = False) -> dict[str, str]:
+    """Return an environment in which the files below ``where`` are on a disk of ``rate`` bytes a second.
+
+    ``copies_only``: what is read and written from the beginning to the end of a file is not slow.
+    """
+    found = {"LD_PRELOAD": str(library), "DISK": str(where), "DISK_RATE": str(rate)}
+    return {**found, "DISK_AT": "1"} if copies_only else found

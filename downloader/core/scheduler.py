@@ -306,6 +306,11 @@ class Scheduler(Generic[J]):
         host.paced = due + max(self.interval, host.gap)
         return due
 
+    def occupy(self, host: Host) -> None:
+        """Use one more slot of ``host``, until ``release``: for a job that goes on without its request."""
+        host.active += 1
+        self.active += 1
+
     def release(self, host: Host) -> None:
         """Free a slot of ``host``, whose last request has ended in some way."""
         host.active -= 1

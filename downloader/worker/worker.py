@@ -304,6 +304,10 @@ class Worker:
         task.path = None
         self.requeue([task])
 
+    def occupy(self, host: Host) -> None:
+        """Use one more slot of ``host``."""
+        self.schedule.occupy(host)
+
     def release(self, host: Host) -> None:
         """Free a slot of ``host`` for a waiting task."""
         self.schedule.release(host)

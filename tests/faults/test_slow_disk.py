@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -138,6 +140,36 @@ def test_large_files_are_compared_while_others_are_stored(
     for name, body in [*BODIES.items(), *SMALL.items(), ("first", b"first")]:
         assert (dest / name).read_bytes() == body
     assert [request.target for request in server.requests[before:]] == ["/first"]
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_no_more_is_fetched_than_can_be_stored(
+    lane: str, library: Path, start: Start, dest: Path, tmp_path: Path
+) -> None:
+    """Each content that waits for its copy has a temporary file open."""
+    most, connections = 0, 4
+    with Server(default=ok(bytes(3 << 19))) as server:
+        (tmp_path / "list.txt").write_text("".join(f"{server.url}/{number}\n" for number in range(60)))
+        options = ("--store", "tar", "--workers", 1, "--connections", connections, "--lane", lane, "--json")
+        disk = slow(library, dest, RATE, copies_only=True)
+        job = start(tmp_path / "list.txt", "-o", dest, *options, env=disk)
+        while job.process.poll() is None:
+            for child in job.children():
+                most = max(most, temporary_files(child))
+            time.sleep(0.01)  # there is no event for a file that is opened
+    assert job.wait() == 0, job.err
+    assert json.loads(job.out)["stored"] == 60
+    assert 0 < most <= 2 * connections + 1
+
+
+def temporary_files(pid: int) -> int:
+    """Return how many files without a name the process has open."""
+    count = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                count += "/shards/#" in os.readlink(f"/proc/{pid}/fd/{name}")
+    return count
 
 
 CALLER = """

@@ -266,6 +266,9 @@ class Owner:
         self.queue.append(task)
         self.soon()
 
+    def occupy(self, host: Host) -> None:
+        self.active += 1
+
     def release(self, host: Host) -> None:
         self.active -= 1
         assert self.active >= 0

@@ -242,6 +242,7 @@ class PipelinedClient:
             connection.slot is None
             or state.fallback_count >= _MAX_FALLBACKS
             or state.origin.jar is not None
+            or len(self._storing) >= self.connections  # each has a file open
         ):
             return []
         stay = monotonic() - connection.began < connection.stay
@@ -365,6 +366,8 @@ class PipelinedClient:
             task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
         except Unprepared:
             later = True
+            # No more is fetched than can be stored.
+            self._owner.occupy(task.host)
             self._storing.spawn(self._store_later, state, task, writer)
         finally:
             if not later:
@@ -388,6 +391,7 @@ class PipelinedClient:
             self._stored(task, state)
         finally:
             writer.abort()
+            owner.release(task.host)
 
     def open_writer(self, task: FetchTask, length: int = 0) -> CheckedWriter:
         """See ``task.open_writer``."""

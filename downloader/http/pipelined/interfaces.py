@@ -41,6 +41,9 @@ class Owner(Protocol):
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
 
+    def occupy(self, host: Host) -> None:
+        """Use one more slot of ``host``, until ``release``."""
+
     def release(self, host: Host) -> None:
         """Free a slot of ``host``."""
 

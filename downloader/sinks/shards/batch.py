@@ -98,6 +98,7 @@ class SampleWriter:
             except OSError as error:
                 raise content_error(error, self._item.name) from error
             self._room = None
+            self.abort()  # the temporary file
         return WRITTEN
 
     def _members(self) -> tuple[bytes, bytes]:

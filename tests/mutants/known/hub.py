@@ -41,6 +41,28 @@ KNOWN = (
         (f"{PARTS}test_room_that_is_given_up_is_gone_in_the_end",),
     ),
     Mutant(
+        "temporary file stays open",
+        "a shard of large files takes a descriptor, and its bytes on the disk twice, for each of them",
+        "SampleWriter.publish",
+        "self.abort()",
+        "",
+        (f"{DISK}test_no_more_is_fetched_than_can_be_stored[requests]",),
+        120,
+    ),
+    Mutant(
+        "more fetched than stored",
+        "large files are fetched into temporary files as long as there are any, until none can be opened",
+        "PipelinedClient._store",
+        "self._owner.occupy(task.host)",
+        "",
+        (f"{DISK}test_no_more_is_fetched_than_can_be_stored[auto]",),
+        120,
+        more=(
+            Replacement("PipelinedClient.next_tasks", "len(self._storing) >= self.connections", "False"),
+            Replacement("PipelinedClient._store_later", "owner.release(task.host)", ""),
+        ),
+    ),
+    Mutant(
         "standing file compared in the hub",
         "a large file that has the name is read while everything else waits",
         "FilesWriter.prepare",
