@@ -139,8 +139,8 @@ def test_killed_before_each_rename_and_removal(
             assert shards.publisher.publish(again) == expected, f"step {steps}"
             assert not os.path.exists(again.part)
         assert content(root) == files, f"step {steps}"
-    # The last one had no kill: rows, stats, each file of samples, and the part if none of them is it.
-    assert steps == 1 + 2 + len(expected.files) + 1
+    # The last one had no kill: record, rows, stats, each file of samples, and the part if none is it.
+    assert steps == 1 + 3 + len(expected.files) + 1
 
 
 def test_worker_gets_an_error_when_publishers_die_again_and_again(tmp_path: Path) -> None:

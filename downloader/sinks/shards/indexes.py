@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, S
 from downloader.sinks.shards.jobs import bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
 
-__all__ = ["Indexed", "write_indexes", "write_indexes_of"]
+__all__ = ["Indexed", "index_lines", "sizes_lines", "write_indexes", "write_indexes_of"]
 
 _encode = msgspec.json.Encoder().encode
 _LONGEST_NOTE = 1000
@@ -64,6 +64,19 @@ class Indexed:
         except OSError:
             return False
 
+    def counts(self, shards: int) -> bool:
+        """Return whether they were written then, whatever has become of them since."""
+        try:
+            return self._note.read(_LONGEST_NOTE).startswith(_count(shards))
+        except UnsafeFile:
+            raise
+        except OSError:
+            return False
+
+    def forget(self) -> None:
+        """Have them written again at the end of the next run."""
+        self._note.unlink(missing_ok=True)
+
     def note(self, shards: int) -> None:
         """Note that the indexes have ``shards`` shards. Without the note they are written again."""
         with contextlib.suppress(OSError):
@@ -71,7 +84,11 @@ class Indexed:
 
     def _text(self, shards: int) -> bytes:
         sizes = [_size(self._directory / name) for name in (INDEX, SIZES)]
-        return f"{shards} shards, indexes of {sizes} bytes\n".encode()
+        return _count(shards) + f"indexes of {sizes} bytes\n".encode()
+
+
+def _count(shards: int) -> bytes:
+    return f"{shards} shards, ".encode()
 
 
 def _size(path: Path) -> int:
@@ -111,8 +128,8 @@ def write_indexes_of(
     try:
         with contextlib.ExitStack() as opened:
             target = home if bucket else opened.enter_context(open_directory(root))
-            _replace(target, INDEX, _index(files))
-            _replace(target, SIZES, _sizes(files))
+            _replace(target, INDEX, index_lines(files))
+            _replace(target, SIZES, sizes_lines(files))
         failure = _put(root, str(home), endpoint_url, region) if bucket else ""
     except OSError as error:
         failure = advice(error)
@@ -153,7 +170,8 @@ def _published(directory: Directory, *, beside: bool) -> Iterator[FileStats]:
             yield from files
 
 
-def _index(files: list[FileStats]) -> Iterator[bytes]:
+def index_lines(files: Sequence[FileStats]) -> Iterator[bytes]:
+    """Yield ``shards.json`` of these files."""
     yield b'{"__kind__":"wids-shard-index-v1","wids_version":1,"shardlist":[\n'
     for number, file in enumerate(files):
         shard = _Shard(url=file.name, md5sum=file.md5, nsamples=file.samples, filesize=file.size)
@@ -161,7 +179,8 @@ def _index(files: list[FileStats]) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _sizes(files: list[FileStats]) -> Iterator[bytes]:
+def sizes_lines(files: Sequence[FileStats]) -> Iterator[bytes]:
+    """Yield ``sizes.json`` of these files."""
     yield b"{\n"
     for number, file in enumerate(files):
         yield b"%s%s:%d" % (b",\n" if number else b"", _encode(file.name), file.samples)

@@ -105,12 +105,16 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShardFile(msgspec.Struct, frozen=True, array_like=True):
-    """A published file with samples: its name below ``root``, its MD5 (hex, or ""), samples, and bytes."""
+    """A published file with samples: its name below ``root``, its MD5 (hex, or ""), samples, and bytes.
+
+    ``crc32``: that of a file without an MD5, -1 where there is none either.
+    """
 
     name: str
     md5: str
     samples: int
     size: int
+    crc32: int = -1
 
 
 class PublishedShard(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -8,7 +8,7 @@ a power cut any: so a sample counts only if all its members are there and its co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,6 +24,7 @@ __all__ = [
     "WholeSample",
     "encode_kept",
     "encode_sample",
+    "is_stated",
     "kept_fields",
     "metadata_member",
     "samples",
@@ -192,10 +193,15 @@ class _Content:
 
     def is_stated(self, metadata: bytes) -> bool:
         """Return whether the content is what ``KEY.json`` says."""
-        try:
-            stated = _decode_stated(metadata)
-        except msgspec.DecodeError:
-            return False
-        if stated.sha256:
-            return (self.size, self._digest.hexdigest()) == (stated.size, stated.sha256)
-        return (self.size, self.crc) == (stated.size, stated.crc32)
+        return is_stated(metadata, self.size, self.crc, self._digest.hexdigest)
+
+
+def is_stated(metadata: bytes, size: int, crc: int, sha256: Callable[[], str]) -> bool:
+    """Return whether a content with this size and these digests is what ``metadata``, a KEY.json, says."""
+    try:
+        stated = _decode_stated(metadata)
+    except msgspec.DecodeError:
+        return False
+    if stated.sha256:
+        return (size, sha256()) == (stated.size, stated.sha256)
+    return (size, crc) == (stated.size, stated.crc32)

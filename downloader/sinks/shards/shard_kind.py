@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
     from downloader.core.ownership import Rules
     from downloader.files.directory import Directory
     from downloader.sinks.shards.inspecting import ShardInspector
-    from downloader.sinks.sink import Describe, Inspect, Locate, Sink
+    from downloader.sinks.sink import Comparison, Describe, Inspect, Locate, Sink
 
 __all__ = ["ShardKind"]
 
@@ -186,6 +186,14 @@ class ShardKind:
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""
         return self._inspector(root, identity)
+
+    def comparison(self, root: Path, identity: str, home: Directory) -> Comparison:
+        """See ``sinks.sink.Compares``."""
+        import msgspec
+
+        from downloader.sinks.shards.comparing import JobComparison
+
+        return JobComparison(root, self.name, msgspec.json.decode(identity, type=ShardOptions), home)
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec

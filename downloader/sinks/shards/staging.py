@@ -21,6 +21,7 @@ import msgspec
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, Entry, open_directory, open_home
 from downloader.sinks.failing import advice
+from downloader.sinks.shards.records import OtherFile, ShardRecord
 from downloader.sinks.shards.stats import IS_OURS, FileStats, items_name, read_stats
 from downloader.sinks.stored import md5_of_file
 
@@ -38,14 +39,6 @@ __all__ = [
 HOME = ".downloader"
 _ATTEMPTS = "attempts"
 ATTEMPTS = f"{HOME}/{_ATTEMPTS}"
-
-
-class OtherFile(msgspec.Struct, frozen=True):
-    """A file of a shard without samples, its rows or its stats. ``md5``, ``size``: "", -1 if not known."""
-
-    name: str
-    md5: str = ""
-    size: int = -1
 
 
 class StagedShard(msgspec.Struct, frozen=True):
@@ -82,8 +75,10 @@ def staging_path(root: str, name: str) -> str:
     return f"{root.rstrip('/')}/{ATTEMPTS}/{name}"
 
 
-def staged_shard(number: int, store: str, stats: Entry, place: Directory | None) -> StagedShard:
-    """Return shard ``number``, which has ``stats``.
+def staged_shard(
+    number: int, store: str, stats: Entry, place: Directory | None, record: ShardRecord | None = None
+) -> StagedShard:
+    """Return shard ``number``, which has ``stats``, and perhaps a ``record``.
 
     ``place``: the directory that has its other files, None if they are in a bucket. Raises OSError,
     DestinationError.
@@ -91,6 +86,8 @@ def staged_shard(number: int, store: str, stats: Entry, place: Directory | None)
     found = read_stats(stats)
     if found is None:
         raise DestinationError(f"{stats} is missing, or damaged; its shard was published there")
+    if record is not None and record.others:
+        return StagedShard(number, found.files, record.others)
     forms = ("parquet", "jsonl")
     if place is None:
         from downloader.core.extras import is_installed

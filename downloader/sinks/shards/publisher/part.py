@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from downloader.core.checksum import crc32
+from downloader.core.frames import MAX_FRAME
 from downloader.files.directory import Entry
 from downloader.sinks.shards.ustar import AFTER_CHECKSUM, BLOCK
 
@@ -46,6 +48,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 
     ``start``, ``stop``: all its members, with headers. ``metadata``: the content of ``KEY.json``, which
     ``text`` has, unless it is b"". ``content``: that of its first member, whose name is ``member``.
+    ``sum``: see ``records.ShardRecord``.
     """
 
     key: str
@@ -57,6 +60,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     content: int
     content_size: int
     text: bytes
+    sum: int
 
 
 class Part:
@@ -121,7 +125,7 @@ class Part:
     def _scan(self, window: _Window) -> None:
         size, add, room = self.size, self.samples.append, _IN_MEMORY
         data, begin, end = window.data, 0, 0
-        at = start = 0
+        at = start = total = 0
         first = b""  # the member that a sample begins with
         content = content_size = 0
         while at + BLOCK <= size:
@@ -138,11 +142,17 @@ class Part:
             body = at + BLOCK
             at = body + (length + 511 & -512)
             if not first:
-                first, content, content_size = name, body, length
-            elif name.endswith(b".json") and first.startswith(name[:-4]):
+                first, content, content_size, total = name, body, length, crc32(name)
+                continue
+            if length > MAX_FRAME:
+                raise PartError(f"a member of {length} bytes at byte {body}, which is no text")
+            text = window.piece(body, length)
+            total = crc32(text, crc32(name, total))
+            if name.endswith(b".json") and first.startswith(name[:-4]):
                 room -= length
-                text = window.piece(body, length) if room >= 0 else b""
-                add(Sample(name[:-5].decode(), start, at, body, length, first, content, content_size, text))
+                kept = text if room >= 0 else b""
+                key = name[:-5].decode()
+                add(Sample(key, start, at, body, length, first, content, content_size, kept, total))
                 first, start = b"", at
         window.finish(min(at, size))
         self.end = at

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 
@@ -24,7 +24,9 @@ from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.sample_files import HashedFile, groups, write_parquet, write_tar
 from downloader.sinks.shards.publisher.tables import form_of_items
+from downloader.sinks.shards.records import OtherFile, ShardRecord, pack_sums, write_record
 from downloader.sinks.shards.stats import (
+    FileStats,
     ShardStats,
     file_name,
     items_name,
@@ -69,7 +71,7 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
     """
     with contextlib.ExitStack() as stack:
         part = None
-        job_files = _Files(job, settings, place, home / os.path.relpath(job.part, home))
+        job_files = _Files(job, settings, place, home)
         stack.callback(job_files.discard)
         if job_files.has_part():
             part = stack.enter_context(job_files.open_part())
@@ -78,7 +80,7 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
             if stats is None or stats.count != job.count:
                 raise PartError("it is missing, and its shard is not published")
             return PublishedShard(
-                job.number, [ShardFile(f.name, f.md5, f.samples, f.size) for f in stats.files]
+                job.number, [ShardFile(*msgspec.structs.astuple(file)) for file in stats.files]
             )
         job_files.write(part)
         job_files.publish()
@@ -88,9 +90,9 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
 class _Files:
     """The files of a shard, from the first temporary one to the last rename."""
 
-    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place, part: Entry) -> None:
+    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place, home: Home) -> None:
         self._job = job
-        self._part = part
+        self._part = home / os.path.relpath(job.part, home)
         self._settings = settings
         self._place = place
         self._form = form_of_items()
@@ -100,6 +102,9 @@ class _Files:
         self._rename_part = ""
         self._end = 0
         self._stats = b""
+        self._home = home
+        self._others: list[OtherFile] = []
+        self._sums = b""
         self.with_samples: list[ShardFile] = []
 
     def has_part(self) -> bool:
@@ -128,12 +133,17 @@ class _Files:
         if part is not None and samples:
             self._write_samples(part, items, samples, files)
         name = items_name(job.number, store, self._form)
-        with self._begin(name) as file:
-            items.write(file, self._form, files, store == "tar")
+        self._write_other(name, lambda file: items.write(file, self._form, files, store == "tar"))
         stats = make_stats(job, sum(sample.content_size for sample in samples), self.with_samples)
         self._stats = msgspec.json.format(msgspec.json.encode(stats), indent=2) + b"\n"
-        with self._begin(stats_name(job.number)) as file:
-            file.write(self._stats)
+        self._write_other(stats_name(job.number), lambda file: file.write(self._stats))
+        self._sums = pack_sums(sample.sum for sample in samples) if store == "tar" else b""
+
+    def _write_other(self, name: str, write: Callable[[BinaryIO], object]) -> None:
+        with self._begin(name) as file:
+            out = HashedFile(file)
+            write(cast(BinaryIO, out))
+        self._others.append(OtherFile(name, out.md5, out.size))
 
     def _write_samples(
         self, part: Part, items: Items, samples: Sequence[Sample], files: dict[str, str]
@@ -158,7 +168,7 @@ class _Files:
                     write_parquet(out, part, items, first, group)
                 else:
                     write_tar(out, part, group, settings.compression, without_times=settings.reproducible)
-            self.with_samples.append(ShardFile(name, out.md5, len(group), out.size))
+            self.with_samples.append(ShardFile(name, out.md5, len(group), out.size, out.crc32))
             files.update(dict.fromkeys((sample.key for sample in group), name))
             first += len(group)
 
@@ -175,6 +185,9 @@ class _Files:
                 file.seek(self._end)
                 file.write(END)
                 file.truncate()
+        # Before the part is gone, from which it could be made again.
+        files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
+        write_record(self._home, job.number, ShardRecord(files, self._others, self._sums))
         samples = {file.name: file.md5 for file in self.with_samples}
         for name in [name for name in self._temporary if name not in samples]:
             self._publish(name)

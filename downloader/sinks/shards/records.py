@@ -1,0 +1,90 @@
+"""Keep a record of each published shard in the home: ``verify`` compares all of its files with it.
+
+``published/N``: the files of shard N, with size and digest of each, and the sum of each sample. A shard
+that an earlier version has published has none, and a power cut may take one that was not synced.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable
+
+import msgspec
+
+from downloader.core.checksum import crc32
+from downloader.files.directory import Directory, Entry
+from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
+from downloader.sinks.shards.stats import IS_OURS, FileStats
+
+__all__ = ["OtherFile", "ShardRecord", "pack_sums", "read_record", "unpack_sums", "write_record"]
+
+_CHECKSUM = 4  # bytes in front of a record
+
+
+class OtherFile(msgspec.Struct, frozen=True):
+    """A file of a shard without samples, its rows or its stats. ``md5``, ``size``: "", -1 if not known."""
+
+    name: str
+    md5: str = ""
+    size: int = -1
+
+
+class ShardRecord(msgspec.Struct, frozen=True):
+    """What was published of a shard: its files with samples, the others, the sums of its samples.
+
+    ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
+    the name of its first member, and of name and content of each further one. The last of these is
+    ``KEY.json``, which has the CRC-32 of what is in the first.
+    """
+
+    files: list[FileStats]
+    others: list[OtherFile] = []
+    sums: bytes = b""
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        return [file.name for file in self.files] + [file.name for file in self.others]
+
+
+def pack_sums(sums: Iterable[int]) -> bytes:
+    """Return ``sums`` as an array of u32, little-endian."""
+    found = array("I", sums)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()
+
+
+def unpack_sums(packed: bytes) -> frozenset[int]:
+    """Return the sums that ``pack_sums`` has packed. Raises ValueError."""
+    found = array("I")
+    found.frombytes(packed)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return frozenset(found)
+
+
+def _path(home: Directory, shard: int) -> Entry:
+    return home / PUBLISHED / f"{shard:05d}"
+
+
+def write_record(home: Directory, shard: int, record: ShardRecord) -> None:
+    """Write the record of ``shard``. Raises OSError."""
+    (home / PUBLISHED).make_directory()
+    body = msgspec.msgpack.encode(record)
+    _path(home, shard).write(crc32(body).to_bytes(_CHECKSUM, "little") + body)
+
+
+def read_record(home: Directory, shard: int) -> ShardRecord | None:
+    """Return the record of ``shard``, None if there is none or a damaged one. Raises OSError."""
+    try:
+        content = _path(home, shard).read(LARGEST_FILE)
+        body = content[_CHECKSUM:]
+        if crc32(body).to_bytes(_CHECKSUM, "little") != content[:_CHECKSUM]:
+            return None
+        record = msgspec.msgpack.decode(body, type=ShardRecord)
+        unpack_sums(record.sums)
+    except (FileNotFoundError, ValueError):  # DecodeError is one
+        return None
+    return record if all(map(IS_OURS, record.names)) else None
