@@ -60,9 +60,9 @@ def verify_cluster(
     if not sink_kind(plan.store).keeps:
         raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")
     if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
-        return _Verifying(directory, plan, output, read_only=True).run(quiet)
+        return _Verifying(directory, plan, output, root, read_only=True).run(quiet)
     with plan_home_at(root, endpoint_url, region, _say) as home:
-        return _Verifying(home.directory, plan, output, read_only=False).run(quiet)
+        return _Verifying(home.directory, plan, output, root, read_only=False).run(quiet)
 
 
 def _say(text: str) -> None:
@@ -72,10 +72,13 @@ def _say(text: str) -> None:
 class _Verifying:
     """A comparison of a whole plan."""
 
-    def __init__(self, directory: PlanDirectory, plan: Plan, output: str, *, read_only: bool) -> None:
+    def __init__(
+        self, directory: PlanDirectory, plan: Plan, output: str, root: str, *, read_only: bool
+    ) -> None:
         self._directory = directory
         self._plan = plan
         self._output = output
+        self._root = root
         self._read_only = read_only
         self._kind = sink_kind(plan.store)
         self._heads = {head.name: head for head in directory.heads()}
@@ -136,10 +139,9 @@ class _Verifying:
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
         """Return whether a driver has written the indexes since the last shard was published."""
-        root = self._directory.root
-        if is_bucket(root):
+        if is_bucket(self._root):
             return self._heads.keys() == {done.name for done in dones}
-        with open_home(home_of(root), write=False) as home:
+        with open_home(home_of(self._root), write=False) as home:
             return Indexed(home, Path(self._output)).counts(shards)
 
     def _know(self, head: Head, done: Done) -> None:
