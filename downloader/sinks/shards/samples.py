@@ -16,6 +16,7 @@ import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.core.frames import MAX_FRAME
+from downloader.core.shard_keys import KEY_BYTES, UNKNOWN
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
 
@@ -30,6 +31,8 @@ __all__ = [
     "samples",
 ]
 
+# Of a name of 100 bytes, KEY.content.EXT.
+_LONGEST_EXTENSION = 100 - KEY_BYTES - len("..content")
 _LARGEST_METADATA = MAX_FRAME  # bytes of KEY.json: kept columns came in a frame
 _encode_json = msgspec.json.Encoder().encode
 _decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -88,7 +91,8 @@ def encode_sample(
     """
     key = sample.key
     if extension == "json" or extension in texts:
-        extension = f"content.{extension}"  # a reader takes what follows the first dot as the field's name
+        # A reader takes what follows the first dot as the field's name.
+        extension = f"content.{extension if len(extension) <= _LONGEST_EXTENSION else UNKNOWN}"
     before = header(f"{key}.{extension}".encode(), sample.size, modified)
     if not columns:
         # The same as below, for what most samples are.

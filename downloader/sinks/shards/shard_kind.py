@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from downloader.config.extras import Extra, require
+from downloader.core.executed_extensions import EXECUTED
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import (
@@ -76,6 +77,13 @@ class ShardKind:
             raise ConfigError("--shard-compression is for --store tar; parquet is compressed by itself")
         if self.name != "tar" and not options.hashed:
             raise ConfigError("--digests is for --store tar; parquet shards have SHA-256 and MD5")
+        if self.name != "tar" and options.unsafe:
+            raise ConfigError("--unsafe-extensions is for --store tar; parquet has no members")
+        if executed := [name for name in options.members if name in EXECUTED and not options.unsafe]:
+            raise ConfigError(
+                f"--member {executed[0]}=…: what a list has in a member of this extension is executed by "
+                "readers of samples; choose another one, or add --unsafe-extensions"
+            )
         if options.members and all(option.name != "keep_columns" for option in config.source_kind.options):
             raise ConfigError("--member is for lists with columns; this kind of source has none")
 
@@ -94,8 +102,11 @@ class ShardKind:
         import msgspec
 
         options = shard_options(config)
-        # Without the last one where it is the default, so that jobs continue which were begun without it.
-        return msgspec.json.encode(options[:-1] if options.hashed else options).decode()
+        # Without the last ones where they are the defaults, so that jobs continue which were begun without.
+        count, newer = len(options), options._field_defaults
+        while count and newer.get(options._fields[count - 1]) == options[count - 1]:
+            count -= 1
+        return msgspec.json.encode(options[:count]).decode()
 
     def describe(self, identity: str) -> str:
         """Return the options in ``identity``."""
@@ -113,6 +124,8 @@ class ShardKind:
             words.append("--reproducible")
         if not options.hashed:
             words.append(f"--digests {options.digests}")
+        if options.unsafe:
+            words.append("--unsafe-extensions")
         return " ".join(words)
 
     def check_begin(self, config: Config) -> None:
