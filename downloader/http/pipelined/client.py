@@ -98,6 +98,7 @@ class PipelinedClient:
         observed = Observed(recording or config.recording, recording, config.checksums == "all", token)
         self.new_parser: Callable[..., ResponseParser] = ResponseParser
         if observed != Observed():
+            observed = observed._replace(echoes=config.echoes)
             self.new_parser = partial(ObservingParser, observed=observed)
         self._owner = owner
         self.census = session.census
