@@ -94,7 +94,7 @@ def staging_of(config: Config) -> Staging:
         home = local_home(config)
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         return StagingBucket(config.output, home, endpoint_url, region)
-    return StagingDirectory(config.output, durable=config.fsync)
+    return StagingDirectory(config.output, durable=config.fsync, existing=config.existing)
 
 
 # on a node
@@ -245,7 +245,7 @@ class DriverShards:
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
-            write_indexes_of(in_order, config.output, home, endpoint_url, region)
+            write_indexes_of(in_order, config.output, home, endpoint_url, region, config.existing)
             Indexed(home, Path(home) if config.is_bucket else Path(config.output)).note(len(files))
 
 

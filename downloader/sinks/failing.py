@@ -8,7 +8,7 @@ from downloader.core.file_errors import Step, code_of
 from downloader.errors import DestinationError, FetchError
 from downloader.files.directory import UnsafeFile
 
-__all__ = ["advice", "content_error", "destination_error", "file_error"]
+__all__ = ["advice", "content_error", "destination_error", "file_error", "name_taken_text"]
 
 _ADVICE = {
     errno.ENOSPC: "no space left; free some, then run the same command again",
@@ -55,3 +55,11 @@ def advice(error: OSError, number: int | None = None) -> str:
     """Return what happened and what to do next. ``number``: the errno, if not that of ``error``."""
     code = error.errno if number is None else number
     return _ADVICE.get(code or 0, error.strerror or str(error))
+
+
+def name_taken_text(root: str, name: str) -> str:
+    """Return the message about a file of somebody else that has the name of one of a shard."""
+    return (
+        f"{root} has {name}, which is not of this job, and --existing forbids to replace it; move it away, "
+        "and run the same command again"
+    )

@@ -153,8 +153,10 @@ class BatchWriter(Protocol):
         DestinationError.
         """
 
-    def commit(self, content: BatchContent) -> None:
+    def commit(self, content: BatchContent) -> int | None:
         """Publish all written files atomically, even if the process is killed.
+
+        Return how many files that belonged to no item of the job were replaced, if any.
 
         Called when all items are finished, if one is WRITTEN or the sink has shards; in a greenlet, where
         the sink has shards. Raises DestinationError.

@@ -194,17 +194,22 @@ class Destination:
             known_records.write(self.home, self.journal, keep=begun_anew)
             self.journal.begin_anew()
 
-    def finish(self, complete: bool) -> None:
-        """End the run: record since when the job is ``complete``, and remove the table of known names."""
+    def finish(self, complete: bool) -> int:
+        """End the run: record since when the job is ``complete``, and remove the table of known names.
+
+        Return how many files of somebody else were replaced by what describes all stored files.
+        """
         if self.journal.ended and not self.journal.open_count():
             known.remove(self.home)
         self._tidy()
-        self._config.sink_kind.complete(self._config, self.home, self.journal.shards.finished_count)
+        shards = self.journal.shards.finished_count
+        replaced = self._config.sink_kind.complete(self._config, self.home, shards)
         if self._has_shards:
             self.sync()  # the indexes
         grown = self.journal.position()[2] != self.listed_before
         if complete and self.journal.ended and (grown or not self.complete_since):
             self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        return replaced or 0
 
     def _tidy(self) -> None:
         self._config.sink_kind.tidy(self.home, self.journal.shards.is_finished)

@@ -97,7 +97,7 @@ def kill(pid: int) -> None:
 
 
 DYING = """
-import os, signal, sys
+import ctypes, os, signal, sys
 
 left = int(os.environ["DIES_AT"])
 
@@ -114,6 +114,15 @@ def dying(call):
 if "publisher.process" in " ".join(sys.orig_argv):
     os.rename = dying(os.rename)
     os.unlink = dying(os.unlink)
+    CDLL = ctypes.CDLL
+
+    def loaded(*args, **options):
+        library = CDLL(*args, **options)
+        if args == (None,):
+            library.renameat2 = dying(library.renameat2)
+        return library
+
+    ctypes.CDLL = loaded
 """
 
 

@@ -165,8 +165,10 @@ class ShardBatch:
             extension = UNKNOWN
         return encode_sample(sample, extension, item.columns, self._texts, modified)
 
-    def commit(self, content: BatchContent) -> None:
-        """Publish the shard; wait for that. Raises DestinationError.
+    def commit(self, content: BatchContent) -> int:
+        """Publish the shard; wait for that; return how many files of others it replaced.
+
+        Raises DestinationError.
 
         Nothing is published for items that are fetched again and fail again: they have their rows.
         """
@@ -180,7 +182,7 @@ class ShardBatch:
                 seal(self._sink.home, self._shard, SealedShard(content.marks, list(content.failures)))
             except OSError as error:
                 raise destination_error(error, str(path)) from error
-            self._sink.publisher.publish(
+            published = self._sink.publisher.publish(
                 ShardJob(
                     self._shard,
                     str(path),
@@ -192,6 +194,8 @@ class ShardBatch:
                 )
             )
             self._sink.published(self._shard)
+            return published.replaced
+        return 0
 
     def _failed(self, content: BatchContent) -> list[FailedItem]:
         """Return the items of the shard that have no sample."""

@@ -94,5 +94,6 @@ def sealed_shards(home: Directory) -> list[int]:
 
 def forget(home: Directory) -> None:
     """Remove everything of shards from ``home``. Raises OSError."""
-    for name in (SHARDS, STATS, INDEX, SIZES, INDEXED, PUBLISHED, *home.names(f"{PUBLISHING}.*")):
+    notes = (f"{INDEX}.md5", f"{SIZES}.md5")
+    for name in (SHARDS, STATS, INDEX, SIZES, INDEXED, PUBLISHED, *notes, *home.names(f"{PUBLISHING}.*")):
         (home / name).remove_tree()

@@ -8,6 +8,7 @@ gevent.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,17 +18,19 @@ import msgspec
 from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import pack
 from downloader.errors import DestinationError
-from downloader.files.directory import Directory, UnsafeFile, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.process import isolation
-from downloader.sinks.failing import advice
+from downloader.sinks.failing import advice, name_taken_text
 from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
+from downloader.sinks.stored import md5_of_file
 
 __all__ = ["Indexed", "index_lines", "sizes_lines", "write_indexes", "write_indexes_of"]
 
 _encode = msgspec.json.Encoder().encode
 _LONGEST_NOTE = 1000
+_MOST_DIGESTS = 8  # of runs that were killed one after the other
 
 
 class _Files(msgspec.Struct, frozen=True, gc=False):
@@ -98,12 +101,17 @@ def _size(path: Path) -> int:
         return -1
 
 
-def write_indexes(root: str, home: Directory, endpoint_url: str = "", region: str = "") -> None:
+def write_indexes(
+    root: str, home: Directory, endpoint_url: str = "", region: str = "", existing: str = "replace"
+) -> int:
     """Write ``shards.json`` and ``sizes.json`` for all shards that are published in ``root``.
 
     Both are sorted by the number of the shard, and replaced as a whole. A dataset without samples has
     neither, since wids refuses an empty one. If ``root`` is a bucket (``s3://…``), they are made from the
-    copies of the stats in ``home``, and a process of its own puts them there. Raises DestinationError.
+    copies of the stats in ``home``, and a process of its own puts them there.
+
+    Return how many files of somebody else were replaced by them; ``existing``: see --existing. Raises
+    DestinationError.
     """
     bucket = is_bucket(root)
     try:
@@ -115,26 +123,33 @@ def write_indexes(root: str, home: Directory, endpoint_url: str = "", region: st
         files = []
     except OSError as error:
         raise _failed(root, advice(error)) from error
-    write_indexes_of(files, root, home, endpoint_url, region)
+    return write_indexes_of(files, root, home, endpoint_url, region, existing)
 
 
 def write_indexes_of(
-    files: list[FileStats], root: str, home: Directory, endpoint_url: str = "", region: str = ""
-) -> None:
+    files: list[FileStats],
+    root: str,
+    home: Directory,
+    endpoint_url: str = "",
+    region: str = "",
+    existing: str = "replace",
+) -> int:
     """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
     if not files:
-        return
+        return 0
+    replaced = 0
     bucket = is_bucket(root)
     try:
         with contextlib.ExitStack() as opened:
             target = home if bucket else opened.enter_context(open_directory(root))
-            _replace(target, INDEX, index_lines(files))
-            _replace(target, SIZES, sizes_lines(files))
+            for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
+                replaced += _write(target, name, lines, home, existing)
         failure = _put(root, str(home), endpoint_url, region) if bucket else ""
     except OSError as error:
         failure = advice(error)
     if failure:
         raise _failed(root, failure)
+    return replaced
 
 
 def _failed(root: str, why: str) -> DestinationError:
@@ -187,13 +202,71 @@ def sizes_lines(files: Sequence[FileStats]) -> Iterator[bytes]:
     yield b"\n}\n"
 
 
-def _replace(directory: Directory, name: str, content: Iterator[bytes]) -> None:
-    path = directory / f".downloader-{name}"
+def _write(
+    directory: Directory, name: str, content: Iterator[bytes], home: Directory, existing: str
+) -> bool:
+    """Write an index; return whether it replaced a file of somebody else.
+
+    Raises DestinationError, OSError.
+    """
+    path, target = directory / f".downloader-{name}", directory / name
+    digest = hashlib.md5(usedforsecurity=False)
     try:
         with path.writer(0o666) as file:
-            file.writelines(content)
-        path.rename(name)
+            for line in content:
+                digest.update(line)
+                file.write(line)
+        known = _Known(home, name)
+        # Before it has the name: a run that is killed then finds that it is ours.
+        known.add(digest.hexdigest())
+        try:
+            path.move_new(target)
+            return False
+        except FileExistsError:
+            pass
+        is_ours = known.has(target)
+        if not is_ours and existing != "replace":
+            raise DestinationError(name_taken_text(str(directory), name))
+        path.move(target)
+        known.only(digest.hexdigest())
+        return not is_ours
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
+
+
+class _Known:
+    """The MD5s of the files that this job has written, or is about to write, under the name of an index."""
+
+    def __init__(self, home: Directory, name: str) -> None:
+        self._note = home / f"{name}.md5"
+        self._all = not self._note.exists() and (home / INDEXED).exists()  # by an earlier version
+        try:
+            self._digests = self._note.read(_LONGEST_NOTE).decode("ascii", "replace").split()
+        except UnsafeFile:
+            raise
+        except OSError:
+            self._digests = []
+
+    def add(self, digest: str) -> None:
+        """Note that a file with this MD5 is about to be written."""
+        self._keep([*self._digests[-_MOST_DIGESTS:], digest])
+
+    def only(self, digest: str) -> None:
+        """Note that it has been written, in place of all others."""
+        self._keep([digest])
+
+    def _keep(self, digests: list[str]) -> None:
+        self._digests = digests
+        self._note.write("\n".join(digests).encode())
+
+    def has(self, target: Entry) -> bool:
+        """Return whether the file ``target`` is one of them."""
+        if self._all:
+            return True
+        try:
+            with target.reader() as file:
+                return md5_of_file(file) in self._digests
+        except UnsafeFile:
+            return False

@@ -45,7 +45,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
     times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
-    ``hashed``: shards have an MD5.
+    ``hashed``: shards have an MD5. ``existing``: see --existing.
     """
 
     root: str
@@ -57,6 +57,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     endpoint_url: str = ""
     region: str = ""
     hashed: bool = True
+    existing: str = "replace"
 
 
 def bucket_settings(root: str, home: str, endpoint_url: str, region: str) -> PublisherSettings:
@@ -118,10 +119,14 @@ class ShardFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublishedShard(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An answer: the shard is published, in these files (none if it has no sample); the part is removed."""
+    """An answer: the shard is published, in these files (none if it has no sample); the part is removed.
+
+    ``replaced``: how many files of others had the names of its files.
+    """
 
     number: int
     files: list[ShardFile]
+    replaced: int = 0
 
 
 class NotPublished(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 
 from downloader.core.checksum import crc32
-from downloader.files.directory import Directory, Entry
+from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
 from downloader.sinks.shards.stats import IS_OURS, FileStats
+from downloader.sinks.stored import crc_of, md5_of_file
 
-__all__ = ["OtherFile", "ShardRecord", "pack_sums", "read_record", "unpack_sums", "write_record"]
+__all__ = ["OtherFile", "Ours", "ShardRecord", "pack_sums", "read_record", "unpack_sums", "write_record"]
 
 _CHECKSUM = 4  # bytes in front of a record
 
@@ -46,6 +48,38 @@ class ShardRecord(msgspec.Struct, frozen=True):
     def names(self) -> list[str]:
         """Return the names of all files."""
         return [file.name for file in self.files] + [file.name for file in self.others]
+
+
+class Ours:
+    """The files of one shard that attempts at it have made, or are about to; see ``records``."""
+
+    def __init__(self, records: Sequence[ShardRecord]) -> None:
+        self._known: dict[str, list[FileStats | OtherFile]] = {}
+        for record in records:
+            for file in record.files:
+                self._known.setdefault(file.name, []).append(file)
+            for other in record.others:
+                self._known.setdefault(other.name, []).append(other)
+
+    def has(self, path: Entry) -> bool:
+        """Return whether the file ``path`` is one of them. Raises OSError."""
+        known = [file for file in self._known.get(path.leaf, ()) if file.size == path.size()]
+        return any(map(partial(_is_file, path), known))
+
+    def has_digest(self, name: str, size: int, md5: str) -> bool:
+        """Return whether one of them has this name, size and MD5."""
+        return any((size, md5) == (file.size, file.md5) for file in self._known.get(name, ()))
+
+
+def _is_file(path: Entry, file: FileStats | OtherFile) -> bool:
+    try:
+        with path.reader() as content:
+            if file.md5:
+                return md5_of_file(content) == file.md5
+            known = file.crc32 if isinstance(file, FileStats) else -1
+            return known >= 0 and crc_of(content.fileno()) == known
+    except UnsafeFile:
+        return False
 
 
 def pack_sums(sums: Iterable[int]) -> bytes:

@@ -63,8 +63,6 @@ class ShardKind:
     def _check_options(self, config: Config) -> None:
         if config.layout != "flat":
             raise ConfigError(f"--layout {config.layout} is for --store files; a shard has no layout")
-        if config.existing != "replace":
-            raise ConfigError(f"--existing {config.existing} is for --store files")
         if config.relist:
             raise ConfigError(
                 "--relist is for --store files: items that are in published shards cannot move; "
@@ -153,17 +151,19 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Directory, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: int) -> int:
         """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
         if config.slice:
-            return  # those of the whole job are written when all slices are done
+            return 0  # those of the whole job are written when all slices are done
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
-        if not indexed.has(shards):
-            endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-            write_indexes(config.output, home, endpoint_url, region)
-            indexed.note(shards)
+        if indexed.has(shards):
+            return 0
+        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+        replaced = write_indexes(config.output, home, endpoint_url, region, config.existing)
+        indexed.note(shards)
+        return replaced
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a ShardSink."""
@@ -183,6 +183,8 @@ class ShardKind:
             endpoint_url=config.store_option("endpoint_url"),
             region=config.store_option("region"),
             hashed=options.hashed,
+            # An attempt at a slice has a directory of its own; what is in DEST is looked at later.
+            existing="replace" if config.slice else config.existing,
         )
         return ShardSink(home, settings, options, again=config.again)
 

@@ -20,8 +20,8 @@ import msgspec
 
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, Entry, open_directory, open_home
-from downloader.sinks.failing import advice
-from downloader.sinks.shards.records import OtherFile, ShardRecord
+from downloader.sinks.failing import advice, name_taken_text
+from downloader.sinks.shards.records import OtherFile, Ours, ShardRecord
 from downloader.sinks.shards.stats import IS_OURS, FileStats, items_name, read_stats
 from downloader.sinks.stored import md5_of_file
 
@@ -113,10 +113,11 @@ def missing_text(root: str, name: str) -> str:
 
 
 class StagingDirectory:
-    """See ``Staging``. ``durable``: wait until the names are on the disk."""
+    """See ``Staging``. ``durable``: wait until the names are on the disk. ``existing``: see --existing."""
 
-    def __init__(self, root: str, *, durable: bool = False) -> None:
+    def __init__(self, root: str, *, durable: bool = False, existing: str = "replace") -> None:
         self._root = root
+        self._existing = existing
         self._durable = durable
 
     @contextlib.contextmanager
@@ -158,8 +159,10 @@ class StagingDirectory:
                 staging = home / _ATTEMPTS / name
                 if not staging.is_directory():
                     return
-                for file in (file for shard in shards for file in shard.in_order()):
-                    self._move(staging / file.name, root / file.name, file.size)
+                for shard in shards:
+                    ours = Ours([ShardRecord(shard.files, shard.others)])
+                    for file in shard.in_order():
+                        self._move(staging / file.name, root / file.name, file.size, ours)
                 if self._durable:
                     root.sync()
         except FileNotFoundError:
@@ -169,14 +172,20 @@ class StagingDirectory:
         if last:
             self.remove([name])
 
-    def _move(self, staged: Entry, target: Entry, size: int) -> None:
+    def _move(self, staged: Entry, target: Entry, size: int, ours: Ours) -> None:
         if not IS_OURS(target.name):
             raise DestinationError(
                 f"{target.name!r}, which a slice has published, is not the name of a shard; the plan is "
                 "damaged, --restart begins anew"
             )
         try:
-            staged.move(target)
+            try:
+                staged.move_new(target)
+            except FileExistsError:
+                # Perhaps another process has just moved a file of the same content.
+                if self._existing != "replace" and staged.exists() and not ours.has(target):
+                    raise DestinationError(name_taken_text(self._root, target.name)) from None
+                staged.move(target)
         except FileNotFoundError:
             if target.size() == size:
                 return

@@ -24,7 +24,14 @@ from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.sample_files import HashedFile, groups, write_parquet, write_tar
 from downloader.sinks.shards.publisher.tables import form_of_items
-from downloader.sinks.shards.records import OtherFile, ShardRecord, pack_sums, write_record
+from downloader.sinks.shards.records import (
+    OtherFile,
+    Ours,
+    ShardRecord,
+    pack_sums,
+    read_record,
+    write_record,
+)
 from downloader.sinks.shards.stats import (
     FileStats,
     ShardStats,
@@ -36,9 +43,17 @@ from downloader.sinks.shards.stats import (
 )
 from downloader.sinks.shards.ustar import END
 
-__all__ = ["Directory", "Place", "publish"]
+__all__ = ["Directory", "NameTaken", "Place", "publish"]
 
 _by_key = attrgetter("key")
+
+
+class NameTaken(Exception):
+    """A file of somebody else has the name of a file of a shard; --existing forbids to replace it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 class Place(Protocol):
@@ -50,10 +65,12 @@ class Place(Protocol):
     def can_take(self, path: Entry) -> bool:
         """Return whether ``publish`` accepts ``path``, which is not one of ``temporary``."""
 
-    def publish(self, path: Entry, name: str, md5: str) -> None:
-        """Give the complete file ``path`` its name, in place of a file of that name.
+    def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
+        """Give the complete file ``path`` its name; return whether it replaced a file of somebody else.
 
-        ``md5``: that of the file, in hexadecimal, or "". Afterwards a path of ``temporary`` is gone.
+        ``md5``: that of the file, in hexadecimal, or "". ``ours``: what an earlier attempt at the shard may
+        have left under the name. ``existing``: see --existing; raises NameTaken if it forbids that.
+        Afterwards a path of ``temporary`` is gone.
         """
 
     def record(self, stats: bytes, name: str) -> None:
@@ -84,7 +101,7 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
             )
         job_files.write(part)
         job_files.publish()
-        return PublishedShard(job.number, job_files.with_samples)
+        return PublishedShard(job.number, job_files.with_samples, job_files.replaced)
 
 
 class _Files:
@@ -106,6 +123,7 @@ class _Files:
         self._others: list[OtherFile] = []
         self._sums = b""
         self.with_samples: list[ShardFile] = []
+        self.replaced = 0
 
     def has_part(self) -> bool:
         return self._part.exists()
@@ -187,21 +205,22 @@ class _Files:
                 file.truncate()
         # Before the part is gone, from which it could be made again.
         files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
-        write_record(self._home, job.number, ShardRecord(files, self._others, self._sums))
+        record = ShardRecord(files, self._others, self._sums)
+        earlier = read_record(self._home, job.number)
+        ours = Ours([each for each in (record, earlier) if each is not None])
+        write_record(self._home, job.number, record)
         samples = {file.name: file.md5 for file in self.with_samples}
         for name in [name for name in self._temporary if name not in samples]:
-            self._publish(name)
+            self._publish(name, "", ours)
         for name, md5 in reversed(samples.items()):
-            if name == self._rename_part:
-                place.publish(self._part, name, md5)
-            else:
-                self._publish(name, md5)
+            self._publish(name, md5, ours)
         place.record(self._stats, stats_name(job.number))
         self._part.unlink(missing_ok=True)
 
-    def _publish(self, name: str, md5: str = "") -> None:
-        self._place.publish(self._temporary[name], name, md5)
-        del self._temporary[name]
+    def _publish(self, name: str, md5: str, ours: Ours) -> None:
+        path = self._part if name == self._rename_part else self._temporary[name]
+        self.replaced += self._place.publish(path, name, md5, ours, self._settings.existing)
+        self._temporary.pop(name, None)
 
     def discard(self) -> None:
         """Remove the temporary files that are left."""
@@ -244,8 +263,18 @@ class Directory:
         found = path.stat()
         return found is not None and found.st_dev == os.fstat(self._root.fd).st_dev
 
-    def publish(self, path: Entry, name: str, md5: str) -> None:
-        path.move(self._root / name)
+    def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
+        target = self._root / name
+        try:
+            path.move_new(target)
+            return False
+        except FileExistsError:
+            pass
+        is_ours = ours.has(target)
+        if not is_ours and existing != "replace":
+            raise NameTaken(name)
+        path.move(target)
+        return not is_ours
 
     def record(self, stats: bytes, name: str) -> None:
         """Do nothing: the stats are beside the shard."""
