@@ -143,7 +143,7 @@ def write_indexes_of(
         with contextlib.ExitStack() as opened:
             target = home if bucket else opened.enter_context(open_directory(root))
             for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
-                replaced += _write(target, name, lines, home, existing)
+                replaced += _write(target, name, lines, None if bucket else home, existing)
         failure = _put(root, str(home), endpoint_url, region) if bucket else ""
     except OSError as error:
         failure = advice(error)
@@ -203,7 +203,7 @@ def sizes_lines(files: Sequence[FileStats]) -> Iterator[bytes]:
 
 
 def _write(
-    directory: Directory, name: str, content: Iterator[bytes], home: Directory, existing: str
+    directory: Directory, name: str, content: Iterator[bytes], home: Directory | None, existing: str
 ) -> bool:
     """Write an index; return whether it replaced a file of somebody else.
 
@@ -216,6 +216,9 @@ def _write(
             for line in content:
                 digest.update(line)
                 file.write(line)
+        if home is None:
+            path.rename(name)  # from where it is put into a bucket
+            return False
         known = _Known(home, name)
         # Before it has the name: a run that is killed then finds that it is ours.
         known.add(digest.hexdigest())

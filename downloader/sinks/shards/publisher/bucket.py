@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from downloader.files.directory import Entry, open_home
-from downloader.sinks.bucket_store import BucketError, open_bucket, refused
+from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, refused
 from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.publisher.publishing import NameTaken
@@ -116,12 +116,15 @@ class Bucket:
         Who may put objects need not have the right to look at them.
         """
         import obstore
-        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
         try:
             found = obstore.get(self.store, name, options={"head": True})
-        except (FileNotFoundError, PermissionDeniedError, UnauthenticatedError):
+        except FileNotFoundError:
             return None
+        except Exception as error:
+            if is_denied(error):
+                return None
+            raise
         return found.meta["size"], found.attributes.get(MD5, "")
 
     def record(self, stats: bytes, name: str) -> None:
