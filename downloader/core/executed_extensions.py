@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EXECUTED"]
+__all__ = ["ARRAYS", "EXECUTED"]
+
+ARRAYS: Final = frozenset({"npy", "npz"})
+"""Those that only an old numpy unpickles, so that columns of a list may have them."""
 
 EXECUTED: Final = frozenset(
     {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from downloader.config.extras import Extra, require
-from downloader.core.executed_extensions import EXECUTED
+from downloader.core.executed_extensions import ARRAYS, EXECUTED
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import (
@@ -77,7 +77,11 @@ class ShardKind:
             raise ConfigError("--digests is for --store tar; parquet shards have SHA-256 and MD5")
         if self.name != "tar" and options.unsafe:
             raise ConfigError("--unsafe-extensions is for --store tar; parquet has no members")
-        if executed := [name for name in options.members if name in EXECUTED and not options.unsafe]:
+        if (
+            executed := []
+            if options.unsafe
+            else [name for name in options.members if name in EXECUTED - ARRAYS]
+        ):
             raise ConfigError(
                 f"--member {executed[0]}=…: what a list has in a member of this extension is executed by "
                 "readers of samples; choose another one, or add --unsafe-extensions"

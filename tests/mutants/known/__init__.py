@@ -6,7 +6,19 @@ Most of them occurred once, here or in a comparable tool.
 
 from __future__ import annotations
 
-from known import fetching, files, hosts, lists, manners, plans, records, running, shards, storing
+from known import (
+    fetching,
+    files,
+    hosts,
+    lists,
+    manners,
+    plans,
+    published,
+    records,
+    running,
+    shards,
+    storing,
+)
 from known.mutant import Mutant
 
 __all__ = ["KNOWN", "Mutant"]
@@ -19,6 +31,7 @@ KNOWN: tuple[Mutant, ...] = (
     *lists.KNOWN,
     *manners.KNOWN,
     *plans.KNOWN,
+    *published.KNOWN,
     *records.KNOWN,
     *running.KNOWN,
     *shards.KNOWN,
