@@ -92,7 +92,7 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
         from downloader.cluster.verify import verify_cluster
 
         found = verify_cluster(dest, quiet, journal, endpoint_url, region)
-    found = found or check(dest, quiet, journal)
+    found = found or check(dest, quiet, journal, endpoint_url, region)
     if as_json:
         say_json(found)
     else:

@@ -25,6 +25,7 @@ from downloader.sinks.registry import sink_kind
 from downloader.sinks.shards.comparing import ShardComparison
 from downloader.sinks.shards.indexes import Indexed
 from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions
+from downloader.sinks.shards.places import open_published
 from downloader.sinks.shards.records import ShardRecord
 from downloader.sinks.shards.staging import StagingDirectory
 from downloader.sinks.shards.stats import FileStats
@@ -51,18 +52,18 @@ def verify_cluster(
     directory = PlanDirectory(root, endpoint_url, region)
     if (plan := directory.read()) is None:
         return None
-    if is_bucket(plan.output):
-        raise ConfigError(f"{plan.output}: verify reads directories; it cannot read shards in a bucket")
     if plan.store == "local":
         raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")
-    if os.path.realpath(plan.output) != os.path.realpath(output):
+    there = output if is_bucket(plan.output) else os.path.realpath(output)
+    if (plan.output if is_bucket(plan.output) else os.path.realpath(plan.output)) != there:
         raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
     if not sink_kind(plan.store).keeps:
         raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")
     if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
-        return _Verifying(directory, plan, output, root, read_only=True).run(quiet)
+        return _Verifying(directory, plan, output, root, endpoint_url, region, read_only=True).run(quiet)
     with plan_home_at(root, endpoint_url, region, _say) as home:
-        return _Verifying(home.directory, plan, output, root, read_only=False).run(quiet)
+        found = _Verifying(home.directory, plan, output, root, endpoint_url, region, read_only=False)
+        return found.run(quiet)
 
 
 def _say(text: str) -> None:
@@ -73,7 +74,15 @@ class _Verifying:
     """A comparison of a whole plan."""
 
     def __init__(
-        self, directory: PlanDirectory, plan: Plan, output: str, root: str, *, read_only: bool
+        self,
+        directory: PlanDirectory,
+        plan: Plan,
+        output: str,
+        root: str,
+        endpoint_url: str,
+        region: str,
+        *,
+        read_only: bool,
     ) -> None:
         self._directory = directory
         self._plan = plan
@@ -88,7 +97,8 @@ class _Verifying:
         self._records: dict[int, ShardRecord] = {}  # of the slice that is compared
         if self._kind.options is SHARD_OPTIONS:
             self._options = options = msgspec.json.decode(plan.identity, type=ShardOptions)
-            self._shards = shards = ShardComparison(Path(output), plan.store, options, self._records.get)
+            files = open_published(output, None, endpoint_url, region)
+            self._shards = shards = ShardComparison(files, plan.store, options, self._records.get)
             self._problem: _Problem = lambda item, key, shard, state: shards.problem(
                 key, (shard,), (state.size, state.crc)
             )
@@ -101,7 +111,8 @@ class _Verifying:
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""
         dones = list(self._directory.dones())
-        staged = [] if self._read_only else self._move(dones)
+        # In a bucket a driver gives shards their names.
+        staged = [] if self._read_only or is_bucket(self._output) else self._move(dones)
         waiting = self._waiting({done.name for done in dones})
         checked = wrong = 0
         names: list[str] = []
@@ -130,7 +141,8 @@ class _Verifying:
             wrong += len(damaged)
             if damaged and not self._read_only:
                 self._write_down(head, done, damaged)
-        StagingDirectory(self._output).remove(staged)
+        if staged:
+            StagingDirectory(self._output).remove(staged)
         if self._shards is not None and self._are_indexed(dones, len(files)):
             published += self._shards.indexes([file for number in sorted(files) for file in files[number]])
         unrecorded = self._shards.unrecorded if self._shards is not None else 0
@@ -139,7 +151,7 @@ class _Verifying:
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
         """Return whether a driver has written the indexes since the last shard was published."""
-        if is_bucket(self._root):
+        if is_bucket(self._root) or is_bucket(self._output):
             return self._heads.keys() == {done.name for done in dones}
         with open_home(home_of(self._root), write=False) as home:
             return Indexed(home, Path(self._output)).counts(shards)

@@ -256,8 +256,14 @@ class Comparison(Protocol):
 class Compares(Protocol):
     """What a ``SinkKind`` may have as well, if it publishes more than items: ``verify`` compares it."""
 
-    def comparison(self, root: Path, identity: str, home: Directory) -> Comparison:
-        """Return a comparison of the files under ``root``; ``home``: of the tool's own files."""
+    def comparison(
+        self, root: str, identity: str, home: Directory, endpoint_url: str, region: str
+    ) -> Comparison:
+        """Return a comparison of the files under ``root``, a directory or s3://BUCKET/PREFIX.
+
+        ``home``: of the tool's own files. ``endpoint_url``, ``region``: of a bucket. Raises
+        DestinationError.
+        """
 
 
 Locate = Callable[[Sequence[Written], Sequence[str]], list[tuple[str, str]]]

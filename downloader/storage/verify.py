@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
@@ -137,30 +138,41 @@ def _in_ledgers(home: Directory, journal: Journal) -> dict[int, tuple[int, int]]
     return found
 
 
-def verify(output: str, quiet: bool = False, root: str = "") -> Verified:
+def verify(
+    output: str, quiet: bool = False, root: str = "", endpoint_url: str = "", region: str = ""
+) -> Verified:
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a read-only file system. ``root`` is --journal. Raises ConfigError, InUse, JournalError.
+    on a read-only file system. ``root`` is --journal; ``endpoint_url`` and ``region`` are of a bucket.
+    Raises ConfigError, DestinationError, InUse, JournalError.
     """
     root = root or output
+    place = _Place(output, endpoint_url, region)
     with _opened(root) as home:
         if home.is_read_only():
-            return _verify_with(output, root, home, quiet, read_only=True)
+            return _verify_with(place, root, home, quiet, read_only=True)
         check_owner(home.fd, home.path, "copy it")
         fd = lock(home)
         try:
-            return _verify_with(output, root, home, quiet, read_only=False)
+            return _verify_with(place, root, home, quiet, read_only=False)
         finally:
             os.close(fd)
 
 
-def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
+class _Place(NamedTuple):
+    """DEST, and what a bucket needs."""
+
+    output: str
+    endpoint_url: str
+    region: str
+
+
+def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
+    output = place.output
     with contextlib.closing(Journal(home, read_only=read_only)) as journal:
         job = _job(journal)
-        if is_bucket(job.output):
-            raise ConfigError(f"{job.output}: verify reads directories; it cannot read shards in a bucket")
-        if job.output and job.output != os.path.realpath(output):
+        if job.output and job.output != (output if is_bucket(output) else os.path.realpath(output)):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:
             try:
@@ -168,11 +180,11 @@ def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_o
             except ValueError as error:
                 raise journal.damaged(error) from error
             collect_ledgers(home, journal, check)
-        return _verify(journal, Path(output), home, quiet, read_only)
+        return _verify(journal, place, home, quiet, read_only)
 
 
-def _verify(journal: Journal, root: Path, home: Directory, quiet: bool, read_only: bool) -> Verified:
-    job = _job(journal)
+def _verify(journal: Journal, place: _Place, home: Directory, quiet: bool, read_only: bool) -> Verified:
+    job, root = _job(journal), Path(place.output)
     kind = sink_kind(job.store)
     if not kind.keeps:
         raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
@@ -185,7 +197,7 @@ def _verify(journal: Journal, root: Path, home: Directory, quiet: bool, read_onl
     try:
         inspect = kind.inspector(root, job.layout)
         if isinstance(kind, Compares):
-            comparison = kind.comparison(root, job.layout, home)
+            comparison = kind.comparison(place.output, job.layout, home, *place[1:])
     except ValueError as error:
         raise journal.damaged(error) from error
     for row in journal.batches():

@@ -7,6 +7,8 @@ import http.server
 import io
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -26,6 +28,7 @@ from shard_parts import Shards, examples, failed, publishing
 from downloader.errors import DestinationError
 from downloader.files.directory import open_home
 from downloader.sinks.shards.indexes import write_indexes
+from downloader.storage.verify import Verified, verify
 
 pytest.importorskip("obstore")
 
@@ -222,9 +225,53 @@ def test_run_into_a_bucket_is_killed_and_resumed(
     assert not list(journal.glob(".downloader/shards/*"))
     again = json.loads(run_downloader(*argv).stdout)
     assert (again["requests"], again["exit_code"]) == (0, 0)
-    seen = run_downloader("verify", "s3://shards/run", "--journal", journal)
-    assert seen.returncode == 2
-    assert "cannot read shards in a bucket" in seen.stderr
+    verify = ("verify", "s3://shards/run", "--journal", journal, *argv[-5:-1])
+    assert run_downloader(*verify).stdout == "2,500 of 2,500 files agree with the journal\n"
+
+
+@pytest.mark.parametrize("form", ["tar", "tar-crc32", "parquet"])
+def test_verify_finds_damage_in_a_bucket(
+    form: str, server: BucketServer, run_downloader: Any, tmp_path: Path
+) -> None:
+    """A flipped bit in any object, an object that is missing or another one's; the same command repairs it."""
+    import obstore
+
+    prefix, journal = f"verified-{form}", tmp_path / "journal"
+    there = ("--endpoint-url", server.url, "--region", "us-east-1")
+    options = {"tar": (), "tar-crc32": ("--digests", "crc32"), "parquet": ("--store", "parquet")}[form]
+    with HttpServer(default=lambda request: ok(request.target.encode() * 90)) as files:
+        source = tmp_path / "list.txt"
+        source.write_text("".join(f"{files.url}/f/{number}.jpg\n" for number in range(7)))
+        argv = (source, "-o", f"s3://shards/{prefix}", "--journal", journal, "--shard-files", 4)
+        argv = (*argv, *there, "--store", "tar", *options)
+        assert run_downloader(*argv).returncode == 0
+        store, whole = server.store(prefix), server.objects(prefix)
+
+        def found() -> Verified:
+            shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+            shutil.copytree(journal, tmp_path / "copy")
+            return verify(f"s3://shards/{prefix}", True, str(tmp_path / "copy"), server.url, "us-east-1")
+
+        assert found().exit_code == 0
+        missed = []
+        for name, content in whole.items():
+            bit = random.Random(name).randrange(len(content) * 8)
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << bit % 8
+            for damaged in (bytes(flipped), content[:-1], whole["sizes.json"], None):
+                if damaged == content:
+                    continue
+                obstore.delete(store, name) if damaged is None else obstore.put(store, name, damaged)
+                missed += [name] if found().exit_code == 0 else []
+                obstore.put(store, name, content)
+        assert missed == []
+        obstore.delete(
+            store, next(name for name in whole if name.startswith("00001.") and "json" not in name)
+        )
+        assert found().exit_code == 1
+        before = ("verify", f"s3://shards/{prefix}", "--journal", journal, *there)
+        assert run_downloader(*before).returncode == 1
+        assert run_downloader(*argv).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ has changed.
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
-from downloader.files.directory import Directory, UnsafeFile, open_directory, open_regular
+from downloader.files.directory import Directory, UnsafeFile
 from downloader.sinks.shards.files import INDEX, SIZES
 from downloader.sinks.shards.indexes import Indexed, index_lines, sizes_lines
 from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.places import PublishedFiles
 from downloader.sinks.shards.reading import DigestingFile, SeenSample, read_parquet, read_tar
 from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
-from downloader.sinks.shards.stats import FileStats, file_name, items_name, read_stats, stats_name
+from downloader.sinks.shards.stats import FileStats, file_name, items_name, stats_name
 from downloader.sinks.sink import Written
 
 __all__ = ["JobComparison", "ShardComparison"]
@@ -39,16 +39,20 @@ class _Shard(NamedTuple):
 
 
 class ShardComparison:
-    """A comparison of the shards in the directory ``root``; see ``sinks.sink.Comparison``.
+    """A comparison of the shards that are ``files``; see ``sinks.sink.Comparison``.
 
     ``record``: returns the record of a shard, None if it has none. Raises OSError where a file cannot be
     read.
     """
 
     def __init__(
-        self, root: Path, store: str, options: ShardOptions, record: Callable[[int], ShardRecord | None]
+        self,
+        files: PublishedFiles,
+        store: str,
+        options: ShardOptions,
+        record: Callable[[int], ShardRecord | None],
     ) -> None:
-        self._root = root
+        self._files = files
         self._store = store
         self._options = options
         self._record = record
@@ -106,7 +110,7 @@ class ShardComparison:
             return []
         self._compared.add(shard)
         stated = self._stated(shard)
-        if stated.files and not any(os.path.lexists(self._root / name) for name in stated.names):
+        if stated.files and not any(self._files.has(name) for name in stated.names):
             return []
         return [*self._shard(shard).problems, *self._others(shard, stated)]
 
@@ -114,8 +118,7 @@ class ShardComparison:
         """Return what is known of the files of ``shard``."""
         if (record := self._record(shard)) is not None:
             return record
-        with open_directory(self._root) as directory:
-            stats = read_stats(directory / stats_name(shard))
+        stats = self._files.stats(shard)
         return ShardRecord(stats.files) if stats is not None else ShardRecord([])
 
     def _others(self, shard: int, stated: ShardRecord) -> Iterator[tuple[str, str]]:
@@ -125,13 +128,12 @@ class ShardComparison:
                 yield other.name, problem
 
     def _problem_of(self, other: OtherFile) -> str:
-        path = self._root / other.name
-        if not os.path.lexists(path):
+        if not self._files.has(other.name):
             return _MISSING
         if other.size < 0:
             return ""
         try:
-            with open(open_regular(path), "rb") as file:
+            with self._files.open(other.name) as file:
                 digesting = DigestingFile(file)
                 digesting.finish()
         except UnsafeFile:
@@ -143,14 +145,13 @@ class ShardComparison:
         """Return which indexes do not have ``files``, all files with samples in order: name and problem."""
         found = []
         for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
-            path = self._root / name
             if not files:
                 continue
-            if not os.path.lexists(path):
+            if not self._files.has(name):
                 found.append((name, _MISSING))
                 continue
             try:
-                with open(open_regular(path), "rb") as file:
+                with self._files.open(name) as file:
                     agrees = all(file.read(len(line)) == line for line in lines) and not file.read(1)
             except UnsafeFile:
                 agrees = False
@@ -162,7 +163,7 @@ class ShardComparison:
         """Return the files with samples of ``shard`` that an index has: all, if all its files are there."""
         stated = self._stated(shard)
         names = [*(file.name for file in stated.files), stats_name(shard)]
-        return stated.files if all(os.path.lexists(self._root / name) for name in names) else []
+        return stated.files if all(self._files.has(name) for name in names) else []
 
     # reading
 
@@ -177,7 +178,7 @@ class ShardComparison:
         stated = self._stated(shard)
         by_name: dict[str, FileStats | None] = {file.name: file for file in stated.files}
         number = 0
-        while (name := self._name(shard, number)) in by_name or os.path.lexists(self._root / name):
+        while (name := self._name(shard, number)) in by_name or self._files.has(name):
             by_name.setdefault(name, None)
             number += 1
         found = _Shard({}, [])
@@ -199,12 +200,11 @@ class ShardComparison:
         samples: dict[str, SeenSample],
     ) -> str:
         """Add the samples of a file to ``samples``; return what is wrong with it besides these."""
-        path = self._root / name
-        if not os.path.lexists(path):
+        if not self._files.has(name):
             return ""  # so its samples are missing
         try:
             found, count, whole = (self._parquet if self._store == "parquet" else self._tar)(
-                shard, path, stated, record
+                shard, name, stated, record
             )
         except UnsafeFile:
             return ""  # what is not a file has no samples
@@ -218,19 +218,19 @@ class ShardComparison:
         return "changed outside its samples since it was published"
 
     def _tar(
-        self, shard: int, path: Path, stated: FileStats | None, record: ShardRecord
+        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
     ) -> tuple[Mapping[str, SeenSample], int, bool]:
         sums = unpack_sums(record.sums) if record.sums else None
-        with open(open_regular(path), "rb") as file:
+        with self._files.open(name) as file:
             digesting = DigestingFile(file)
-            reading = read_tar(digesting, path.name, sums)
+            reading = read_tar(digesting, name, sums)
             digesting.finish()
         return reading.samples, reading.count, _is_whole(digesting, stated, exact=reading.exact)
 
     def _parquet(
-        self, shard: int, path: Path, stated: FileStats | None, record: ShardRecord
+        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
     ) -> tuple[Mapping[str, SeenSample], int, bool]:
-        with open(open_regular(path), "rb") as file:
+        with self._files.open(name) as file:
             digesting = DigestingFile(file)
             digesting.finish()
             whole = _is_whole(digesting, stated, exact=True)
@@ -248,22 +248,28 @@ class ShardComparison:
         if any(self._problem_of(other) for other in record.others if other.name == name):
             return {}
         try:
-            with open(open_regular(self._root / name), "rb") as file:
+            with self._files.open(name) as file:
                 return {row["key"]: row for row in parquet.read_table(file).to_pylist()}
         except (ArrowException, OSError, KeyError):
             return {}
 
 
 class JobComparison(ShardComparison):
-    """That of a job on one machine, whose own files are in ``home``; see ``sinks.sink.Comparison``."""
+    """That of a job on one machine, whose own files are in ``home``; see ``sinks.sink.Comparison``.
 
-    def __init__(self, root: Path, store: str, options: ShardOptions, home: Directory) -> None:
-        super().__init__(root, store, options, partial(read_record, home))
+    ``indexed``: where its indexes are made, DEST or, for a bucket, ``home``.
+    """
+
+    def __init__(
+        self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, indexed: Path
+    ) -> None:
+        super().__init__(files, store, options, partial(read_record, home))
         self._home = home
+        self._indexed = indexed
 
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
         """See ``sinks.sink.Comparison``."""
-        indexed = Indexed(self._home, self._root)
+        indexed = Indexed(self._home, self._indexed)
         if not indexed.counts(len(shards)):
             return []  # they are written at the end of a run
         wrong = self.indexes([file for shard in shards for file in self.files_of(shard)])

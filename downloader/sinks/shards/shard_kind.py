@@ -206,13 +206,19 @@ class ShardKind:
         """Return a function that reads the shard of an item below ``root``."""
         return self._inspector(root, identity)
 
-    def comparison(self, root: Path, identity: str, home: Directory) -> Comparison:
+    def comparison(
+        self, root: str, identity: str, home: Directory, endpoint_url: str, region: str
+    ) -> Comparison:
         """See ``sinks.sink.Compares``."""
         import msgspec
 
+        from downloader.core.bucket_place import is_bucket
         from downloader.sinks.shards.comparing import JobComparison
+        from downloader.sinks.shards.places import open_published
 
-        return JobComparison(root, self.name, msgspec.json.decode(identity, type=ShardOptions), home)
+        options = msgspec.json.decode(identity, type=ShardOptions)
+        files = open_published(root, home, endpoint_url, region)
+        return JobComparison(files, self.name, options, home, Path(home if is_bucket(root) else root))
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec
