@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
-from harness import DevServer, Job
+from harness import DevServer, Job, slow_but
 from servers import Server as HttpServer
 from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
@@ -229,11 +229,11 @@ def test_run_into_a_bucket_is_killed_and_resumed(
     assert run_downloader(*verify).stdout == "2,500 of 2,500 files agree with the journal\n"
 
 
-@pytest.mark.parametrize("form", ["tar", "tar-crc32", "parquet"])
+@pytest.mark.parametrize("form", slow_but([("tar-crc32",)], ["tar", "tar-crc32", "parquet"]))
 def test_verify_finds_damage_in_a_bucket(
     form: str, server: BucketServer, run_downloader: Any, tmp_path: Path
 ) -> None:
-    """A flipped bit in any object, an object that is missing or another one's; the same command repairs it."""
+    """A flipped bit in any object, one that is missing or another's; the same command repairs it."""
     import obstore
 
     prefix, journal = f"verified-{form}", tmp_path / "journal"
@@ -258,16 +258,13 @@ def test_verify_finds_damage_in_a_bucket(
             bit = random.Random(name).randrange(len(content) * 8)
             flipped = bytearray(content)
             flipped[bit // 8] ^= 1 << bit % 8
-            for damaged in (bytes(flipped), content[:-1], whole["sizes.json"], None):
-                if damaged == content:
-                    continue
+            more = (content[:-1], whole["shards.json"][::-1], None) if name.startswith("00000.") else ()
+            for damaged in (bytes(flipped), *more):
                 obstore.delete(store, name) if damaged is None else obstore.put(store, name, damaged)
                 missed += [name] if found().exit_code == 0 else []
                 obstore.put(store, name, content)
         assert missed == []
-        obstore.delete(
-            store, next(name for name in whole if name.startswith("00001.") and "json" not in name)
-        )
+        obstore.delete(store, f"00001.{form.partition('-')[0]}")
         assert found().exit_code == 1
         before = ("verify", f"s3://shards/{prefix}", "--journal", journal, *there)
         assert run_downloader(*before).returncode == 1
