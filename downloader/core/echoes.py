@@ -100,6 +100,11 @@ class Echoes:
     def __init__(self, secrets: Iterable[str]) -> None:
         self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= _SHORTEST))
 
+    @property
+    def has_any(self) -> bool:
+        """Return whether there are credentials of all requests."""
+        return bool(self._own)
+
     def cut(self, text: str, url: str = "", headers: Headers = ()) -> str:
         """Return ``text``, which a server has sent, without the credentials that it was sent.
 

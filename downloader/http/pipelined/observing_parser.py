@@ -37,7 +37,8 @@ class Observed(NamedTuple):
 
     ``recording``: set ``FetchTask.response``; ``urls``: with its URL, which is redacted. ``stated``: set
     ``FetchTask.stated``, for --checksums all. ``product_token``: of the user agent, for --respect; None
-    without it. ``echoes``: cut from what is recorded.
+    without it. ``echoes``: cut from what is recorded; ``credentials``: of the whole
+    run there are some.
     """
 
     recording: bool = False
@@ -45,6 +46,7 @@ class Observed(NamedTuple):
     stated: bool = False
     product_token: str | None = None
     echoes: Echoes = Echoes(())
+    credentials: bool = False
 
 
 class ObservingParser(ResponseParser):
@@ -115,16 +117,12 @@ class ObservingParser(ResponseParser):
 
 def _info(said: _Said, task: FetchTask, observed: Observed) -> ResponseInfo:
     status, etag, modified, kind, _ = said
-    cut = observed.echoes.cut
+    url = redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else ""
+    if not (observed.credentials or task.request is not None or "=" in task.url or "@" in task.url):
+        return ResponseInfo(status, url, _text(etag), _text(modified), _text(kind), time())
     sent = task.url, task.request.headers if task.request is not None else ()
-    return ResponseInfo(
-        status,
-        redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else "",
-        cut(_text(etag), *sent),
-        cut(_text(modified), *sent),
-        cut(_text(kind), *sent),
-        time(),
-    )
+    etags, dates, kinds = (observed.echoes.cut(_text(value), *sent) for value in (etag, modified, kind))
+    return ResponseInfo(status, url, etags, dates, kinds, time())
 
 
 def _text(value: bytes) -> str:

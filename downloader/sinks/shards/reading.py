@@ -169,7 +169,6 @@ class _Sample:
 
     def take(self, file: BinaryIO, member: Member, *, kept: bool) -> bool:
         """Read the content of ``member``; return whether it is whole, with the zeros behind it."""
-        self._sum = crc32(member.name.encode(), self._sum)
         kept = kept and member.size <= MAX_FRAME
         text = []
         left = member.size

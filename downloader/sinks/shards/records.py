@@ -36,8 +36,8 @@ class ShardRecord(msgspec.Struct, frozen=True):
     """What was published of a shard: its files with samples, the others, the sums of its samples.
 
     ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
-    the name of its first member, and of name and content of each further one. The last of these is
-    ``KEY.json``, which has the CRC-32 of what is in the first.
+    what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
+    the key, and the CRC-32 of what is in the first.
     """
 
     files: list[FileStats]

@@ -142,12 +142,12 @@ class Part:
             body = at + BLOCK
             at = body + (length + 511 & -512)
             if not first:
-                first, content, content_size, total = name, body, length, crc32(name)
+                first, content, content_size, total = name, body, length, 0
                 continue
             if length > MAX_FRAME:
                 raise PartError(f"a member of {length} bytes at byte {body}, which is no text")
             text = window.piece(body, length)
-            total = crc32(text, crc32(name, total))
+            total = crc32(text, total)
             if name.endswith(b".json") and first.startswith(name[:-4]):
                 room -= length
                 kept = text if room >= 0 else b""
