@@ -144,15 +144,13 @@ class Part:
             if not first:
                 first, content, content_size, total = name, body, length, 0
                 continue
-            if length > MAX_FRAME:
-                raise PartError(f"a member of {length} bytes at byte {body}, which is no text")
             text = window.piece(body, length)
             total = crc32(text, total)
             if name.endswith(b".json") and first.startswith(name[:-4]):
                 room -= length
-                kept = text if room >= 0 else b""
+                text = text if room >= 0 else b""
                 key = name[:-5].decode()
-                add(Sample(key, start, at, body, length, first, content, content_size, kept, total))
+                add(Sample(key, start, at, body, length, first, content, content_size, text, total))
                 first, start = b"", at
         window.finish(min(at, size))
         self.end = at
@@ -198,6 +196,8 @@ class _Window:
         stop = start + size
         if stop <= self.end:
             return bytes(self._view[start - self.begin : stop - self.begin])
+        if size > MAX_FRAME:
+            raise PartError(f"a member of {size} bytes at byte {start}, which is no text")
         return os.pread(self._file, size, start)
 
     def finish(self, stop: int) -> None:
