@@ -145,7 +145,9 @@ def test_killed_before_each_rename_and_removal(
         root = tmp_path / str(steps)
         with publishing(root, **options) as shards:
             again = job(shards, 4)
-            assert shards.publisher.publish(again) == expected, f"step {steps}"
+            assert shards.publisher.publish(again) == expected, (
+                f"step {steps}"
+            )  # nothing of others replaced
             assert not os.path.exists(again.part)
         assert content(root) == files, f"step {steps}"
     # The last one had no kill: record, rows, stats, each file of samples, and the part if none is it.

@@ -37,12 +37,14 @@ class ShardRecord(msgspec.Struct, frozen=True):
 
     ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
     what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
-    the key, and the CRC-32 of what is in the first.
+    the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were killed;
+    stats have times, so those of each attempt differ.
     """
 
     files: list[FileStats]
     others: list[OtherFile] = []
     sums: bytes = b""
+    former: list[OtherFile] = []
 
     @property
     def names(self) -> list[str]:
@@ -58,7 +60,7 @@ class Ours:
         for record in records:
             for file in record.files:
                 self._known.setdefault(file.name, []).append(file)
-            for other in record.others:
+            for other in (*record.others, *record.former):
                 self._known.setdefault(other.name, []).append(other)
 
     def has(self, path: Entry) -> bool:

@@ -46,6 +46,7 @@ from downloader.sinks.shards.ustar import END
 __all__ = ["Directory", "NameTaken", "Place", "publish"]
 
 _by_key = attrgetter("key")
+_MOST_FORMER = 20  # files of attempts that were killed
 
 
 class NameTaken(Exception):
@@ -205,9 +206,10 @@ class _Files:
                 file.truncate()
         # Before the part is gone, from which it could be made again.
         files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
-        record = ShardRecord(files, self._others, self._sums)
         earlier = read_record(self._home, job.number)
-        ours = Ours([each for each in (record, earlier) if each is not None])
+        former = [*earlier.others, *earlier.former][:_MOST_FORMER] if earlier is not None else []
+        record = ShardRecord(files, self._others, self._sums, former)
+        ours = Ours([record, *([earlier] if earlier is not None else [])])
         write_record(self._home, job.number, record)
         samples = {file.name: file.md5 for file in self.with_samples}
         for name in [name for name in self._temporary if name not in samples]:
