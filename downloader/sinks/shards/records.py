@@ -37,8 +37,8 @@ class ShardRecord(msgspec.Struct, frozen=True):
 
     ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
     what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
-    the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were killed;
-    stats have times, so those of each attempt differ.
+    the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were
+    killed; stats have times, so those of each attempt differ.
     """
 
     files: list[FileStats]
