@@ -152,8 +152,9 @@ class _Files:
         if part is not None and samples:
             self._write_samples(part, items, samples, files)
         name = items_name(job.number, store, self._form)
-        self._write_other(name, lambda file: items.write(file, self._form, files, store == "tar"))
-        stats = make_stats(job, sum(sample.content_size for sample in samples), self.with_samples)
+        where = self._rename_part or files
+        self._write_other(name, lambda file: items.write(file, self._form, where, store == "tar"))
+        stats = make_stats(job, sum([sample.content_size for sample in samples]), self.with_samples)
         self._stats = msgspec.json.format(msgspec.json.encode(stats), indent=2) + b"\n"
         self._write_other(stats_name(job.number), lambda file: file.write(self._stats))
         self._sums = pack_sums([sample.sum for sample in samples]) if store == "tar" else b""
@@ -176,7 +177,6 @@ class _Files:
                 self._hash.update(END)
                 md5 = self._hash.hexdigest()
             self.with_samples = [ShardFile(name, md5, len(samples), part.end + len(END))]
-            files.update(dict.fromkeys((sample.key for sample in samples), name))
             return
         first = 0
         for index, group in enumerate(groups(samples, settings.max_size)):
@@ -188,7 +188,7 @@ class _Files:
                 else:
                     write_tar(out, part, group, settings.compression, without_times=settings.reproducible)
             self.with_samples.append(ShardFile(name, out.md5, len(group), out.size, out.crc32))
-            files.update(dict.fromkeys((sample.key for sample in group), name))
+            files.update(dict.fromkeys([sample.key for sample in group], name))
             first += len(group)
 
     def _begin(self, name: str, *, buffering: int = -1) -> BinaryIO:
