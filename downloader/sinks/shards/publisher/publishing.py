@@ -28,7 +28,6 @@ from downloader.sinks.shards.records import (
     OtherFile,
     Ours,
     ShardRecord,
-    pack_sums,
     read_record,
     write_record,
 )
@@ -157,7 +156,7 @@ class _Files:
         stats = make_stats(job, sum([sample.content_size for sample in samples]), self.with_samples)
         self._stats = msgspec.json.format(msgspec.json.encode(stats), indent=2) + b"\n"
         self._write_other(stats_name(job.number), lambda file: file.write(self._stats))
-        self._sums = pack_sums([sample.sum for sample in samples]) if store == "tar" else b""
+        self._sums = part.sums(samples) if part is not None and store == "tar" else b""
 
     def _write_other(self, name: str, write: Callable[[BinaryIO], object]) -> None:
         with self._begin(name) as file:
