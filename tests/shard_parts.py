@@ -116,8 +116,9 @@ class Shards:
         return ShardJob(number, str(part), len(samples) + len(lost), list(lost), 1000.0, 1002.5)
 
     def names(self) -> set[str]:
-        """Return the names of all files, temporary ones too."""
-        return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
+        """Return the names of all files of the dataset, temporary ones too."""
+        found = {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
+        return {name for name in found if not name.startswith(".downloader/published/")}
 
     def stats(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.root / f"{number:05d}_stats.json").read_bytes())

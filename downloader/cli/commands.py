@@ -84,6 +84,7 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     """
     from downloader.cluster.plan_home import may_have_plan
     from downloader.core.naming import shown
+    from downloader.storage.verify import remarks
     from downloader.storage.verify import verify as check
 
     found = None
@@ -91,16 +92,20 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
         from downloader.cluster.verify import verify_cluster
 
         found = verify_cluster(dest, quiet, journal, endpoint_url, region)
-    found = found or check(dest, quiet, journal)
+    found = found or check(dest, quiet, journal, endpoint_url, region)
     if as_json:
         say_json(found)
     else:
         for name in found.damaged:
             say(f"damaged: {shown(name)}")
+        for name, problem in found.published.items():
+            say(f"damaged: {shown(name)}: {problem}")
         say(f"{found.agree:,} of {found.checked:,} files agree with the journal")
         if found.damaged and not found.written_down:
             say("the file system is read-only: to have them fetched again, verify where it can be written")
-    return 1 if found.damaged_count else 0
+        for line in remarks(found):
+            say(line)
+    return found.exit_code
 
 
 @click.command(cls=Command)

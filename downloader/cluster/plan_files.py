@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, Protocol
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Entry, UnsafeFile, open_home
-from downloader.sinks.rename import rename_new
+from downloader.files.rename import rename_new
 
 __all__ = ["LARGEST_FILE", "DirectoryFiles", "PlanFiles", "Writer", "open_files"]
 

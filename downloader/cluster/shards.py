@@ -28,8 +28,9 @@ from downloader.errors import DestinationError
 from downloader.files.directory import UnsafeFile, open_directory, open_home
 from downloader.messages import Item
 from downloader.sinks.shards.files import STATS
-from downloader.sinks.shards.indexes import write_indexes_of
+from downloader.sinks.shards.indexes import Indexed, write_indexes_of
 from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.records import read_record
 from downloader.sinks.shards.staging import (
     StagedShard,
     Staging,
@@ -93,7 +94,7 @@ def staging_of(config: Config) -> Staging:
         home = local_home(config)
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout)
-    return StagingDirectory(config.output, durable=config.fsync)
+    return StagingDirectory(config.output, durable=config.fsync, existing=config.existing)
 
 
 # on a node
@@ -177,7 +178,9 @@ def shards_of_slice(config: Config) -> list[StagedShard]:
                     for number in journal.shards.of(row.seq):
                         name = stats_name(number)
                         stats = home / STATS / name if place is None else place / name
-                        found.append(staged_shard(number, config.store, stats, place))
+                        found.append(
+                            staged_shard(number, config.store, stats, place, read_record(home, number))
+                        )
     except UnsafeFile:
         raise
     except OSError as error:
@@ -242,7 +245,16 @@ class DriverShards:
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
-            write_indexes_of(in_order, config.output, home, endpoint_url, region, config.stall_timeout)
+            write_indexes_of(
+                in_order,
+                config.output,
+                home,
+                endpoint_url,
+                region,
+                existing=config.existing,
+                stall_timeout=config.stall_timeout,
+            )
+            Indexed(home, Path(home) if config.is_bucket else Path(config.output)).note(len(files))
 
 
 # items that failed

@@ -14,16 +14,21 @@ from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
 from downloader.cluster.plan_home import plan_home_at
 from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
 from downloader.cluster.shards import keys_of
-from downloader.cluster.stored import read_stored
+from downloader.cluster.stored import read_stored, read_sums
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import ItemState
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, DestinationError, JournalError
+from downloader.files.directory import open_home
 from downloader.messages import Item
 from downloader.sinks.registry import sink_kind
-from downloader.sinks.shards.inspecting import ShardInspector
-from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.comparing import ShardComparison
+from downloader.sinks.shards.indexes import Indexed
+from downloader.sinks.shards.options import SHARD_OPTIONS, ShardOptions
+from downloader.sinks.shards.places import open_published
+from downloader.sinks.shards.records import ShardRecord
 from downloader.sinks.shards.staging import StagingDirectory
+from downloader.sinks.shards.stats import FileStats
 from downloader.sinks.sink import Written
 from downloader.storage.destination import home_of
 from downloader.storage.verify import Verified
@@ -47,18 +52,18 @@ def verify_cluster(
     directory = PlanDirectory(root, endpoint_url, region)
     if (plan := directory.read()) is None:
         return None
-    if is_bucket(plan.output):
-        raise ConfigError(f"{plan.output}: verify reads directories; it cannot read shards in a bucket")
     if plan.store == "local":
         raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")
-    if os.path.realpath(plan.output) != os.path.realpath(output):
+    there = output if is_bucket(plan.output) else os.path.realpath(output)
+    if (plan.output if is_bucket(plan.output) else os.path.realpath(plan.output)) != there:
         raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
     if not sink_kind(plan.store).keeps:
         raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")
     if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
-        return _Verifying(directory, plan, output, read_only=True).run(quiet)
+        return _Verifying(directory, plan, output, root, endpoint_url, region, read_only=True).run(quiet)
     with plan_home_at(root, endpoint_url, region, _say) as home:
-        return _Verifying(home.directory, plan, output, read_only=False).run(quiet)
+        found = _Verifying(home.directory, plan, output, root, endpoint_url, region, read_only=False)
+        return found.run(quiet)
 
 
 def _say(text: str) -> None:
@@ -68,22 +73,37 @@ def _say(text: str) -> None:
 class _Verifying:
     """A comparison of a whole plan."""
 
-    def __init__(self, directory: PlanDirectory, plan: Plan, output: str, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        directory: PlanDirectory,
+        plan: Plan,
+        output: str,
+        root: str,
+        endpoint_url: str,
+        region: str,
+        *,
+        read_only: bool,
+    ) -> None:
         self._directory = directory
         self._plan = plan
         self._output = output
+        self._root = root
         self._read_only = read_only
         self._kind = sink_kind(plan.store)
         self._heads = {head.name: head for head in directory.heads()}
         self._covered = {name for head in self._heads.values() for name in head.covers}
-        inspect = self._kind.inspector(Path(output), plan.identity)
         self._options: ShardOptions | None = None
-        if isinstance(inspect, ShardInspector):
-            self._options = msgspec.json.decode(plan.identity, type=ShardOptions)
-            self._problem: _Problem = lambda item, key, shard, state: inspect.problem(
-                (key,), (shard,), (state.size, state.crc)
+        self._shards: ShardComparison | None = None
+        self._records: dict[int, ShardRecord] = {}  # of the slice that is compared
+        if self._kind.options is SHARD_OPTIONS:
+            self._options = options = msgspec.json.decode(plan.identity, type=ShardOptions)
+            files = open_published(output, None, endpoint_url, region)
+            self._shards = shards = ShardComparison(files, plan.store, options, self._records.get)
+            self._problem: _Problem = lambda item, key, shard, state: shards.problem(
+                key, (shard,), (state.size, state.crc)
             )
         else:
+            inspect = self._kind.inspector(Path(output), plan.identity)
             self._problem = lambda item, key, shard, state: inspect(
                 Written(0, state.index, item.name, state.size, state.crc)
             )
@@ -91,15 +111,19 @@ class _Verifying:
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""
         dones = list(self._directory.dones())
-        staged = [] if self._read_only else self._move(dones)
+        # In a bucket a driver gives shards their names.
+        staged = [] if self._read_only or is_bucket(self._output) else self._move(dones)
         waiting = self._waiting({done.name for done in dones})
         checked = wrong = 0
         names: list[str] = []
+        published: list[tuple[str, str]] = []
+        files: dict[int, list[FileStats]] = {}
         shown = monotonic()
         for done in dones:
             head = self._heads.get(done.name)
             if head is None:
                 raise JournalError(f"{self._directory.root} is damaged: no slice {done.name}; --restart")
+            self._know(head, done)
             damaged = {}
             for number, item, key, shard, state in self._stored(head, done):
                 if (key or item.name) in waiting:
@@ -111,11 +135,39 @@ class _Verifying:
                 if not quiet and monotonic() - shown > 2:
                     shown = monotonic()
                     _say(f"{show_count(checked)} files verified")
+            if self._shards is not None:
+                published += [each for shard in self._records for each in self._shards.left(shard)]
+                files |= {shard.number: shard.files for shard in done.shards}
             wrong += len(damaged)
             if damaged and not self._read_only:
                 self._write_down(head, done, damaged)
-        StagingDirectory(self._output).remove(staged)
-        return Verified(checked, checked - wrong, wrong, names, not self._read_only)
+        if staged:
+            StagingDirectory(self._output).remove(staged)
+        if self._shards is not None and self._are_indexed(dones, len(files)):
+            published += self._shards.indexes([file for number in sorted(files) for file in files[number]])
+        unrecorded = self._shards.unrecorded if self._shards is not None else 0
+        kept = dict(published[:_NAMED])
+        return Verified(checked, checked - wrong, wrong, names, not self._read_only, kept, unrecorded)
+
+    def _are_indexed(self, dones: list[Done], shards: int) -> bool:
+        """Return whether a driver has written the indexes since the last shard was published."""
+        if is_bucket(self._root) or is_bucket(self._output):
+            return self._heads.keys() == {done.name for done in dones}
+        with open_home(home_of(self._root), write=False) as home:
+            return Indexed(home, Path(self._output)).counts(shards)
+
+    def _know(self, head: Head, done: Done) -> None:
+        """Make the records of the shards of a slice those that are known."""
+        self._records.clear()
+        sums: list[bytes] = []
+        if done.shards and done.stored:
+            name = f"stored/{done.stored}"
+            with self._directory.files.open(name) as file:
+                sums = read_sums(file, f"{self._directory.root}/{name}")
+        for shard in done.shards:
+            at = shard.number - head.first
+            of_shard = sums[at] if 0 <= at < len(sums) else b""
+            self._records[shard.number] = ShardRecord(shard.files, shard.others, of_shard)
 
     def _move(self, dones: list[Done]) -> list[str]:
         """Give shards their names that a driver has not given them; return where those were published."""

@@ -29,6 +29,7 @@ from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM, read_system_authorities
 from downloader.core.bucket_place import is_bucket
 from downloader.core.content_check import Checking
+from downloader.core.echoes import Echoes, basic_login, secrets_of_headers
 from downloader.core.headers import given_twice, header_problem
 from downloader.core.limits import (
     DEEPEST_PIPELINE,
@@ -42,6 +43,7 @@ from downloader.core.ownership import Existing
 from downloader.core.redact import credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
+from downloader.core.urls import login_of
 from downloader.errors import ConfigError
 
 __all__ = ["PATHS", "Config"]
@@ -284,6 +286,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if self.key_password:
             found.append(self.key_password)
         return tuple(found)
+
+    @property
+    def echoes(self) -> Echoes:
+        """Return what finds credentials of this run in what servers send."""
+        files = self.files
+        logins: list[tuple[str | None, str | None]] = [self.auth] if self.auth else []
+        urls = (self.source, *self.proxies.values())
+        logins += [login for url in urls if "@" in url and (login := login_of(url)) is not None]
+        of_hosts = files.logins.values() if files else ()
+        logins += [(each.user, each.password) for found in of_hosts for each in found]
+        secrets = secrets_of_headers(self.headers)
+        for user, password in logins:
+            secrets += [password or user or "", *basic_login(user or "", password or "")]
+        return Echoes(secrets)
 
     @property
     def key_is_encrypted(self) -> bool:

@@ -49,10 +49,11 @@ class SinkForm(Extension, Protocol):
         Called at the start and at the end of a run; ``is_finished`` tells this of a shard.
         """
 
-    def complete(self, config: Config, home: Directory, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: int) -> int | None:
         """Write what describes all stored files, at the end of a run. Raises DestinationError.
 
-        ``shards``: how many shards of the job are published.
+        ``shards``: how many shards of the job are published. Return how many files of somebody else were
+        replaced, if any.
         """
 
 

@@ -14,7 +14,15 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-__all__ = ["SecretNames", "credentials_in", "is_secret_param", "redact", "redact_url", "without_secrets"]
+__all__ = [
+    "SecretNames",
+    "credentials_in",
+    "is_secret_param",
+    "redact",
+    "redact_url",
+    "spellings",
+    "without_secrets",
+]
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
@@ -267,7 +275,7 @@ def _word(match: re.Match[str]) -> str:
     return before + redact_url(url)
 
 
-def _spellings(secret: str) -> set[str]:
+def spellings(secret: str) -> set[str]:
     """Return the spellings of a secret in URLs, in reprs and in JSON."""
     raw = secret.encode("utf-8", "surrogatepass")
     quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
@@ -290,8 +298,8 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     ``user:password@``; each string of ``secrets`` of at least 4 characters, longest first, in its usual
     spellings; and everything after 64 KiB. Never raises.
     """
-    spellings = {form for secret in secrets if len(secret) >= 4 for form in _spellings(secret)}
-    for form in sorted(spellings, key=len, reverse=True):
+    forms = {form for secret in secrets if len(secret) >= 4 for form in spellings(secret)}
+    for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, _CUT)
     if len(text) > _LONGEST:  # cut between words: a secret in half a URL might not be recognized
         text = text[:_LONGEST].rpartition(" ")[0] + " " + _CUT

@@ -15,7 +15,14 @@ from collections.abc import Iterable
 
 from downloader.core.naming import is_invented, split_query
 
-__all__ = ["KEY_BYTES", "extension_of", "index_width", "name_keys", "possible_name_keys"]
+__all__ = [
+    "KEY_BYTES",
+    "UNKNOWN",
+    "extension_of",
+    "index_width",
+    "name_keys",
+    "possible_name_keys",
+]
 
 KEY_BYTES = 80
 """The most bytes of a key. With an extension, a member's name has at most the 100 that USTAR allows."""
@@ -24,7 +31,8 @@ _DIGEST_DIGITS = 16
 # Never part of an escaped name; see `naming`.
 _MARK = "%~"
 _LONGEST_EXTENSION = 12
-_UNKNOWN = "bin"
+UNKNOWN = "bin"
+"""The extension where none is known, or may be given."""
 # What people send, with the names that were used before one was registered or that never were. Not from the
 # table of the system, which differs from one machine of a job to the next.
 _TYPES = {
@@ -206,4 +214,4 @@ def _of_type(content_type: str) -> str:
         known = _BY_TYPE.get(media_type) or (_guess(media_type) or "").lstrip(".")
         if known.isalnum():
             return known
-    return _UNKNOWN
+    return UNKNOWN

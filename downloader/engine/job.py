@@ -90,7 +90,8 @@ def run_job(
         if report.exit_code == 0 and destination.journal.unsynced:
             destination.journal.mark_synced()
         try:
-            destination.finish(report.exit_code == 0)
+            more = destination.finish(report.exit_code == 0)
+            report = msgspec.structs.replace(report, replaced=report.replaced + more)
         except (DestinationError, JournalError) as error:
             report = _with_error(report, error, lasting=True)
         # From the open journal: the destination may have been moved or removed by now.

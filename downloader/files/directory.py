@@ -24,6 +24,7 @@ from typing import BinaryIO, Final
 
 from downloader.core.file_errors import advice
 from downloader.errors import ConfigError, DestinationError
+from downloader.files.rename import rename_new
 
 __all__ = [
     "Directory",
@@ -347,6 +348,22 @@ class Entry:
                 os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=other)
             except (IsADirectoryError, NotADirectoryError):
                 raise unsafe(target, "is a directory, not a file of this program") from None
+
+    def move_new(self, target: Entry) -> None:
+        """Give it the name ``target``; raise FileExistsError if anything has that name."""
+        with self._above() as (at, mine), target._above() as (other, leaf):
+            try:
+                rename_new(mine, leaf, at, other)
+            except FileExistsError:
+                raise
+            except OSError as error:
+                if error.errno != errno.ENOSYS:
+                    raise
+                # This file system cannot: what is made between the two calls is replaced.
+                with contextlib.suppress(FileNotFoundError):
+                    os.stat(leaf, dir_fd=other, follow_symlinks=False)
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), leaf) from None
+                os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=other)
 
     def link(self, leaf: str) -> None:
         """Give the file a second name in the same directory; raise FileExistsError if it is taken."""

@@ -115,6 +115,7 @@ class RequestsClient:
         self._checking = config.checking
         self._session = session
         self._secrets = config.secrets
+        self._echoes = config.echoes
         self._cacert = config.cacert
         # By greenlet: the response that it reads, since when, and its measurement for --min-speed.
         self._reading: dict[gevent.Greenlet, tuple[Any, float, Pace | None]] = {}
@@ -157,7 +158,7 @@ class RequestsClient:
                 length = response.length_remaining  # as `core.framing` says
                 check_length(length or 0, self._checking.max_size)
                 if self._recording:
-                    task.response = _info(response, at, hops)
+                    task.response = self._info(response, at, hops, task)
                 task.stated = self._stated(response, task) if self._checking.checksums == "all" else None
                 writer = open_writer(task, self._checking)
                 self._stream(response, writer, length)
@@ -343,25 +344,25 @@ class RequestsClient:
         body = Body(response.status, coding_of(response), self._config.compressed, requested)
         return stated_checksum(body, response.headers.getlist)
 
+    def _info(self, response: Any, url: str, hops: int, task: FetchTask) -> ResponseInfo:
+        headers, cut = response.headers, self._echoes.cut
+        sent = task.url, task.request.headers if task.request is not None else ()
+        return ResponseInfo(
+            status=response.status,
+            url=self._echoes.cut_url(url, *sent) if hops else redact_url(url),
+            etag=cut(headers.get("ETag", ""), *sent),
+            last_modified=cut(headers.get("Last-Modified", ""), *sent),
+            content_type=cut(headers.get("Content-Type", ""), *sent),
+            fetched_at=time(),
+            redirected=hops > 0,
+        )
+
     def _check_opt_out(self, response: Any) -> None:
         """Raise FetchError ``opted-out`` if ``response`` says that its content is not to be used."""
         tags, reservations = (response.headers.getlist(name) for name in FIELDS)
         if why := opt_out(tags, reservations, self._session.product_token):
             _discard_response(response)
             raise FetchError("opted-out", why)
-
-
-def _info(response: Any, url: str, hops: int) -> ResponseInfo:
-    headers = response.headers
-    return ResponseInfo(
-        status=response.status,
-        url=redact_url(url),
-        etag=headers.get("ETag", ""),
-        last_modified=headers.get("Last-Modified", ""),
-        content_type=headers.get("Content-Type", ""),
-        fetched_at=time(),
-        redirected=hops > 0,
-    )
 
 
 def _check_whole(response: Any, length: int | None) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
@@ -20,6 +19,7 @@ __all__ = ["Row", "Rows", "writer_of"]
 
 _ROW_GROUP: Final = 50_000
 _MOST_COLUMNS: Final = 1000
+_PLAIN_NAME: Final = re.compile(r"[\w.-]+").fullmatch  # of a column, which needs no quotes in CSV
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -135,34 +135,54 @@ def _named(kept: Iterable[str], own: tuple[str, ...]) -> dict[str, str]:
     """Return the names of ``kept`` columns in a table, where our ``own`` come first; all differ."""
     kept = list(kept)
     ours = {*own, "columns"}
-    taken = {*ours, *kept}
+    # Some readers, such as duckdb, take names for one that differ in case, or in blanks at their ends.
+    taken = {_folded(name) for name in ours}
+    reserved = taken | {_folded(name) for name in kept}
     found: dict[str, str] = {}
     for name in kept:
         free = name
-        while free in ours or (free != name and free in taken):
+        while _folded(free) in taken or (free != name and _folded(free) in reserved):
             free = f"columns.{free}"
-        taken.add(free)
+        taken.add(_folded(free))
         found[name] = free
     return found
 
 
+def _folded(name: str) -> str:
+    return name.strip().casefold()
+
+
 def _write_csv(file: BinaryIO, rows: Rows, names: tuple[str, ...], kept: dict[str, set[type]]) -> None:
-    text = io.StringIO(newline="")
-    plain = csv.writer(text, lineterminator="\n")
-    # The other one leaves a CR unquoted, which to most readers ends a line.
-    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    """Write RFC 4180, with LF, so that readers which guess the dialect guess right.
 
-    def write(fields: list[str]) -> None:
-        (quoted if "\r" in "".join(fields) else plain).writerow(fields)
-
-    write([*names, *_named(kept, names).values()])
-    for batch in chain([[]], rows):
+    Text is always in quotes: duckdb looks at the first rows only, and would take those of later ones for
+    text; several readers end a line at a CR that is not in quotes. What is not known is not, so that it
+    differs from an empty text, nor are numbers. (``csv.QUOTE_STRINGS`` is of Python 3.12.)
+    """
+    header = [*names, *_named(kept, names).values()]
+    file.write(_csv_line(name if _PLAIN_NAME(name) else _quoted(name) for name in header))
+    for batch in rows:
+        lines = []
         for row in batch:
-            own = [_as_text(getattr(row, name)) for name in names]
-            write(own + [_as_text(row.columns.get(name)) for name in kept])
-        file.write(text.getvalue().encode("utf-8", "replace"))
-        text.seek(0)
-        text.truncate()
+            values = [getattr(row, name) for name in names]
+            lines.append(_csv_line(map(_csv_field, values + [row.columns.get(name) for name in kept])))
+        file.writelines(lines)
+
+
+def _csv_line(fields: Iterable[str]) -> bytes:
+    return f"{','.join(fields)}\n".encode("utf-8", "replace")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _csv_field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (bool, int, float, datetime)):
+        return _as_text(value)
+    return _quoted(_as_text(value))
 
 
 def _as_text(value: Any) -> str:

@@ -13,13 +13,14 @@ from typing import Any, Final, NoReturn
 
 from downloader.core.bucket_place import bucket_and_prefix
 
-__all__ = ["NODE", "BucketError", "open_bucket", "refused"]
+__all__ = ["NODE", "BucketError", "is_denied", "open_bucket", "refused"]
 
 NODE: Final = "DOWNLOADER_NODE"
 """In the environment of the processes of a slice: the name of the node, for messages."""
 _REQUEST_WITHIN: Final = datetime.timedelta(minutes=5)
 # Asked for the credentials of a machine at AWS when there are no others.
 _METADATA_SERVICE: Final = ("/latest/api/token", "/latest/meta-data/iam")
+_denied = re.compile(r"status code: 40[13]\b").search
 _code = re.compile(r"<Code>(\w{1,60})</Code>").search
 
 
@@ -68,6 +69,13 @@ def _open(bucket: str, prefix: str, endpoint_url: str, region: str) -> Any:
     return S3Store(bucket, prefix=prefix or None, client_options=client, **options)
 
 
+def is_denied(error: Exception) -> bool:
+    """Return whether ``error``, of obstore, says that the credentials have no right to do that."""
+    if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+        return True
+    return _denied(str(error)) is not None  # obstore names the kind of some requests' errors only
+
+
 def refused(error: Exception) -> NoReturn:
     """Raise the BucketError that ``error``, of obstore or boto3, means; that of a local file as it is."""
     if isinstance(error, OSError) and error.errno:
@@ -77,7 +85,7 @@ def refused(error: Exception) -> NoReturn:
     lasting = True
     if code and code[1] == "NoSuchBucket":
         why = "the bucket does not exist; create it, and run the same command again"
-    elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+    elif is_denied(error):
         shown = f" ({code[1]})" if code else ""
         why = f"access is denied{shown}; check the credentials and the rights of their owner"
     elif any(path in text for path in _METADATA_SERVICE):

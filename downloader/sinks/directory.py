@@ -30,13 +30,13 @@ from downloader.core.item_states import OWNED
 from downloader.core.naming import shown
 from downloader.core.ownership import Decision, Rules, rule
 from downloader.errors import DestinationError, FetchError
+from downloader.files.rename import rename_new
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
 from downloader.sinks.directory_batch import DirectoryBatch
 from downloader.sinks.failing import destination_error, file_error
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
-from downloader.sinks.rename import rename_new
 from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared, Written
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 

@@ -20,6 +20,7 @@ from downloader.config.sink_kinds import SinkForm
 from downloader.core.file_records import Record
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
+from downloader.files.directory import Directory
 from downloader.messages import Failure, FileRecord, Item, Lease, ResponseInfo
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "WRITTEN",
     "BatchContent",
     "BatchWriter",
+    "Compares",
+    "Comparison",
     "Describe",
     "Describes",
     "FileWriter",
@@ -171,8 +174,10 @@ class BatchWriter(Protocol):
         DestinationError.
         """
 
-    def commit(self, content: BatchContent) -> None:
+    def commit(self, content: BatchContent) -> int | None:
         """Publish all written files atomically, even if the process is killed.
+
+        Return how many files that belonged to no item of the job were replaced, if any.
 
         Called when all items are finished, if one is WRITTEN or the sink has shards; in a greenlet, where
         the sink has shards. Raises DestinationError.
@@ -240,6 +245,45 @@ class SinkKind(SinkForm, Protocol):
         """Return a function that inspects the files under ``root``; see ``SinkForm`` for ``identity``.
 
         It must agree with ``Sink.verify``, and must keep no file descriptor open.
+        """
+
+
+class Comparison(Protocol):
+    """A comparison of what a sink with shards has published; see ``Compares``."""
+
+    unrecorded: int
+    """How many shards are compared less than wholly, since too little is known of them."""
+
+    def batch(self, written: Sequence[Written], names: Sequence[str]) -> list[str]:
+        """Return what is wrong with each of the ``written`` items of a batch, "" if nothing is.
+
+        ``names`` are those of all its items. Raises OSError.
+        """
+
+    def left(self, shard: int) -> list[tuple[str, str]]:
+        """Return which files of ``shard`` are not what was published, besides the items in them.
+
+        Each with what is wrong. Raises OSError.
+        """
+
+    def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
+        """Return the same of what describes all ``shards``, those that are published.
+
+        What a run has not written yet is not compared. Raises OSError.
+        """
+
+
+@runtime_checkable
+class Compares(Protocol):
+    """What a ``SinkKind`` may have as well, if it publishes more than items: ``verify`` compares it."""
+
+    def comparison(
+        self, root: str, identity: str, home: Directory, endpoint_url: str, region: str
+    ) -> Comparison:
+        """Return a comparison of the files under ``root``, a directory or s3://BUCKET/PREFIX.
+
+        ``home``: of the tool's own files. ``endpoint_url``, ``region``: of a bucket. Raises
+        DestinationError.
         """
 
 

@@ -61,6 +61,7 @@ class ServerLister:
 
     def __init__(self, config: Config, fetch: Fetch) -> None:
         self._config = config
+        self._echoes = config.echoes
         self._fetch = fetch
         self._list_url = list_url(config)
         self._base = base_url(config)
@@ -172,6 +173,8 @@ class ServerLister:
 
     def _page(self, raw: list[str], cursor: bytes) -> Page:
         mirror = self._config.layout == "mirror"
+        if self._echoes.has("\n".join(raw)):
+            return Page([self._without_echoes(name) for name in raw], cursor)
         if not mirror and (plain := escape_all(raw)) is not None:
             return Page([], cursor, names=plain)
         raw = [name[:_LONGEST_NAME] for name in raw]
@@ -180,6 +183,12 @@ class ServerLister:
             return Page(items, cursor)
         listed = [name.encode("utf-8", "surrogatepass") for name in raw]
         return Page(items, cursor, msgspec.msgpack.encode(listed))
+
+    def _without_echoes(self, raw: str) -> Item:
+        if not self._echoes.has(raw):
+            return self._item(raw[:_LONGEST_NAME])
+        text = "the name has a credential that the server was sent"
+        return Item(shown(self._echoes.cut(raw[:_LONGEST_NAME])), fault="bad-name", detail=text)
 
     def _item(self, raw: str) -> Item:
         try:

@@ -194,17 +194,22 @@ class Destination:
             known_records.write(self.home, self.journal, keep=begun_anew)
             self.journal.begin_anew()
 
-    def finish(self, complete: bool) -> None:
-        """End the run: record since when the job is ``complete``, and remove the table of known names."""
+    def finish(self, complete: bool) -> int:
+        """End the run: record since when the job is ``complete``, and remove the table of known names.
+
+        Return how many files of somebody else were replaced by what describes all stored files.
+        """
         if self.journal.ended and not self.journal.open_count():
             known.remove(self.home)
         self._tidy()
-        self._config.sink_kind.complete(self._config, self.home, self.journal.shards.finished_count)
+        shards = self.journal.shards.finished_count
+        replaced = self._config.sink_kind.complete(self._config, self.home, shards)
         if self._has_shards:
             self.sync()  # the indexes
         grown = self.journal.position()[2] != self.listed_before
         if complete and self.journal.ended and (grown or not self.complete_since):
             self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        return replaced or 0
 
     def _tidy(self) -> None:
         self._config.sink_kind.tidy(self.home, self.journal.shards.is_finished)
@@ -253,6 +258,7 @@ class Destination:
             layout=config.sink_kind.identity(config),
             foreign_before_ns=self._foreign_before(),
             output=self._shown_output(),
+            kept=self._kept_columns(),
         )
         job = self.journal.job()
         if job is None:
@@ -292,6 +298,7 @@ class Destination:
             except ValueError as error:
                 raise self.journal.damaged(error) from error
             raise ConfigError(f"{config.output} was begun with {begun}; give the same, or --restart")
+        job = self._check_kept(job, mine)
         if job.source != mine.source:
             job = msgspec.structs.replace(job, source=mine.source)
             self.journal.begin(job)
@@ -300,6 +307,30 @@ class Destination:
             job = msgspec.structs.replace(job, lost_before_ns=self._now)
             self.journal.begin(job)
         return job, True
+
+    def _check_kept(self, job: JobSpec, mine: JobSpec) -> JobSpec:
+        """Raise ConfigError if ``job`` keeps other columns than this run; return it with these."""
+        if job.kept == mine.kept or not mine.kept:
+            return job
+        if not job.kept:
+            job = msgspec.structs.replace(job, kept=mine.kept)
+            self.journal.begin(job)
+            return job
+        try:
+            columns = ",".join(msgspec.json.decode(job.kept, type=list[str]))
+        except msgspec.DecodeError as error:
+            raise self.journal.damaged(error) from error
+        begun = f"--keep-columns {columns}" if columns else "no --keep-columns"
+        raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")
+
+    def _kept_columns(self) -> str:
+        """Return ``JobSpec.kept``."""
+        config = self._config
+        if not self._has_shards or config.slice:
+            return ""
+        options = {option.name for option in config.source_kind.options}
+        kept = str(config.source_option("keep_columns")) if "keep_columns" in options else ""
+        return msgspec.json.encode([name for name in kept.split(",") if name]).decode()
 
     def config_of_job(self) -> Config:
         """Return the Config of this run, with what was settled when the job began."""

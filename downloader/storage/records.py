@@ -18,7 +18,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     the journal is not in it. ``colon``: see ``core.naming.url_path``. ``naming``: the rules for
     names; with 1, a query counts as part of the extension of a numbered one; up to 2, those of a bag are
     escaped; up to 3, fewer parameters of URLs count as secrets. ``types``: of its kept columns
-    (``core.column_types``).
+    (``core.column_types``). ``kept``: --keep-columns where there are shards, whose tables have them, as
+    JSON; "" where that is not known.
     """
 
     source: str
@@ -32,6 +33,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     colon: str = COLON
     naming: int = 1
     types: str = ""
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,9 +20,9 @@ from downloader.errors import ConfigError, JournalError
 from downloader.files.directory import Directory, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
-from downloader.sinks.shards.files import SHARDS
+from downloader.sinks.shards.files import INDEX, SHARDS, SIZES
 from downloader.sinks.shards.kept import kept_samples
-from downloader.sinks.sink import Inspect, Written
+from downloader.sinks.sink import Compares, Comparison, Inspect, Written
 from downloader.storage.destination import collect_ledgers, home_of, ledgers
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
@@ -29,6 +30,8 @@ from downloader.storage.ledger import read as read_ledger
 from downloader.storage.lock import lock
 
 __all__ = ["Status", "Verified", "status", "verify"]
+
+_NAMED = 1000
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -55,7 +58,9 @@ class Verified(msgspec.Struct, frozen=True):
     """The result of ``verify``.
 
     ``damaged`` names the files that differ from what was stored, at most the first 1,000.
-    ``written_down``: they are recorded as damaged, so that the next run fetches them again.
+    ``written_down``: they are recorded as damaged, so that the next run fetches them again. ``published``:
+    what is wrong with files that the store has made of them, by name, at most the first 1,000;
+    ``unrecorded``: how many shards are compared less than wholly, since their records are not there.
     """
 
     checked: int
@@ -63,6 +68,13 @@ class Verified(msgspec.Struct, frozen=True):
     damaged_count: int
     damaged: list[str]
     written_down: bool = True
+    published: dict[str, str] = {}
+    unrecorded: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of ``verify``."""
+        return 1 if self.damaged_count or self.published else 0
 
 
 def status(root: str) -> Status:
@@ -126,30 +138,41 @@ def _in_ledgers(home: Directory, journal: Journal) -> dict[int, tuple[int, int]]
     return found
 
 
-def verify(output: str, quiet: bool = False, root: str = "") -> Verified:
+def verify(
+    output: str, quiet: bool = False, root: str = "", endpoint_url: str = "", region: str = ""
+) -> Verified:
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a read-only file system. ``root`` is --journal. Raises ConfigError, InUse, JournalError.
+    on a read-only file system. ``root`` is --journal; ``endpoint_url`` and ``region`` are of a bucket.
+    Raises ConfigError, DestinationError, InUse, JournalError.
     """
     root = root or output
+    place = _Place(output, endpoint_url, region)
     with _opened(root) as home:
         if home.is_read_only():
-            return _verify_with(output, root, home, quiet, read_only=True)
+            return _verify_with(place, root, home, quiet, read_only=True)
         check_owner(home.fd, home.path, "copy it")
         fd = lock(home)
         try:
-            return _verify_with(output, root, home, quiet, read_only=False)
+            return _verify_with(place, root, home, quiet, read_only=False)
         finally:
             os.close(fd)
 
 
-def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
+class _Place(NamedTuple):
+    """DEST, and what a bucket needs."""
+
+    output: str
+    endpoint_url: str
+    region: str
+
+
+def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
+    output = place.output
     with contextlib.closing(Journal(home, read_only=read_only)) as journal:
         job = _job(journal)
-        if is_bucket(job.output):
-            raise ConfigError(f"{job.output}: verify reads directories; it cannot read shards in a bucket")
-        if job.output and job.output != os.path.realpath(output):
+        if job.output and job.output != (output if is_bucket(output) else os.path.realpath(output)):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:
             try:
@@ -157,28 +180,35 @@ def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_o
             except ValueError as error:
                 raise journal.damaged(error) from error
             collect_ledgers(home, journal, check)
-        return _verify(journal, Path(output), quiet, read_only)
+        return _verify(journal, place, home, quiet, read_only)
 
 
-def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
-    job = _job(journal)
+def _verify(journal: Journal, place: _Place, home: Directory, quiet: bool, read_only: bool) -> Verified:
+    job, root = _job(journal), Path(place.output)
     kind = sink_kind(job.store)
     if not kind.keeps:
         raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
     checked = agree = 0
     names: list[str] = []
     shown = monotonic()
+    comparison: Comparison | None = None
+    published: list[tuple[str, str]] = []
+    finished: list[int] = []
     try:
         inspect = kind.inspector(root, job.layout)
+        if isinstance(kind, Compares):
+            comparison = kind.comparison(place.output, job.layout, home, *place[1:])
     except ValueError as error:
         raise journal.damaged(error) from error
-    for row in _stored_batches(journal):
-        damaged = []
-        for failure in _damaged(row, journal.shards.of(row.seq), inspect):
-            damaged.append(failure)
-            if len(names) < 1000:
-                names.append(failure.name)
-        count = sum(1 for _ in core_marks.published(row.marks))
+    for row in journal.batches():
+        shards = journal.shards.of(row.seq)
+        damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
+        names += [failure.name for failure in damaged[: _NAMED - len(names)]]
+        if comparison is not None:
+            done = [shard for shard in shards if journal.shards.is_finished(shard)]
+            finished += done
+            published += [each for shard in done for each in comparison.left(shard)]
+        count = sum(1 for _ in core_marks.published(row.marks)) if row.marks else 0
         checked += count
         agree += count - len(damaged)
         if damaged and not read_only:
@@ -186,23 +216,35 @@ def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verif
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
-    return Verified(checked, agree, checked - agree, names, not read_only)
+    if comparison is not None:
+        published += comparison.finish(sorted(finished))
+    return Verified(
+        checked,
+        agree,
+        checked - agree,
+        names,
+        not read_only,
+        dict(published[:_NAMED]),
+        comparison.unrecorded if comparison is not None else 0,
+    )
 
 
-def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
-    for row in journal.batches():
-        if row.marks:
-            yield row
-
-
-def _damaged(row: BatchRow, shards: tuple[int, ...], inspect: Inspect) -> Iterator[Failure]:
+def _damaged(
+    row: BatchRow, shards: tuple[int, ...], inspect: Inspect, comparison: Comparison | None
+) -> list[Failure]:
     names = decode_names(row.names)
     if len(names) != row.count:
         raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
-    for mark in core_marks.published(row.marks):
-        name = names[mark.index]
-        if problem := inspect(Written(row.seq, mark.index, name, mark.size, mark.crc, shards)):
-            yield Failure(mark.index, name, "", "damaged", problem, 0)
+    written = [
+        Written(row.seq, mark.index, names[mark.index], mark.size, mark.crc, shards)
+        for mark in core_marks.published(row.marks)
+    ]
+    problems = map(inspect, written) if comparison is None else comparison.batch(written, names)
+    return [
+        Failure(each.index, each.name, "", "damaged", problem, 0)
+        for each, problem in zip(written, problems, strict=True)
+        if problem
+    ]
 
 
 def _opened(root: str) -> Directory:
@@ -239,3 +281,19 @@ def _job(journal: Journal) -> JobSpec:
     if job is None:
         raise JournalError(f"{journal.path} is empty; the run that made it ended before it began")
     return job
+
+
+def remarks(found: Verified) -> Iterator[str]:
+    """Yield what is to be known of the files that a store has made, and what to do."""
+    if found.published.keys() - {INDEX, SIZES}:
+        yield (
+            "to have a shard stored again, move it away with the files beside it (its rows and stats), "
+            "verify, and run the same command again"
+        )
+    if found.published.keys() & {INDEX, SIZES}:
+        yield f"the same command writes {INDEX} and {SIZES} again"
+    if found.unrecorded:
+        yield (
+            f"{show_count(found.unrecorded)} shards have no record of what was published, as those of "
+            "earlier versions: of these, samples and shards were compared with what is known, not the rows"
+        )

@@ -206,7 +206,8 @@ class ActiveBatch:
             # The ledger has those that were open; the process itself needs all from here on.
             self._use(item_states.restored(self._packed(), self.lease.count))
             self._before = b""
-        self._writer.commit(BatchContent(records, self.failures, self.marks.packed()))
+        replaced = self._writer.commit(BatchContent(records, self.failures, self.marks.packed()))
+        self._replaced += replaced or 0
         self.marks.publish_intents()
         self._written = 0
 

@@ -36,6 +36,7 @@ class TaskBuilder:
         self._session = session
         self._schedule = schedule
         self._secrets = config.secrets
+        self._echoes = config.echoes
         self._checking = config.checking
         self._builder = source_kind(config).request_builder(config)
         self._base = ""
@@ -139,6 +140,10 @@ class TaskBuilder:
     def url(self, task: FetchTask) -> str:
         """Return the URL of ``task``."""
         return task.url or self._base + quote_name(SafeName(task.item.name))
+
+    def without_echoes(self, detail: str, item: Item) -> str:
+        """Return ``detail`` of a failure without the credentials of the request for ``item``."""
+        return self._echoes.cut(detail, item.url, item.headers)
 
     def shown(self, item: Item) -> str:
         """Return the URL of ``item``, redacted, or "" if it has none."""

@@ -353,6 +353,7 @@ class Worker:
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
             if self.config.verbose > 1:
+                error.detail = self.builder.without_echoes(error.detail, task.item)
                 text = f"attempt {task.attempts} failed: {shown(task.item.name)}: {error}"
                 self.link.send(Log("debug", text))
             self._dispatch_soon()
@@ -365,6 +366,7 @@ class Worker:
             self._fail(task.batch, task.index, task.item, error, attempts)
 
     def _fail(self, batch: ActiveBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
+        error.detail = self.builder.without_echoes(error.detail, item)
         batch.failed(index, item, self.builder.shown(item), error, attempts)
         if not batch.left:
             self.batch_finished(batch)

@@ -285,6 +285,7 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
 def verify(dest: Path) -> tuple[int, int, int, list[str]]:
     """Return exit code and result of ``downloader verify``."""
     ended = run("verify", dest, "--json")
+    assert ended.stdout, ended.stderr
     found = json.loads(ended.stdout)
     return ended.returncode, found["checked"], found["agree"], sorted(found["damaged"])
 

@@ -97,7 +97,7 @@ def kill(pid: int) -> None:
 
 
 DYING = """
-import os, signal, sys
+import ctypes, os, signal, sys
 
 left = int(os.environ["DIES_AT"])
 
@@ -114,6 +114,15 @@ def dying(call):
 if "publisher.process" in " ".join(sys.orig_argv):
     os.rename = dying(os.rename)
     os.unlink = dying(os.unlink)
+    CDLL = ctypes.CDLL
+
+    def loaded(*args, **options):
+        library = CDLL(*args, **options)
+        if args == (None,):
+            library.renameat2 = dying(library.renameat2)
+        return library
+
+    ctypes.CDLL = loaded
 """
 
 
@@ -136,11 +145,13 @@ def test_killed_before_each_rename_and_removal(
         root = tmp_path / str(steps)
         with publishing(root, **options) as shards:
             again = job(shards, 4)
-            assert shards.publisher.publish(again) == expected, f"step {steps}"
+            assert shards.publisher.publish(again) == expected, (
+                f"step {steps}"
+            )  # nothing of others replaced
             assert not os.path.exists(again.part)
         assert content(root) == files, f"step {steps}"
-    # The last one had no kill: rows, stats, each file of samples, and the part if none of them is it.
-    assert steps == 1 + 2 + len(expected.files) + 1
+    # The last one had no kill: record, rows, stats, each file of samples, and the part if none is it.
+    assert steps == 1 + 3 + len(expected.files) + 1
 
 
 def test_worker_gets_an_error_when_publishers_die_again_and_again(tmp_path: Path) -> None:

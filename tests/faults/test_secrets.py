@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from checker import left_in
 from harness import Job, command, environment, members, run
-from servers import Certificates, Request, Server, Step, Tls, listing, ok, status
+from servers import Certificates, Request, Server, Step, Tls, listing, ok, redirect, status
 from servers.rows import CASES, HOPS
 
 URL, HEADER, NETRC, PROXY = "url-s3cret-a", "header-s3cret-b", "netrc-s3cret-c", "proxy-s3cret-d"
@@ -244,3 +244,69 @@ def test_program_calling_download_shows_no_secret(tmp_path: Path) -> None:
     assert out.strip() == "0"
     assert shown
     assert HEADER.encode() not in b"\n".join(shown)
+
+
+COLUMN, INLINE, GIVEN = "column-s3cret-e", "inline-s3cret-f", "cookie-s3cret-g"
+
+
+def echoing(request: Request) -> list[Step]:
+    """Send all credentials back: in a redirect, in fields, in a reason, in the name of a host."""
+    sent = [request.header(name) or "" for name in ("Authorization", "X-Api-Key", "X-Item", "Cookie")]
+    words = [word.strip("=") for each in sent for word in each.replace("sid=", "").split()]
+    said = quote("-".join(words), safe="")
+    kind = request.target.rpartition("/")[2][:1]
+    if kind == "r":
+        return redirect(f"/landed/{said}/f?plain={said}")
+    if kind == "e":  # no longer as it was sent
+        odd = "".join(f"%{ord(char):02x}" for char in "-".join(words))
+        return redirect(f"/landed/{odd}/f")
+    if kind == "h":
+        return redirect(f"http://{words[2] if len(words) > 2 else 'x'}.invalid/")
+    if kind == "m":
+        return [f"HTTP/1.1 404 {said}\r\nContent-Length: 0\r\n\r\n".encode()]
+    fields = [f'ETag: "{" ".join(words)}"', f"Content-Type: image/{said}", f"Last-Modified: {sent[1]}"]
+    return ok(request.target[:7].encode(), *fields)
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("store", ["tar", "files"])
+def test_what_a_server_sends_back_of_credentials_is_cut(store: str, lane: str, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"machine 127.0.0.1 login me password {NETRC}\n")
+    netrc.chmod(0o600)
+    out = tmp_path / "out"
+    out.mkdir()
+    with Server(default=echoing) as server:
+        rows = ["url,headers"]
+        for kind in "pprrehm":
+            item = json.dumps({"X-Item": COLUMN}).replace('"', '""')
+            rows.append(f'{server.url}/get/{kind}{len(rows)},"{item}"')
+            rows.append(f"http://me:{INLINE}@127.0.0.1:{server.port}/get/{kind}{len(rows)},")
+            rows.append(f"{server.url}/get/{kind}{len(rows)}?token={URL},")
+        source = tmp_path / "list.csv"
+        source.write_text("\n".join(rows) + "\n")
+        options = ["-H", f"X-Api-Key: {HEADER}", "-H", f"Cookie: sid={GIVEN}", "--netrc", "--lane", lane]
+        options += ["--header-column", "headers", "--retries", "0", "-vv", "--json"]
+        options += ["--failures", str(out / "f.jsonl"), "--report", str(out / "r.json")]
+        for name in ("m.jsonl", "m.csv"):
+            done = run(source, "-o", out / "d", "--store", store, *options, "--manifest", out / name,
+                       env=environment(NETRC=str(netrc)))  # fmt: skip
+            assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["stored"] + json.loads(done.stdout)["skipped"] == 15
+    rows_of = [json.loads(line) for line in (out / "m.jsonl").read_text().splitlines()]
+    assert len(rows_of) == 15
+    assert sum("/landed/" in row["final_url"] or row["final_url"].endswith("/***") for row in rows_of) == 9
+    everything = told_by(done, out)
+    for secret in (URL, HEADER, NETRC, COLUMN, INLINE, GIVEN):
+        for form in forms(secret):
+            assert form not in everything, everything[max(everything.find(form) - 200, 0) :][:400]
+
+
+def test_names_of_a_listing_with_credentials_are_no_names(tmp_path: Path) -> None:
+    with Server(default=ok(b"x")) as server:
+        server.routes["/list"] = listing(["a", f"b-{HEADER}", "c"])
+        options = ("-H", f"X-Api-Key: {HEADER}", "-v", "--failures", tmp_path / "f.jsonl")
+        done = run(server.url, "-o", tmp_path / "out", *options)
+    assert done.returncode == 1, done.stderr
+    assert "bad-name" in (tmp_path / "f.jsonl").read_text()
+    assert HEADER.encode() not in told_by(done, tmp_path)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import http.client
+import http.server
 import io
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
-from harness import DevServer, Job
+from harness import DevServer, Job, slow_but
 from servers import Server as HttpServer
 from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
@@ -22,6 +28,7 @@ from shard_parts import Shards, examples, failed, publishing
 from downloader.errors import DestinationError
 from downloader.files.directory import open_home
 from downloader.sinks.shards.indexes import write_indexes
+from downloader.storage.verify import Verified, verify
 
 pytest.importorskip("obstore")
 
@@ -218,9 +225,50 @@ def test_run_into_a_bucket_is_killed_and_resumed(
     assert not list(journal.glob(".downloader/shards/*"))
     again = json.loads(run_downloader(*argv).stdout)
     assert (again["requests"], again["exit_code"]) == (0, 0)
-    seen = run_downloader("verify", "s3://shards/run", "--journal", journal)
-    assert seen.returncode == 2
-    assert "cannot read shards in a bucket" in seen.stderr
+    verify = ("verify", "s3://shards/run", "--journal", journal, *argv[-5:-1])
+    assert run_downloader(*verify).stdout == "2,500 of 2,500 files agree with the journal\n"
+
+
+@pytest.mark.parametrize("form", slow_but([("tar-crc32",)], ["tar", "tar-crc32", "parquet"]))
+def test_verify_finds_damage_in_a_bucket(
+    form: str, server: BucketServer, run_downloader: Any, tmp_path: Path
+) -> None:
+    """A flipped bit in any object, one that is missing or another's; the same command repairs it."""
+    import obstore
+
+    prefix, journal = f"verified-{form}", tmp_path / "journal"
+    there = ("--endpoint-url", server.url, "--region", "us-east-1")
+    options = {"tar": (), "tar-crc32": ("--digests", "crc32"), "parquet": ("--store", "parquet")}[form]
+    with HttpServer(default=lambda request: ok(request.target.encode() * 90)) as files:
+        source = tmp_path / "list.txt"
+        source.write_text("".join(f"{files.url}/f/{number}.jpg\n" for number in range(7)))
+        argv = (source, "-o", f"s3://shards/{prefix}", "--journal", journal, "--shard-files", 4)
+        argv = (*argv, *there, "--store", "tar", *options)
+        assert run_downloader(*argv).returncode == 0
+        store, whole = server.store(prefix), server.objects(prefix)
+
+        def found() -> Verified:
+            shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+            shutil.copytree(journal, tmp_path / "copy")
+            return verify(f"s3://shards/{prefix}", True, str(tmp_path / "copy"), server.url, "us-east-1")
+
+        assert found().exit_code == 0
+        missed = []
+        for name, content in whole.items():
+            bit = random.Random(name).randrange(len(content) * 8)
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << bit % 8
+            more = (content[:-1], whole["shards.json"][::-1], None) if name.startswith("00000.") else ()
+            for damaged in (bytes(flipped), *more):
+                obstore.delete(store, name) if damaged is None else obstore.put(store, name, damaged)
+                missed += [name] if found().exit_code == 0 else []
+                obstore.put(store, name, content)
+        assert missed == []
+        obstore.delete(store, f"00001.{form.partition('-')[0]}")
+        assert found().exit_code == 1
+        before = ("verify", f"s3://shards/{prefix}", "--journal", journal, *there)
+        assert run_downloader(*before).returncode == 1
+        assert run_downloader(*argv).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -242,3 +290,81 @@ def test_buckets_that_cannot_be_used_are_refused(
     assert done.returncode == 2
     assert text in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+class PutOnly(http.server.BaseHTTPRequestHandler):
+    """In front of a bucket: what lists, reads or looks at objects is answered with 403."""
+
+    protocol_version = "HTTP/1.1"
+    behind = ""
+
+    def _refuse(self) -> None:
+        body = b"" if self.command == "HEAD" else b"<Error><Code>AccessDenied</Code></Error>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        there = urlsplit(self.behind)
+        connection = http.client.HTTPConnection(there.hostname or "", there.port)
+        connection.request(self.command, self.path, body, dict(self.headers.items()))
+        answer = connection.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        connection.close()
+
+    do_GET = do_HEAD = do_DELETE = _refuse
+    do_PUT = do_POST = _pass_on
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_credentials_that_may_only_put(server: BucketServer, run_downloader: Any, tmp_path: Path) -> None:
+    """Nobody can be asked what is there; a run stores all the same, and so does one that repeats it."""
+    handler = type("Handler", (PutOnly,), {"behind": server.url})
+    bodies = {f"/f/{number}.jpg": bytes([number]) * 3_000_000 for number in range(5)}
+    with (
+        HttpServer(default=lambda request: ok(bodies[request.target])) as files,
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as front,
+    ):
+        threading.Thread(target=front.serve_forever, daemon=True).start()
+        source = tmp_path / "list.txt"
+        source.write_text("".join(f"{files.url}{target}\n" for target in bodies))
+        for journal in ("one", "two"):
+            argv = (source, "-o", "s3://shards/putonly", "--journal", tmp_path / journal, "--store", "tar")
+            argv += ("--endpoint-url", f"http://127.0.0.1:{front.server_port}", "--region", "us-east-1")
+            done = run_downloader(*argv, "--shard-files", 4)
+            assert done.returncode == 0, done.stderr
+        front.shutdown()
+    names = {"00000.tar", "00000.parquet", "00000_stats.json", "00001.tar", "00001.parquet"}
+    assert set(server.objects("putonly")) - {".downloader/check"} == names | {
+        "00001_stats.json",
+        "shards.json",
+        "sizes.json",
+    }
+
+
+def test_object_of_somebody_else_is_kept_or_its_loss_is_told(server: BucketServer, tmp_path: Path) -> None:
+    import obstore
+
+    shards = in_bucket(server, "taken", tmp_path / "a", existing="fail")
+    store = server.store("taken")
+    obstore.put(store, "00002_stats.json", b"mine")
+    with pytest.raises(DestinationError, match=r"has 00002_stats\.json, which is not of this job"):
+        shards.publisher.publish(shards.job(2, examples(2, 3)))
+    shards.publisher.close()
+    assert server.objects("taken")["00002_stats.json"] == b"mine"
+    shards = in_bucket(server, "taken", tmp_path / "b")
+    answer = shards.publisher.publish(shards.job(2, examples(2, 3)))
+    shards.publisher.close()
+    assert answer.replaced >= 1
+    assert server.objects("taken")["00002_stats.json"] != b"mine"

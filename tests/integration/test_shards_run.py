@@ -408,7 +408,6 @@ def test_damaged_shard_is_found_and_its_samples_stored_again(
     ("options", "text"),
     [
         (("--store", "tar", "--layout", "hashed"), "--layout hashed is for --store files"),
-        (("--store", "tar", "--existing", "keep"), "--existing keep is for --store files"),
         (("--store", "tar", "--member", "caption"), "is not EXT=COLUMN"),
         (("--store", "tar", "--shard-files", "0"), "is not a number from 1 to"),
         (("--store", "tar", "--member", "JSON=caption"), "json is the member with the metadata"),

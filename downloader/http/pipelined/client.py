@@ -99,6 +99,8 @@ class PipelinedClient:
         observed = Observed(recording or config.recording, recording, config.checksums == "all", token)
         self.new_parser: Callable[..., ResponseParser] = ResponseParser
         if observed != Observed():
+            echoes = config.echoes
+            observed = observed._replace(echoes=echoes, credentials=echoes.has_any)
             self.new_parser = partial(ObservingParser, observed=observed)
         self._owner = owner
         self.census = session.census

@@ -11,6 +11,7 @@ from time import time  # noqa: E402
 from typing import NamedTuple  # noqa: E402
 
 from downloader.core import opt_out, stated_checksum  # noqa: E402
+from downloader.core.echoes import Echoes  # noqa: E402
 from downloader.core.redact import redact_url  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape  # noqa: E402
@@ -36,13 +37,16 @@ class Observed(NamedTuple):
 
     ``recording``: set ``FetchTask.response``; ``urls``: with its URL, which is redacted. ``stated``: set
     ``FetchTask.stated``, for --checksums all. ``product_token``: of the user agent, for --respect; None
-    without it.
+    without it. ``echoes``: cut from what is recorded; ``credentials``: of the whole
+    run there are some.
     """
 
     recording: bool = False
     urls: bool = False
     stated: bool = False
     product_token: str | None = None
+    echoes: Echoes = Echoes(())
+    credentials: bool = False
 
 
 class ObservingParser(ResponseParser):
@@ -104,23 +108,21 @@ class ObservingParser(ResponseParser):
                 etag and fields[etag],
                 modified and fields[modified],
                 kind and fields[kind],
-                task if observed.urls else int(time()),
+                task if observed.urls or task.request is not None else int(time()),
             )
             if said != self._said:
-                self._said, self._info = said, _info(said, task, urls=observed.urls)
+                self._said, self._info = said, _info(said, task, observed)
             task.response = self._info
 
 
-def _info(said: _Said, task: FetchTask, *, urls: bool) -> ResponseInfo:
+def _info(said: _Said, task: FetchTask, observed: Observed) -> ResponseInfo:
     status, etag, modified, kind, _ = said
-    return ResponseInfo(
-        status,
-        redact_url(task.origin.key + task.target.decode("ascii")) if urls else "",
-        _text(etag),
-        _text(modified),
-        _text(kind),
-        time(),
-    )
+    url = redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else ""
+    if not (observed.credentials or task.request is not None or "=" in task.url or "@" in task.url):
+        return ResponseInfo(status, url, _text(etag), _text(modified), _text(kind), time())
+    sent = task.url, task.request.headers if task.request is not None else ()
+    etags, dates, kinds = (observed.echoes.cut(_text(value), *sent) for value in (etag, modified, kind))
+    return ResponseInfo(status, url, etags, dates, kinds, time())
 
 
 def _text(value: bytes) -> str:

@@ -8,9 +8,10 @@ from time import time
 from typing import TYPE_CHECKING
 
 from downloader.core.checksum import crc32
+from downloader.core.executed_extensions import EXECUTED
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.redact import redact_url
-from downloader.core.shard_keys import extension_of
+from downloader.core.shard_keys import UNKNOWN, extension_of
 from downloader.errors import failure_kind
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
 from downloader.sinks.failing import content_error, destination_error
@@ -137,6 +138,7 @@ class ShardBatch:
         self._keys = keys
         self._shard = lease.shards[-1]
         self._texts = sink.options.members
+        self._unsafe = sink.options.unsafe
         self._reproducible = sink.options.reproducible
         self.hashed = sink.options.hashed
         self._began = time()
@@ -192,10 +194,14 @@ class ShardBatch:
         )
         modified = 0 if self._reproducible else int(info.fetched_at)
         extension = extension_of(item.name, info.content_type, item.url)
+        if extension in EXECUTED and not self._unsafe:
+            extension = UNKNOWN
         return encode_sample(sample, extension, item.columns, self._texts, modified)
 
-    def commit(self, content: BatchContent) -> None:
-        """Publish the shard; wait for that. Raises DestinationError.
+    def commit(self, content: BatchContent) -> int:
+        """Publish the shard; wait for that; return how many files of others it replaced.
+
+        Raises DestinationError.
 
         Nothing is published for items that are fetched again and fail again: they have their rows.
         """
@@ -213,7 +219,7 @@ class ShardBatch:
                 seal(self._sink.home, self._shard, SealedShard(content.marks, list(content.failures)))
             except OSError as error:
                 raise destination_error(error, str(path)) from error
-            self._sink.publisher.publish(
+            published = self._sink.publisher.publish(
                 ShardJob(
                     self._shard,
                     str(path),
@@ -225,6 +231,8 @@ class ShardBatch:
                 )
             )
             self._sink.published(self._shard)
+            return published.replaced
+        return 0
 
     def _failed(self, content: BatchContent) -> list[FailedItem]:
         """Return the items of the shard that have no sample."""

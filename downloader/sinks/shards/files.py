@@ -2,7 +2,8 @@
 
 ``shards/N.part``: the part of shard N. ``shards/N.sealed``: that all items of the shard are finished, and
 how (``SealedShard``); written before the shard is published. Both are removed when it is. ``indexed``: see
-``indexes.Indexed``. If the shards are in a bucket: ``stats/`` with copies of their stats, and the indexes.
+``indexes.Indexed``. ``published/``: see ``records``. If the shards are in a bucket: ``stats/`` with
+copies of their stats, and the indexes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "INDEX",
     "INDEXED",
     "LARGEST_FILE",
+    "PUBLISHED",
     "PUBLISHING",
     "SHARDS",
     "SIZES",
@@ -39,6 +41,7 @@ STATS = "stats"
 INDEX = "shards.json"
 SIZES = "sizes.json"
 INDEXED = "indexed"
+PUBLISHED = "published"
 PUBLISHING = "publishing-"
 LARGEST_FILE: Final = 256 << 20
 """Bytes of the largest file of the tool's own about a shard, its outcome or its stats."""
@@ -91,5 +94,6 @@ def sealed_shards(home: Directory) -> list[int]:
 
 def forget(home: Directory) -> None:
     """Remove everything of shards from ``home``. Raises OSError."""
-    for name in (SHARDS, STATS, INDEX, SIZES, INDEXED, *home.names(f"{PUBLISHING}.*")):
+    notes = (f"{INDEX}.md5", f"{SIZES}.md5")
+    for name in (SHARDS, STATS, INDEX, SIZES, INDEXED, PUBLISHED, *notes, *home.names(f"{PUBLISHING}.*")):
         (home / name).remove_tree()

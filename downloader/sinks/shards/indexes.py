@@ -8,7 +8,8 @@ gevent.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,17 +18,20 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.frames import pack
 from downloader.errors import DestinationError
-from downloader.files.directory import Directory, UnsafeFile, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.process import isolation
 from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
+from downloader.sinks.failing import name_taken_text
 from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import PublisherSettings, bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
+from downloader.sinks.stored import md5_of_file
 
-__all__ = ["Indexed", "write_indexes", "write_indexes_of"]
+__all__ = ["Indexed", "index_lines", "sizes_lines", "write_indexes", "write_indexes_of"]
 
 _encode = msgspec.json.Encoder().encode
 _LONGEST_NOTE = 1000
+_MOST_DIGESTS = 8  # of runs that were killed one after the other
 
 
 class _Files(msgspec.Struct, frozen=True, gc=False):
@@ -64,6 +68,19 @@ class Indexed:
         except OSError:
             return False
 
+    def counts(self, shards: int) -> bool:
+        """Return whether they were written then, whatever has become of them since."""
+        try:
+            return self._note.read(_LONGEST_NOTE).startswith(_count(shards))
+        except UnsafeFile:
+            raise
+        except OSError:
+            return False
+
+    def forget(self) -> None:
+        """Have them written again at the end of the next run."""
+        self._note.unlink(missing_ok=True)
+
     def note(self, shards: int) -> None:
         """Note that the indexes have ``shards`` shards. Without the note they are written again."""
         with contextlib.suppress(OSError):
@@ -71,7 +88,11 @@ class Indexed:
 
     def _text(self, shards: int) -> bytes:
         sizes = [_size(self._directory / name) for name in (INDEX, SIZES)]
-        return f"{shards} shards, indexes of {sizes} bytes\n".encode()
+        return _count(shards) + f"indexes of {sizes} bytes\n".encode()
+
+
+def _count(shards: int) -> bytes:
+    return f"{shards} shards, ".encode()
 
 
 def _size(path: Path) -> int:
@@ -86,13 +107,18 @@ def write_indexes(
     home: Directory,
     endpoint_url: str = "",
     region: str = "",
+    *,
+    existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
-) -> None:
+) -> int:
     """Write ``shards.json`` and ``sizes.json`` for all shards that are published in ``root``.
 
     Both are sorted by the number of the shard, and replaced as a whole. A dataset without samples has
     neither, since wids refuses an empty one. If ``root`` is a bucket (``s3://…``), they are made from the
-    copies of the stats in ``home``, and a process of its own puts them there. Raises DestinationError.
+    copies of the stats in ``home``, and a process of its own puts them there.
+
+    Return how many files of somebody else were replaced by them; ``existing``: see --existing. Raises
+    DestinationError.
     """
     bucket = is_bucket(root)
     try:
@@ -104,7 +130,9 @@ def write_indexes(
         files = []
     except OSError as error:
         raise _failed(root, advice(error)) from error
-    write_indexes_of(files, root, home, endpoint_url, region, stall_timeout)
+    return write_indexes_of(
+        files, root, home, endpoint_url, region, existing=existing, stall_timeout=stall_timeout
+    )
 
 
 def write_indexes_of(
@@ -113,17 +141,20 @@ def write_indexes_of(
     home: Directory,
     endpoint_url: str = "",
     region: str = "",
+    *,
+    existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
-) -> None:
+) -> int:
     """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
     if not files:
-        return
+        return 0
+    replaced = 0
     bucket = is_bucket(root)
     try:
         with contextlib.ExitStack() as opened:
             target = home if bucket else opened.enter_context(open_directory(root))
-            _replace(target, INDEX, _index(files))
-            _replace(target, SIZES, _sizes(files))
+            for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
+                replaced += _write(target, name, lines, None if bucket else home, existing)
         failure = (
             _put(bucket_settings(root, str(home), endpoint_url, region, stall_timeout)) if bucket else ""
         )
@@ -131,6 +162,7 @@ def write_indexes_of(
         failure = advice(error)
     if failure:
         raise _failed(root, failure)
+    return replaced
 
 
 def _failed(root: str, why: str) -> DestinationError:
@@ -167,7 +199,8 @@ def _published(directory: Directory, *, beside: bool) -> Iterator[FileStats]:
             yield from files
 
 
-def _index(files: list[FileStats]) -> Iterator[bytes]:
+def index_lines(files: Sequence[FileStats]) -> Iterator[bytes]:
+    """Yield ``shards.json`` of these files."""
     yield b'{"__kind__":"wids-shard-index-v1","wids_version":1,"shardlist":[\n'
     for number, file in enumerate(files):
         shard = _Shard(url=file.name, md5sum=file.md5, nsamples=file.samples, filesize=file.size)
@@ -175,20 +208,82 @@ def _index(files: list[FileStats]) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _sizes(files: list[FileStats]) -> Iterator[bytes]:
+def sizes_lines(files: Sequence[FileStats]) -> Iterator[bytes]:
+    """Yield ``sizes.json`` of these files."""
     yield b"{\n"
     for number, file in enumerate(files):
         yield b"%s%s:%d" % (b",\n" if number else b"", _encode(file.name), file.samples)
     yield b"\n}\n"
 
 
-def _replace(directory: Directory, name: str, content: Iterator[bytes]) -> None:
-    path = directory / f".downloader-{name}"
+def _write(
+    directory: Directory, name: str, content: Iterator[bytes], home: Directory | None, existing: str
+) -> bool:
+    """Write an index; return whether it replaced a file of somebody else.
+
+    Raises DestinationError, OSError.
+    """
+    path, target = directory / f".downloader-{name}", directory / name
+    digest = hashlib.md5(usedforsecurity=False)
     try:
         with path.writer(0o666) as file:
-            file.writelines(content)
-        path.rename(name)
+            for line in content:
+                digest.update(line)
+                file.write(line)
+        if home is None:
+            path.rename(name)  # from where it is put into a bucket
+            return False
+        known = _Known(home, name)
+        # Before it has the name: a run that is killed then finds that it is ours.
+        known.add(digest.hexdigest())
+        try:
+            path.move_new(target)
+            return False
+        except FileExistsError:
+            pass
+        is_ours = known.has(target)
+        if not is_ours and existing != "replace":
+            raise DestinationError(name_taken_text(str(directory), name))
+        path.move(target)
+        known.only(digest.hexdigest())
+        return not is_ours
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
+
+
+class _Known:
+    """The MD5s of the files that this job has written, or is about to write, under the name of an index."""
+
+    def __init__(self, home: Directory, name: str) -> None:
+        self._note = home / f"{name}.md5"
+        self._all = not self._note.exists() and (home / INDEXED).exists()  # by an earlier version
+        try:
+            self._digests = self._note.read(_LONGEST_NOTE).decode("ascii", "replace").split()
+        except UnsafeFile:
+            raise
+        except OSError:
+            self._digests = []
+
+    def add(self, digest: str) -> None:
+        """Note that a file with this MD5 is about to be written."""
+        self._keep([*self._digests[-_MOST_DIGESTS:], digest])
+
+    def only(self, digest: str) -> None:
+        """Note that it has been written, in place of all others."""
+        self._keep([digest])
+
+    def _keep(self, digests: list[str]) -> None:
+        self._digests = digests
+        self._note.write("\n".join(digests).encode())
+
+    def has(self, target: Entry) -> bool:
+        """Return whether the file ``target`` is one of them."""
+        if self._all:
+            return True
+        try:
+            with target.reader() as file:
+                return md5_of_file(file) in self._digests
+        except UnsafeFile:
+            return False

@@ -45,7 +45,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
     times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
-    ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``.
+    ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``. ``existing``: see --existing.
     """
 
     root: str
@@ -58,6 +58,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     region: str = ""
     hashed: bool = True
     stall_timeout: float = 30.0
+    existing: str = "replace"
 
 
 def bucket_settings(
@@ -109,19 +110,27 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShardFile(msgspec.Struct, frozen=True, array_like=True):
-    """A published file with samples: its name below ``root``, its MD5 (hex, or ""), samples, and bytes."""
+    """A published file with samples: its name below ``root``, its MD5 (hex, or ""), samples, and bytes.
+
+    ``crc32``: that of a file without an MD5, -1 where there is none either.
+    """
 
     name: str
     md5: str
     samples: int
     size: int
+    crc32: int = -1
 
 
 class PublishedShard(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An answer: the shard is published, in these files (none if it has no sample); the part is removed."""
+    """An answer: the shard is published, in these files (none if it has no sample); the part is removed.
+
+    ``replaced``: how many files of others had the names of its files.
+    """
 
     number: int
     files: list[ShardFile]
+    replaced: int = 0
 
 
 class NotPublished(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -120,11 +120,19 @@ SHARD_OPTIONS: Final[tuple[Option, ...]] = (
         default=False,
         help="tar, parquet: samples in the order of the list, times of 0: the same bytes each time.",
     ),
+    Option(
+        name="unsafe_extensions",
+        default=False,
+        help="tar: let members have extensions whose content readers execute: pickle, pkl, pt, npy, …",
+    ),
 )
 
 
 class ShardOptions(NamedTuple):
-    """The options of a job's shards. ``members``: see ``parse_members``."""
+    """The options of a job's shards. ``members``: see ``parse_members``.
+
+    Those with a default are newer than the others, and are left out of an identity where they have it.
+    """
 
     files: int
     size: int
@@ -133,6 +141,7 @@ class ShardOptions(NamedTuple):
     members: dict[str, str]
     reproducible: bool
     digests: str = _DIGESTS[0]
+    unsafe: bool = False
 
     @property
     def hashed(self) -> bool:
@@ -151,4 +160,5 @@ def shard_options(config: Config) -> ShardOptions:
         members=parse_members(option("member")),
         reproducible=option("reproducible"),
         digests=option("digests"),
+        unsafe=option("unsafe_extensions"),
     )

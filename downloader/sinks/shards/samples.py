@@ -8,7 +8,7 @@ a power cut any: so a sample counts only if all its members are there and its co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any, BinaryIO, NamedTuple
 
@@ -16,6 +16,7 @@ import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.core.frames import MAX_FRAME
+from downloader.core.shard_keys import KEY_BYTES, UNKNOWN
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
 
@@ -24,11 +25,14 @@ __all__ = [
     "WholeSample",
     "encode_kept",
     "encode_sample",
+    "is_stated",
     "kept_fields",
     "metadata_member",
     "samples",
 ]
 
+# Of a name of 100 bytes, KEY.content.EXT.
+_LONGEST_EXTENSION = 100 - KEY_BYTES - len("..content")
 _LARGEST_METADATA = MAX_FRAME  # bytes of KEY.json: kept columns came in a frame
 _encode_json = msgspec.json.Encoder().encode
 _decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -87,7 +91,8 @@ def encode_sample(
     """
     key = sample.key
     if extension == "json" or extension in texts:
-        extension = f"content.{extension}"  # a reader takes what follows the first dot as the field's name
+        # A reader takes what follows the first dot as the field's name.
+        extension = f"content.{extension if len(extension) <= _LONGEST_EXTENSION else UNKNOWN}"
     before = header(f"{key}.{extension}".encode(), sample.size, modified)
     if not columns:
         # The same as below, for what most samples are.
@@ -192,10 +197,15 @@ class _Content:
 
     def is_stated(self, metadata: bytes) -> bool:
         """Return whether the content is what ``KEY.json`` says."""
-        try:
-            stated = _decode_stated(metadata)
-        except msgspec.DecodeError:
-            return False
-        if stated.sha256:
-            return (self.size, self._digest.hexdigest()) == (stated.size, stated.sha256)
-        return (self.size, self.crc) == (stated.size, stated.crc32)
+        return is_stated(metadata, self.size, self.crc, self._digest.hexdigest)
+
+
+def is_stated(metadata: bytes, size: int, crc: int, sha256: Callable[[], str]) -> bool:
+    """Return whether a content with this size and these digests is what ``metadata``, a KEY.json, says."""
+    try:
+        stated = _decode_stated(metadata)
+    except msgspec.DecodeError:
+        return False
+    if stated.sha256:
+        return (size, sha256()) == (stated.size, stated.sha256)
+    return (size, crc) == (stated.size, stated.crc32)

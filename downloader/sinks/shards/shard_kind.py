@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from downloader.config.extras import Extra, require
+from downloader.core.executed_extensions import ARRAYS, EXECUTED
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
     from downloader.core.ownership import Rules
     from downloader.files.directory import Directory
     from downloader.sinks.shards.inspecting import ShardInspector
-    from downloader.sinks.sink import Describe, Inspect, Locate, Sink
+    from downloader.sinks.sink import Comparison, Describe, Inspect, Locate, Sink
 
 __all__ = ["ShardKind"]
 
@@ -62,8 +63,6 @@ class ShardKind:
     def _check_options(self, config: Config) -> None:
         if config.layout != "flat":
             raise ConfigError(f"--layout {config.layout} is for --store files; a shard has no layout")
-        if config.existing != "replace":
-            raise ConfigError(f"--existing {config.existing} is for --store files")
         if config.relist:
             raise ConfigError(
                 "--relist is for --store files: items that are in published shards cannot move; "
@@ -76,6 +75,17 @@ class ShardKind:
             raise ConfigError("--shard-compression is for --store tar; parquet is compressed by itself")
         if self.name != "tar" and not options.hashed:
             raise ConfigError("--digests is for --store tar; parquet shards have SHA-256 and MD5")
+        if self.name != "tar" and options.unsafe:
+            raise ConfigError("--unsafe-extensions is for --store tar; parquet has no members")
+        if (
+            executed := []
+            if options.unsafe
+            else [name for name in options.members if name in EXECUTED - ARRAYS]
+        ):
+            raise ConfigError(
+                f"--member {executed[0]}=…: what a list has in a member of this extension is executed by "
+                "readers of samples; choose another one, or add --unsafe-extensions"
+            )
         if options.members and all(option.name != "keep_columns" for option in config.source_kind.options):
             raise ConfigError("--member is for lists with columns; this kind of source has none")
 
@@ -94,8 +104,11 @@ class ShardKind:
         import msgspec
 
         options = shard_options(config)
-        # Without the last one where it is the default, so that jobs continue which were begun without it.
-        return msgspec.json.encode(options[:-1] if options.hashed else options).decode()
+        # Without the last ones where they are the defaults, so that jobs continue which were begun without.
+        count, newer = len(options), options._field_defaults
+        while count and newer.get(options._fields[count - 1]) == options[count - 1]:
+            count -= 1
+        return msgspec.json.encode(options[:count]).decode()
 
     def describe(self, identity: str) -> str:
         """Return the options in ``identity``."""
@@ -113,6 +126,8 @@ class ShardKind:
             words.append("--reproducible")
         if not options.hashed:
             words.append(f"--digests {options.digests}")
+        if options.unsafe:
+            words.append("--unsafe-extensions")
         return " ".join(words)
 
     def check_begin(self, config: Config) -> None:
@@ -140,17 +155,26 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Directory, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: int) -> int:
         """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
         if config.slice:
-            return  # those of the whole job are written when all slices are done
+            return 0  # those of the whole job are written when all slices are done
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
-        if not indexed.has(shards):
-            endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-            write_indexes(config.output, home, endpoint_url, region, config.stall_timeout)
-            indexed.note(shards)
+        if indexed.has(shards):
+            return 0
+        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+        replaced = write_indexes(
+            config.output,
+            home,
+            endpoint_url,
+            region,
+            existing=config.existing,
+            stall_timeout=config.stall_timeout,
+        )
+        indexed.note(shards)
+        return replaced
 
     def open(self, config: Config, rules: Rules) -> Sink:
         """Return a ShardSink."""
@@ -171,6 +195,8 @@ class ShardKind:
             region=config.store_option("region"),
             hashed=options.hashed,
             stall_timeout=config.stall_timeout,
+            # An attempt at a slice has a directory of its own; what is in DEST is looked at later.
+            existing="replace" if config.slice else config.existing,
         )
         return ShardSink(home, settings, options, again=config.again)
 
@@ -187,6 +213,20 @@ class ShardKind:
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""
         return self._inspector(root, identity)
+
+    def comparison(
+        self, root: str, identity: str, home: Directory, endpoint_url: str, region: str
+    ) -> Comparison:
+        """See ``sinks.sink.Compares``."""
+        import msgspec
+
+        from downloader.core.bucket_place import is_bucket
+        from downloader.sinks.shards.comparing import JobComparison
+        from downloader.sinks.shards.places import open_published
+
+        options = msgspec.json.decode(identity, type=ShardOptions)
+        files = open_published(root, home, endpoint_url, region)
+        return JobComparison(files, self.name, options, home, Path(home if is_bucket(root) else root))
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec

@@ -21,6 +21,8 @@ import msgspec
 from downloader.core.file_errors import advice
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, Entry, open_directory, open_home
+from downloader.sinks.failing import name_taken_text
+from downloader.sinks.shards.records import OtherFile, Ours, ShardRecord
 from downloader.sinks.shards.stats import IS_OURS, FileStats, items_name, read_stats
 from downloader.sinks.stored import md5_of_file
 
@@ -38,14 +40,6 @@ __all__ = [
 HOME = ".downloader"
 _ATTEMPTS = "attempts"
 ATTEMPTS = f"{HOME}/{_ATTEMPTS}"
-
-
-class OtherFile(msgspec.Struct, frozen=True):
-    """A file of a shard without samples, its rows or its stats. ``md5``, ``size``: "", -1 if not known."""
-
-    name: str
-    md5: str = ""
-    size: int = -1
 
 
 class StagedShard(msgspec.Struct, frozen=True):
@@ -82,8 +76,10 @@ def staging_path(root: str, name: str) -> str:
     return f"{root.rstrip('/')}/{ATTEMPTS}/{name}"
 
 
-def staged_shard(number: int, store: str, stats: Entry, place: Directory | None) -> StagedShard:
-    """Return shard ``number``, which has ``stats``.
+def staged_shard(
+    number: int, store: str, stats: Entry, place: Directory | None, record: ShardRecord | None = None
+) -> StagedShard:
+    """Return shard ``number``, which has ``stats``, and perhaps a ``record``.
 
     ``place``: the directory that has its other files, None if they are in a bucket. Raises OSError,
     DestinationError.
@@ -91,6 +87,8 @@ def staged_shard(number: int, store: str, stats: Entry, place: Directory | None)
     found = read_stats(stats)
     if found is None:
         raise DestinationError(f"{stats} is missing, or damaged; its shard was published there")
+    if record is not None and record.others:
+        return StagedShard(number, found.files, record.others)
     forms = ("parquet", "jsonl")
     if place is None:
         from downloader.core.extras import is_installed
@@ -116,10 +114,11 @@ def missing_text(root: str, name: str) -> str:
 
 
 class StagingDirectory:
-    """See ``Staging``. ``durable``: wait until the names are on the disk."""
+    """See ``Staging``. ``durable``: wait until the names are on the disk. ``existing``: see --existing."""
 
-    def __init__(self, root: str, *, durable: bool = False) -> None:
+    def __init__(self, root: str, *, durable: bool = False, existing: str = "replace") -> None:
         self._root = root
+        self._existing = existing
         self._durable = durable
 
     @contextlib.contextmanager
@@ -161,8 +160,10 @@ class StagingDirectory:
                 staging = home / _ATTEMPTS / name
                 if not staging.is_directory():
                     return
-                for file in (file for shard in shards for file in shard.in_order()):
-                    self._move(staging / file.name, root / file.name, file.size)
+                for shard in shards:
+                    ours = Ours([ShardRecord(shard.files, shard.others)])
+                    for file in shard.in_order():
+                        self._move(staging / file.name, root / file.name, file.size, ours)
                 if self._durable:
                     root.sync()
         except FileNotFoundError:
@@ -172,14 +173,20 @@ class StagingDirectory:
         if last:
             self.remove([name])
 
-    def _move(self, staged: Entry, target: Entry, size: int) -> None:
+    def _move(self, staged: Entry, target: Entry, size: int, ours: Ours) -> None:
         if not IS_OURS(target.name):
             raise DestinationError(
                 f"{target.name!r}, which a slice has published, is not the name of a shard; the plan is "
                 "damaged, --restart begins anew"
             )
         try:
-            staged.move(target)
+            try:
+                staged.move_new(target)
+            except FileExistsError:
+                # Perhaps another process has just moved a file of the same content.
+                if self._existing != "replace" and staged.exists() and not ours.has(target):
+                    raise DestinationError(name_taken_text(self._root, target.name)) from None
+                staged.move(target)
         except FileNotFoundError:
             if target.size() == size:
                 return

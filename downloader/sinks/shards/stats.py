@@ -37,13 +37,14 @@ IS_OURS: Final = re.compile(
 _SUFFIXES: Final = {"none": "", "gz": ".gz", "zst": ".zst"}
 
 
-class FileStats(msgspec.Struct, frozen=True):
+class FileStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """See ``ShardFile``; with the names of the fields in the file."""
 
     name: str
     md5: str
     samples: int
     size: int
+    crc32: int = -1
 
 
 class ShardStats(msgspec.Struct, frozen=True):
@@ -83,7 +84,7 @@ def make_stats(job: ShardJob, content: int, files: Sequence[ShardFile]) -> Shard
         status_dict=codes,
         shard=job.number,
         bytes=content,
-        files=[FileStats(file.name, file.md5, file.samples, file.size) for file in files],
+        files=[FileStats(*msgspec.structs.astuple(file)) for file in files],
     )
 
 

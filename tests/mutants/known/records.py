@@ -19,9 +19,9 @@ KNOWN = (
     Mutant(
         "CR in a CSV manifest without quotes",
         "one row of a manifest becomes two, of which one has a single field",
-        "_write_csv.write",
-        r"quoted if '\r' in ''.join(fields) else plain",
-        "plain",
+        "_csv_field",
+        "_quoted(_as_text(value))",
+        "_quoted(_as_text(value)) if set(_as_text(value)) & set(',\"\\n') else _as_text(value)",
         ("tests/integration/test_shard_schemas.py::test_manifest_in_csv_is_read_alike_by_all",),
     ),
     Mutant(

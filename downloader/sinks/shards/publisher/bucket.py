@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, BinaryIO, Final
 
 from downloader.files.directory import Entry, open_home
-from downloader.sinks.bucket_store import BucketError, open_bucket, refused
+from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, refused
 from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
+from downloader.sinks.shards.publisher.publishing import NameTaken
+from downloader.sinks.shards.records import Ours
 from downloader.sinks.shards.stats import ShardStats, read_stats
 from downloader.sinks.stored import md5_of_file
 
@@ -49,36 +51,80 @@ class Bucket:
     def can_take(self, path: Entry) -> bool:
         return True
 
-    def publish(self, path: Entry, name: str, md5: str) -> None:
-        import obstore
-
+    def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
         with path.reader() as file:
-            size = os.fstat(file.fileno()).st_size
-            digest = md5 or md5_of_file(file)
             try:
-                if self._found(name) != (size, digest):
-                    file.seek(0)
-                    obstore.put(
-                        self.store,
-                        name,
-                        file,
-                        attributes={MD5: digest, "Content-Type": _type(name)},
-                        chunk_size=max(_CHUNK, size // _MOST_CHUNKS + 1),
-                        max_concurrency=_AT_ONCE,
-                    )
+                replaced = self._publish(file, name, md5, ours, existing)
+            except NameTaken:
+                raise
             except Exception as error:
                 refused(error)
         if path.name == self.temporary(name).name:
             path.unlink()
+        return replaced
+
+    def _publish(self, file: BinaryIO, name: str, md5: str, ours: Ours, existing: str) -> bool:
+        size = os.fstat(file.fileno()).st_size
+        digest = md5 or md5_of_file(file)
+        found = self._found(name)
+        # A small one is put on the condition that none is there. Parts of a larger one have no conditions.
+        if found is None and size <= _CHUNK:
+            if self._put(file, name, digest, new=True):
+                return False
+            found = self._found(name)
+        if found == (size, digest):
+            return False
+        is_ours = found is not None and ours.has_digest(name, *found)
+        if existing != "replace" and not is_ours and (found is not None or size <= _CHUNK):
+            raise NameTaken(name)
+        self._put(file, name, digest)
+        return found is not None and not is_ours
+
+    def put(self, path: Entry, name: str, md5: str) -> None:
+        """Put a file, in place of an object of that name. Raises OSError, BucketError."""
+        with path.reader() as file:
+            try:
+                self._put(file, name, md5 or md5_of_file(file))
+            except Exception as error:
+                refused(error)
+
+    def _put(self, file: BinaryIO, name: str, digest: str, *, new: bool = False) -> bool:
+        """Put ``file``; return False if ``new`` and there is an object of that name."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        more: Any = {"mode": "create", "use_multipart": False} if new else {}
+        try:
+            obstore.put(
+                self.store,
+                name,
+                file,
+                attributes={MD5: digest, "Content-Type": _type(name)},
+                chunk_size=max(_CHUNK, size // _MOST_CHUNKS + 1),
+                max_concurrency=_AT_ONCE,
+                **more,
+            )
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        return True
 
     def _found(self, name: str) -> tuple[int, str] | None:
-        """Return size and MD5 of an object that was put earlier, None if there is none."""
+        """Return size and MD5 of an object of this name, None if there is none, or that is not told.
+
+        Who may put objects need not have the right to look at them.
+        """
         import obstore
 
         try:
             found = obstore.get(self.store, name, options={"head": True})
         except FileNotFoundError:
             return None
+        except Exception as error:
+            if is_denied(error):
+                return None
+            raise
         return found.meta["size"], found.attributes.get(MD5, "")
 
     def record(self, stats: bytes, name: str) -> None:

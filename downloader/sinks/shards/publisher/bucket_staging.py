@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from downloader.sinks.bucket_store import BucketError, refused
+from downloader.sinks.bucket_store import BucketError, is_denied, refused
 from downloader.sinks.shards.publisher.bucket import MD5, Bucket
 from downloader.sinks.shards.staging import ATTEMPTS, missing_text
 from downloader.sinks.shards.staging_bucket import BucketTask
@@ -41,11 +41,12 @@ def _check(store: Any) -> None:
     Who may not list a bucket may be allowed to put objects into it.
     """
     import obstore
-    from obstore.exceptions import PermissionDeniedError
 
     try:
         next(iter(obstore.list(store, f"{ATTEMPTS}/", chunk_size=1)), None)
-    except PermissionDeniedError:
+    except Exception as error:
+        if not is_denied(error):
+            raise
         obstore.put(store, _CHECKED, b"")
         with contextlib.suppress(Exception):
             obstore.delete(store, _CHECKED)

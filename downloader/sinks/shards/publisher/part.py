@@ -16,7 +16,10 @@ from typing import Final
 
 import msgspec
 
+from downloader.core.checksum import crc32
+from downloader.core.frames import MAX_FRAME
 from downloader.files.directory import Entry
+from downloader.sinks.shards.records import pack_sums
 from downloader.sinks.shards.ustar import AFTER_CHECKSUM, BLOCK
 
 __all__ = ["STEP", "Part", "PartError", "Sample", "member_size", "padded"]
@@ -46,6 +49,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 
     ``start``, ``stop``: all its members, with headers. ``metadata``: the content of ``KEY.json``, which
     ``text`` has, unless it is b"". ``content``: that of its first member, whose name is ``member``.
+    ``between``: the CRC-32 of the members between
+    that and ``KEY.json``.
     """
 
     key: str
@@ -57,6 +62,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     content: int
     content_size: int
     text: bytes
+    between: int
 
 
 class Part:
@@ -108,6 +114,10 @@ class Part:
         file = self._file.fileno()
         return [each.text or os.pread(file, each.metadata_size, each.metadata) for each in samples]
 
+    def sums(self, samples: Sequence[Sample]) -> bytes:
+        """Return the sums of ``samples``, packed; see ``records.ShardRecord``."""
+        return pack_sums(map(crc32, self.metadata(samples), [sample.between for sample in samples]))
+
     def used(self, size: int) -> None:
         """Note that ``size`` bytes were read; gives memory back to the system from time to time.
 
@@ -121,7 +131,7 @@ class Part:
     def _scan(self, window: _Window) -> None:
         size, add, room = self.size, self.samples.append, _IN_MEMORY
         data, begin, end = window.data, 0, 0
-        at = start = 0
+        at = start = between = 0
         first = b""  # the member that a sample begins with
         content = content_size = 0
         while at + BLOCK <= size:
@@ -139,11 +149,15 @@ class Part:
             at = body + (length + 511 & -512)
             if not first:
                 first, content, content_size = name, body, length
+                between = 0
             elif name.endswith(b".json") and first.startswith(name[:-4]):
                 room -= length
                 text = window.piece(body, length) if room >= 0 else b""
-                add(Sample(name[:-5].decode(), start, at, body, length, first, content, content_size, text))
+                key = name[:-5].decode()
+                add(Sample(key, start, at, body, length, first, content, content_size, text, between))
                 first, start = b"", at
+            else:
+                between = crc32(window.piece(body, length), between)
         window.finish(min(at, size))
         self.end = at
         if at > size:
@@ -188,6 +202,8 @@ class _Window:
         stop = start + size
         if stop <= self.end:
             return bytes(self._view[start - self.begin : stop - self.begin])
+        if size > MAX_FRAME:
+            raise PartError(f"a member of {size} bytes at byte {start}, which is no text")
         return os.pread(self._file, size, start)
 
     def finish(self, stop: int) -> None:

@@ -20,11 +20,12 @@ from downloader.errors import ConfigError
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
+from downloader.sinks.failing import name_taken_text
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
 from downloader.sinks.shards.publisher.bucket_staging import carry_out
 from downloader.sinks.shards.publisher.part import PartError
-from downloader.sinks.shards.publisher.publishing import Directory, Place, publish
+from downloader.sinks.shards.publisher.publishing import Directory, NameTaken, Place, publish
 from downloader.sinks.shards.staging_bucket import BucketAnswer, BucketTask
 
 __all__ = ["serve", "serve_put", "serve_staging"]
@@ -103,7 +104,7 @@ def serve_put() -> int:
     try:
         bucket = Bucket(settings)
         for name in sys.argv[1:]:
-            bucket.publish(bucket.home / name, name, "")
+            bucket.put(bucket.home / name, name, "")
     except OSError as error:
         _send(answers, advice(error).encode())
     except BucketError as error:
@@ -158,6 +159,8 @@ def _answer(
         why = str(error)
     except OSError as error:
         why = advice(error)
+    except NameTaken as taken:
+        return NotPublished(job.number, name_taken_text(settings.root, taken.name))
     except PartError as error:
         return NotPublished(
             job.number,

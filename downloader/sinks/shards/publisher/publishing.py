@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 
@@ -24,7 +24,15 @@ from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.sample_files import HashedFile, groups, write_parquet, write_tar
 from downloader.sinks.shards.publisher.tables import form_of_items
+from downloader.sinks.shards.records import (
+    OtherFile,
+    Ours,
+    ShardRecord,
+    read_record,
+    write_record,
+)
 from downloader.sinks.shards.stats import (
+    FileStats,
     ShardStats,
     file_name,
     items_name,
@@ -34,9 +42,18 @@ from downloader.sinks.shards.stats import (
 )
 from downloader.sinks.shards.ustar import END
 
-__all__ = ["Directory", "Place", "publish"]
+__all__ = ["Directory", "NameTaken", "Place", "publish"]
 
 _by_key = attrgetter("key")
+_MOST_FORMER = 20  # files of attempts that were killed
+
+
+class NameTaken(Exception):
+    """A file of somebody else has the name of a file of a shard; --existing forbids to replace it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 class Place(Protocol):
@@ -48,10 +65,12 @@ class Place(Protocol):
     def can_take(self, path: Entry) -> bool:
         """Return whether ``publish`` accepts ``path``, which is not one of ``temporary``."""
 
-    def publish(self, path: Entry, name: str, md5: str) -> None:
-        """Give the complete file ``path`` its name, in place of a file of that name.
+    def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
+        """Give the complete file ``path`` its name; return whether it replaced a file of somebody else.
 
-        ``md5``: that of the file, in hexadecimal, or "". Afterwards a path of ``temporary`` is gone.
+        ``md5``: that of the file, in hexadecimal, or "". ``ours``: what an earlier attempt at the shard may
+        have left under the name. ``existing``: see --existing; raises NameTaken if it forbids that.
+        Afterwards a path of ``temporary`` is gone.
         """
 
     def record(self, stats: bytes, name: str) -> None:
@@ -69,7 +88,7 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
     """
     with contextlib.ExitStack() as stack:
         part = None
-        job_files = _Files(job, settings, place, home / os.path.relpath(job.part, home))
+        job_files = _Files(job, settings, place, home)
         stack.callback(job_files.discard)
         if job_files.has_part():
             part = stack.enter_context(job_files.open_part())
@@ -78,19 +97,19 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
             if stats is None or stats.count != job.count:
                 raise PartError("it is missing, and its shard is not published")
             return PublishedShard(
-                job.number, [ShardFile(f.name, f.md5, f.samples, f.size) for f in stats.files]
+                job.number, [ShardFile(*msgspec.structs.astuple(file)) for file in stats.files]
             )
         job_files.write(part)
         job_files.publish()
-        return PublishedShard(job.number, job_files.with_samples)
+        return PublishedShard(job.number, job_files.with_samples, job_files.replaced)
 
 
 class _Files:
     """The files of a shard, from the first temporary one to the last rename."""
 
-    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place, part: Entry) -> None:
+    def __init__(self, job: ShardJob, settings: PublisherSettings, place: Place, home: Home) -> None:
         self._job = job
-        self._part = part
+        self._part = home / os.path.relpath(job.part, home)
         self._settings = settings
         self._place = place
         self._form = form_of_items()
@@ -100,7 +119,11 @@ class _Files:
         self._rename_part = ""
         self._end = 0
         self._stats = b""
+        self._home = home
+        self._others: list[OtherFile] = []
+        self._sums = b""
         self.with_samples: list[ShardFile] = []
+        self.replaced = 0
 
     def has_part(self) -> bool:
         return self._part.exists()
@@ -128,12 +151,18 @@ class _Files:
         if part is not None and samples:
             self._write_samples(part, items, samples, files)
         name = items_name(job.number, store, self._form)
-        with self._begin(name) as file:
-            items.write(file, self._form, files, store == "tar")
-        stats = make_stats(job, sum(sample.content_size for sample in samples), self.with_samples)
+        where = self._rename_part or files
+        self._write_other(name, lambda file: items.write(file, self._form, where, store == "tar"))
+        stats = make_stats(job, sum([sample.content_size for sample in samples]), self.with_samples)
         self._stats = msgspec.json.format(msgspec.json.encode(stats), indent=2) + b"\n"
-        with self._begin(stats_name(job.number)) as file:
-            file.write(self._stats)
+        self._write_other(stats_name(job.number), lambda file: file.write(self._stats))
+        self._sums = part.sums(samples) if part is not None and store == "tar" else b""
+
+    def _write_other(self, name: str, write: Callable[[BinaryIO], object]) -> None:
+        with self._begin(name) as file:
+            out = HashedFile(file)
+            write(cast(BinaryIO, out))
+        self._others.append(OtherFile(name, out.md5, out.size))
 
     def _write_samples(
         self, part: Part, items: Items, samples: Sequence[Sample], files: dict[str, str]
@@ -147,7 +176,6 @@ class _Files:
                 self._hash.update(END)
                 md5 = self._hash.hexdigest()
             self.with_samples = [ShardFile(name, md5, len(samples), part.end + len(END))]
-            files.update(dict.fromkeys((sample.key for sample in samples), name))
             return
         first = 0
         for index, group in enumerate(groups(samples, settings.max_size)):
@@ -158,8 +186,8 @@ class _Files:
                     write_parquet(out, part, items, first, group)
                 else:
                     write_tar(out, part, group, settings.compression, without_times=settings.reproducible)
-            self.with_samples.append(ShardFile(name, out.md5, len(group), out.size))
-            files.update(dict.fromkeys((sample.key for sample in group), name))
+            self.with_samples.append(ShardFile(name, out.md5, len(group), out.size, out.crc32))
+            files.update(dict.fromkeys([sample.key for sample in group], name))
             first += len(group)
 
     def _begin(self, name: str, *, buffering: int = -1) -> BinaryIO:
@@ -175,20 +203,25 @@ class _Files:
                 file.seek(self._end)
                 file.write(END)
                 file.truncate()
+        # Before the part is gone, from which it could be made again.
+        files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
+        earlier = read_record(self._home, job.number)
+        former = [*earlier.others, *earlier.former][:_MOST_FORMER] if earlier is not None else []
+        record = ShardRecord(files, self._others, self._sums, former)
+        ours = Ours([record, *([earlier] if earlier is not None else [])])
+        write_record(self._home, job.number, record)
         samples = {file.name: file.md5 for file in self.with_samples}
         for name in [name for name in self._temporary if name not in samples]:
-            self._publish(name)
+            self._publish(name, "", ours)
         for name, md5 in reversed(samples.items()):
-            if name == self._rename_part:
-                place.publish(self._part, name, md5)
-            else:
-                self._publish(name, md5)
+            self._publish(name, md5, ours)
         place.record(self._stats, stats_name(job.number))
         self._part.unlink(missing_ok=True)
 
-    def _publish(self, name: str, md5: str = "") -> None:
-        self._place.publish(self._temporary[name], name, md5)
-        del self._temporary[name]
+    def _publish(self, name: str, md5: str, ours: Ours) -> None:
+        path = self._part if name == self._rename_part else self._temporary[name]
+        self.replaced += self._place.publish(path, name, md5, ours, self._settings.existing)
+        self._temporary.pop(name, None)
 
     def discard(self) -> None:
         """Remove the temporary files that are left."""
@@ -231,8 +264,18 @@ class Directory:
         found = path.stat()
         return found is not None and found.st_dev == os.fstat(self._root.fd).st_dev
 
-    def publish(self, path: Entry, name: str, md5: str) -> None:
-        path.move(self._root / name)
+    def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
+        target = self._root / name
+        try:
+            path.move_new(target)
+            return False
+        except FileExistsError:
+            pass
+        is_ours = ours.has(target)
+        if not is_ours and existing != "replace":
+            raise NameTaken(name)
+        path.move(target)
+        return not is_ours
 
     def record(self, stats: bytes, name: str) -> None:
         """Do nothing: the stats are beside the shard."""

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final, cast
 
+from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
 from downloader.sinks.shards.options import LARGEST_VALUE
 from downloader.sinks.shards.publisher.columns import fitted
@@ -33,13 +34,14 @@ _CHECKSUM: Final = slice(148, 156)
 class HashedFile:
     """A file that is being written; ``size`` and ``md5`` (hex) are those of what was written.
 
-    Not ``hashed``: ``md5`` is "".
+    Not ``hashed``: ``md5`` is "", and ``crc32`` is the CRC-32, which is else -1.
     """
 
     def __init__(self, file: BinaryIO, *, hashed: bool = True) -> None:
         self._file = file
         self._md5 = hashlib.md5(usedforsecurity=False) if hashed else None
         self.size = 0
+        self.crc32 = -1 if hashed else 0
 
     @property
     def md5(self) -> str:
@@ -49,6 +51,8 @@ class HashedFile:
         """Append ``data``, and return its length."""
         if self._md5 is not None:
             self._md5.update(data)
+        else:
+            self.crc32 = crc32(data, self.crc32)
         with memoryview(data) as view:
             written = self._file.write(data)
             while written < view.nbytes:  # an unbuffered file may write less

@@ -1,0 +1,156 @@
+"""Cut what a server sends back of the credentials that it was sent, in a redirect, an ETag, a name.
+
+It would stand in a published dataset, in rows and manifests.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote
+
+from downloader.core.redact import credentials_in, is_secret_param, redact_url, spellings
+from downloader.core.urls import login_of
+
+__all__ = ["Echoes", "basic_login", "secrets_of_headers"]
+
+Headers = Iterable[tuple[str, str]]
+
+_CUT: Final = "***"
+_SHORTEST: Final = 4  # characters, as in `redact`
+_SHORTEST_OTHER: Final = 8  # of a field whose name does not say that it is secret
+_LAYERS: Final = 3  # of percent-encoding
+# Fields of requests that are no credentials, and whose values servers repeat as they should.
+_HARMLESS: Final = frozenset(
+    {
+        "accept",
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "connection",
+        "content-type",
+        "dnt",
+        "host",
+        "if-modified-since",
+        "if-none-match",
+        "origin",
+        "pragma",
+        "prefer",
+        "range",
+        "te",
+        "upgrade-insecure-requests",
+        "user-agent",
+        "x-requested-with",
+    }
+)
+_PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]{1,64})=([^&#]+)").finditer
+_ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.I).match
+
+
+def basic_login(user: str, password: str) -> list[str]:
+    """Return what a Basic ``Authorization`` has for this login, as a server may spell it."""
+    encoded = base64.b64encode(f"{user}:{password}".encode("utf-8", "surrogateescape")).decode()
+    plain = encoded.rstrip("=")
+    return [plain, plain.replace("+", "-").replace("/", "_")]
+
+
+def secrets_of_headers(headers: Headers) -> list[str]:
+    """Return the credentials that these header fields of a request have, each as a whole and in parts."""
+    found: list[str] = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower in _HARMLESS or lower.startswith("sec-"):
+            continue
+        is_secret = lower in ("cookie", "authorization", "proxy-authorization") or is_secret_param(name)
+        values = [value, *value.split(None, 1)[1:]]
+        if lower == "cookie":
+            values += [each.partition("=")[2].strip() for each in value.split(";")]
+        if lower.endswith("authorization") and value[:6].lower() == "basic ":
+            values += _parts_of_login(value[6:].strip())
+        least = _SHORTEST if is_secret else _SHORTEST_OTHER
+        found += [each for each in values if len(each) >= least]
+    return found
+
+
+def _parts_of_login(encoded: str) -> list[str]:
+    try:
+        login = base64.b64decode(encoded).decode("utf-8", "replace")
+    except (ValueError, binascii.Error):
+        return []
+    return [encoded.rstrip("="), login, login.partition(":")[2]]
+
+
+@lru_cache(256)
+def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Return a pattern of the ``secrets`` in their usual spellings, the longest first."""
+    forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in spellings(secret)}
+    if not forms:
+        return None
+    return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)), re.I)
+
+
+class Echoes:
+    """The credentials of a run, which a server may send back. ``secrets``: of all its requests."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= _SHORTEST))
+
+    @property
+    def has_any(self) -> bool:
+        """Return whether there are credentials of all requests."""
+        return bool(self._own)
+
+    def cut(self, text: str, url: str = "", headers: Headers = ()) -> str:
+        """Return ``text``, which a server has sent, without the credentials that it was sent.
+
+        ``url``, ``headers``: of the request, which may have some of its own. Of a URL that has one in a
+        spelling of its own, its origin is left; of another text nothing.
+        """
+        pattern = self._of(url, headers) if text else None
+        if pattern is None:
+            return text
+        found = pattern.sub(_CUT, text)
+        plain = found
+        for _ in range(_LAYERS):
+            if "%" not in plain:
+                break
+            plain = unquote(plain)
+            if pattern.search(plain):
+                origin = _ORIGIN(found)
+                return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
+        return found
+
+    def cut_url(self, at: str, url: str = "", headers: Headers = ()) -> str:
+        """Return the URL ``at``, to which a server has redirected, without all that may be secret."""
+        return self.cut(redact_url(at), url, headers)
+
+    def has(self, text: str) -> bool:
+        """Return whether ``text`` has a credential of the run."""
+        pattern = _pattern(self._own) if self._own else None
+        return pattern is not None and (pattern.search(text) or pattern.search(unquote(text))) is not None
+
+    def _of(self, url: str, headers: Headers) -> re.Pattern[str] | None:
+        own = self._own
+        if "=" in url or "@" in url:
+            own = (*own, *_secrets_of_url(url))
+        if headers:
+            own = (*own, *secrets_of_headers(headers))
+        return _pattern(own) if own else None
+
+
+def _secrets_of_url(url: str) -> list[str]:
+    found = []
+    for match in _PARAMETER(url):
+        # Also code=, key=, sid=: short values of these are words, as in key=image.
+        if len(match[2]) >= _SHORTEST_OTHER and is_secret_param(match[1]):
+            found += [match[2], unquote(match[2])]
+    if "@" in url:
+        found += credentials_in(url)
+        if (login := login_of(url)) is not None:
+            found += basic_login(login[0], login[1] or "")
+    return found

@@ -1,0 +1,289 @@
+"""Compare all that was published of shards with what is there: samples, rows, stats and indexes.
+
+What a record (``records``) says is compared; of a shard without one, what its stats say. Damage belongs to
+the samples that it concerns, which are then fetched again. What is left, such as the rows, is a file that
+has changed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
+from downloader.files.directory import Directory, UnsafeFile
+from downloader.sinks.shards.files import INDEX, SIZES
+from downloader.sinks.shards.indexes import Indexed, index_lines, sizes_lines
+from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.places import PublishedFiles
+from downloader.sinks.shards.reading import DigestingFile, SeenSample, read_parquet, read_tar
+from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
+from downloader.sinks.shards.stats import FileStats, file_name, items_name, stats_name
+from downloader.sinks.sink import Written
+
+__all__ = ["JobComparison", "ShardComparison"]
+
+_SHARDS_IN_MEMORY = 4
+_MISSING = "missing"
+_CHANGED = "changed since it was published"
+
+
+class _Shard(NamedTuple):
+    """A shard that was read: its samples, and what is wrong with its files besides samples."""
+
+    samples: dict[str, SeenSample]
+    problems: list[tuple[str, str]]
+
+
+class ShardComparison:
+    """A comparison of the shards that are ``files``; see ``sinks.sink.Comparison``.
+
+    ``record``: returns the record of a shard, None if it has none. Raises OSError where a file cannot be
+    read.
+    """
+
+    def __init__(
+        self,
+        files: PublishedFiles,
+        store: str,
+        options: ShardOptions,
+        record: Callable[[int], ShardRecord | None],
+    ) -> None:
+        self._files = files
+        self._store = store
+        self._options = options
+        self._record = record
+        self._width = index_width(options.files)
+        self._read: OrderedDict[int, _Shard] = OrderedDict()
+        self._compared: set[int] = set()
+        self.unrecorded = 0
+        """How many shards have no record."""
+
+    # items
+
+    def batch(self, written: Sequence[Written], names: Sequence[str]) -> list[str]:
+        """Return what is wrong with each of the ``written`` items of a batch, "" if nothing is.
+
+        ``names`` are those of all its items.
+        """
+        keys = name_keys(names) if self._options.by_name else []
+        return [self._item(each, keys) for each in written]
+
+    def _item(self, written: Written, keys: Sequence[str]) -> str:
+        if not written.shards:
+            return "in no shard"
+        if keys:
+            key = keys[written.index]
+        elif self._options.by_name:
+            key = possible_name_keys(written.name, written.index)[0]
+        else:
+            key = f"{written.shards[0]:05d}{written.index:0{self._width}d}"
+        return self.problem(key, written.shards, (written.size, written.crc))
+
+    def problem(self, key: str, shards: Sequence[int], content: tuple[int, int]) -> str:
+        """Return what is wrong with the sample ``key``, which is in one of ``shards``.
+
+        ``content``: its size and its CRC-32.
+        """
+        problem = _MISSING
+        for shard in shards:
+            found = self._shard(shard).samples.get(key)
+            if found is None:
+                continue
+            if (found.size, found.crc) == content and found.intact:
+                return ""
+            problem = f"changed since it was stored in shard {shard:05d}"
+        return problem
+
+    # files
+
+    def left(self, shard: int) -> list[tuple[str, str]]:
+        """Return the files of ``shard`` that are not what was published, besides its samples.
+
+        Each with what is wrong. Nothing of a shard whose files are all gone: its samples are found missing,
+        or are elsewhere.
+        """
+        if shard in self._compared:
+            return []
+        self._compared.add(shard)
+        stated = self._stated(shard)
+        if stated.files and not any(self._files.has(name) for name in stated.names):
+            return []
+        return [*self._shard(shard).problems, *self._others(shard, stated)]
+
+    def _stated(self, shard: int) -> ShardRecord:
+        """Return what is known of the files of ``shard``."""
+        if (record := self._record(shard)) is not None:
+            return record
+        stats = self._files.stats(shard)
+        return ShardRecord(stats.files) if stats is not None else ShardRecord([])
+
+    def _others(self, shard: int, stated: ShardRecord) -> Iterator[tuple[str, str]]:
+        self.unrecorded += bool(stated.files) and not stated.others
+        for other in stated.others:
+            if problem := self._problem_of(other):
+                yield other.name, problem
+
+    def _problem_of(self, other: OtherFile) -> str:
+        if not self._files.has(other.name):
+            return _MISSING
+        if other.size < 0:
+            return ""
+        try:
+            with self._files.open(other.name) as file:
+                digesting = DigestingFile(file)
+                digesting.finish()
+        except UnsafeFile:
+            return _CHANGED
+        agrees = (digesting.size, digesting.md5) == (other.size, other.md5 or digesting.md5)
+        return "" if agrees else _CHANGED
+
+    def indexes(self, files: Sequence[FileStats]) -> list[tuple[str, str]]:
+        """Return which indexes do not have ``files``, all files with samples in order: name and problem."""
+        found = []
+        for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
+            if not files:
+                continue
+            if not self._files.has(name):
+                found.append((name, _MISSING))
+                continue
+            try:
+                with self._files.open(name) as file:
+                    agrees = all(file.read(len(line)) == line for line in lines) and not file.read(1)
+            except UnsafeFile:
+                agrees = False
+            if not agrees:
+                found.append((name, "does not agree with the shards"))
+        return found
+
+    def files_of(self, shard: int) -> list[FileStats]:
+        """Return the files with samples of ``shard`` that an index has: all, if all its files are there."""
+        stated = self._stated(shard)
+        names = [*(file.name for file in stated.files), stats_name(shard)]
+        return stated.files if all(self._files.has(name) for name in names) else []
+
+    # reading
+
+    def _shard(self, shard: int) -> _Shard:
+        if shard not in self._read:
+            self._read[shard] = self._read_shard(shard)
+            if len(self._read) > _SHARDS_IN_MEMORY:
+                self._read.popitem(last=False)
+        return self._read[shard]
+
+    def _read_shard(self, shard: int) -> _Shard:
+        stated = self._stated(shard)
+        by_name: dict[str, FileStats | None] = {file.name: file for file in stated.files}
+        number = 0
+        while (name := self._name(shard, number)) in by_name or self._files.has(name):
+            by_name.setdefault(name, None)
+            number += 1
+        found = _Shard({}, [])
+        for name, file in by_name.items():
+            problem = self._read_file(shard, name, file, stated, found.samples)
+            if problem:
+                found.problems.append((name, problem))
+        return found
+
+    def _name(self, shard: int, number: int) -> str:
+        return file_name(shard, number, self._store, self._options.compression)
+
+    def _read_file(
+        self,
+        shard: int,
+        name: str,
+        stated: FileStats | None,
+        record: ShardRecord,
+        samples: dict[str, SeenSample],
+    ) -> str:
+        """Add the samples of a file to ``samples``; return what is wrong with it besides these."""
+        if not self._files.has(name):
+            return ""  # so its samples are missing
+        try:
+            found, count, whole = (self._parquet if self._store == "parquet" else self._tar)(
+                shard, name, stated, record
+            )
+        except UnsafeFile:
+            return ""  # what is not a file has no samples
+        samples.update(found)
+        if stated is None:
+            # In a shard that has a record it is nobody's; of others nothing is known.
+            return "not a file of this shard" if record.others else ""
+        intact = sum(sample.intact for sample in found.values())
+        if (whole and count == stated.samples) or intact < stated.samples:
+            return ""
+        return "changed outside its samples since it was published"
+
+    def _tar(
+        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
+    ) -> tuple[Mapping[str, SeenSample], int, bool]:
+        sums = unpack_sums(record.sums) if record.sums else None
+        with self._files.open(name) as file:
+            digesting = DigestingFile(file)
+            reading = read_tar(digesting, name, sums)
+            digesting.finish()
+        return reading.samples, reading.count, _is_whole(digesting, stated, exact=reading.exact)
+
+    def _parquet(
+        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
+    ) -> tuple[Mapping[str, SeenSample], int, bool]:
+        with self._files.open(name) as file:
+            digesting = DigestingFile(file)
+            digesting.finish()
+            whole = _is_whole(digesting, stated, exact=True)
+            file.seek(0)
+            rows = None if whole else self._rows(shard, record)
+            found = dict(read_parquet(file, rows))
+        return found, len(found), whole
+
+    def _rows(self, shard: int, record: ShardRecord) -> dict[str, dict[str, Any]]:
+        """Return the rows of ``shard`` by key, with which a damaged file is compared; none if they are not
+        what was published."""
+        from pyarrow import ArrowException, parquet
+
+        name = items_name(shard, self._store, "parquet")
+        if any(self._problem_of(other) for other in record.others if other.name == name):
+            return {}
+        try:
+            with self._files.open(name) as file:
+                return {row["key"]: row for row in parquet.read_table(file).to_pylist()}
+        except (ArrowException, OSError, KeyError):
+            return {}
+
+
+class JobComparison(ShardComparison):
+    """That of a job on one machine, whose own files are in ``home``; see ``sinks.sink.Comparison``.
+
+    ``indexed``: where its indexes are made, DEST or, for a bucket, ``home``.
+    """
+
+    def __init__(
+        self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, indexed: Path
+    ) -> None:
+        super().__init__(files, store, options, partial(read_record, home))
+        self._home = home
+        self._indexed = indexed
+
+    def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
+        """See ``sinks.sink.Comparison``."""
+        indexed = Indexed(self._home, self._indexed)
+        if not indexed.counts(len(shards)):
+            return []  # they are written at the end of a run
+        wrong = self.indexes([file for shard in shards for file in self.files_of(shard)])
+        if wrong and not self._home.is_read_only():
+            indexed.forget()
+        return wrong
+
+
+def _is_whole(found: DigestingFile, stated: FileStats | None, *, exact: bool) -> bool:
+    """Return whether a file is what was published; without a digest, whether it is ``exact``."""
+    if stated is None:
+        return True
+    if found.size != stated.size:
+        return False
+    if stated.md5:
+        return found.md5 == stated.md5
+    return found.crc32 == stated.crc32 if stated.crc32 >= 0 else exact

@@ -1,0 +1,129 @@
+"""Read what was published of shards, in a directory or in a bucket."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from downloader.core.bucket_place import is_bucket
+from downloader.errors import DestinationError
+from downloader.files.directory import Directory, open_directory, open_regular
+from downloader.sinks.bucket_store import BucketError, open_bucket, refused
+from downloader.sinks.shards.files import STATS
+from downloader.sinks.shards.stats import ShardStats, read_stats, stats_name
+
+__all__ = ["BucketFiles", "DirectoryFiles", "PublishedFiles", "open_published"]
+
+_BUFFER = 1 << 20
+
+
+class PublishedFiles(Protocol):
+    """The files of shards, by name."""
+
+    def has(self, name: str) -> bool:
+        """Return whether there is anything of this name."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading. Raises UnsafeFile for what is no file, OSError, DestinationError."""
+
+    def stats(self, shard: int) -> ShardStats | None:
+        """Return the stats of ``shard``, None if there are none or damaged ones."""
+
+
+def open_published(root: str, home: Directory | None, endpoint_url: str, region: str) -> PublishedFiles:
+    """Return the files below ``root``, a directory or ``s3://…``; ``home``: of the tool's own files."""
+    return BucketFiles(root, home, endpoint_url, region) if is_bucket(root) else DirectoryFiles(Path(root))
+
+
+class DirectoryFiles:
+    """See ``PublishedFiles``."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def has(self, name: str) -> bool:
+        return os.path.lexists(self._root / name)
+
+    def open(self, name: str) -> BinaryIO:
+        return open(open_regular(self._root / name), "rb")
+
+    def stats(self, shard: int) -> ShardStats | None:
+        with open_directory(self._root) as directory:
+            return read_stats(directory / stats_name(shard))
+
+
+class BucketFiles:
+    """See ``PublishedFiles``. obstore starts threads: the process must not fork afterwards.
+
+    The names are listed once. Copies of the stats are in ``home``.
+    """
+
+    def __init__(self, root: str, home: Directory | None, endpoint_url: str, region: str) -> None:
+        self._root = root
+        self._home = home
+        try:
+            self._store = open_bucket(root, endpoint_url, region)
+        except BucketError as error:
+            raise DestinationError(f"{root}: {error}") from error
+        self._names: frozenset[str] | None = None
+
+    def has(self, name: str) -> bool:
+        if self._names is None:
+            import obstore
+
+            try:
+                pages = obstore.list(self._store)
+                self._names = frozenset(entry["path"] for page in pages for entry in page)
+            except Exception as error:
+                raise self._failed(error) from error
+        return name in self._names
+
+    def open(self, name: str) -> BinaryIO:
+        import obstore
+
+        try:
+            reader = obstore.open_reader(self._store, name, buffer_size=_BUFFER)
+        except Exception as error:
+            raise self._failed(error) from error
+        return io.BufferedReader(_Raw(reader, self._failed), _BUFFER)
+
+    def stats(self, shard: int) -> ShardStats | None:
+        if self._home is None:
+            return None
+        return read_stats(self._home / STATS / stats_name(shard))
+
+    def _failed(self, error: Exception) -> DestinationError:
+        try:
+            refused(error)
+        except (BucketError, OSError) as found:
+            return DestinationError(f"{self._root} cannot be read: {found}")
+
+
+class _Raw(io.RawIOBase):
+    """An object that obstore reads."""
+
+    def __init__(self, reader: Any, failed: Any) -> None:
+        self._reader = reader
+        self._failed = failed
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            piece = bytes(self._reader.read(len(buffer)))
+        except Exception as error:
+            raise self._failed(error) from error
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._reader.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._reader.tell())

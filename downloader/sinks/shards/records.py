@@ -1,0 +1,126 @@
+"""Keep a record of each published shard in the home: ``verify`` compares all of its files with it.
+
+``published/N``: the files of shard N, with size and digest of each, and the sum of each sample. A shard
+that an earlier version has published has none, and a power cut may take one that was not synced.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import msgspec
+
+from downloader.core.checksum import crc32
+from downloader.files.directory import Directory, Entry, UnsafeFile
+from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
+from downloader.sinks.shards.stats import IS_OURS, FileStats
+from downloader.sinks.stored import crc_of, md5_of_file
+
+__all__ = ["OtherFile", "Ours", "ShardRecord", "pack_sums", "read_record", "unpack_sums", "write_record"]
+
+_CHECKSUM = 4  # bytes in front of a record
+
+
+class OtherFile(msgspec.Struct, frozen=True):
+    """A file of a shard without samples, its rows or its stats. ``md5``, ``size``: "", -1 if not known."""
+
+    name: str
+    md5: str = ""
+    size: int = -1
+
+
+class ShardRecord(msgspec.Struct, frozen=True):
+    """What was published of a shard: its files with samples, the others, the sums of its samples.
+
+    ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
+    what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
+    the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were
+    killed; stats have times, so those of each attempt differ.
+    """
+
+    files: list[FileStats]
+    others: list[OtherFile] = []
+    sums: bytes = b""
+    former: list[OtherFile] = []
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        return [file.name for file in self.files] + [file.name for file in self.others]
+
+
+class Ours:
+    """The files of one shard that attempts at it have made, or are about to; see ``records``."""
+
+    def __init__(self, records: Sequence[ShardRecord]) -> None:
+        self._known: dict[str, list[FileStats | OtherFile]] = {}
+        for record in records:
+            for file in record.files:
+                self._known.setdefault(file.name, []).append(file)
+            for other in (*record.others, *record.former):
+                self._known.setdefault(other.name, []).append(other)
+
+    def has(self, path: Entry) -> bool:
+        """Return whether the file ``path`` is one of them. Raises OSError."""
+        known = [file for file in self._known.get(path.leaf, ()) if file.size == path.size()]
+        return any(map(partial(_is_file, path), known))
+
+    def has_digest(self, name: str, size: int, md5: str) -> bool:
+        """Return whether one of them has this name, size and MD5."""
+        return any((size, md5) == (file.size, file.md5) for file in self._known.get(name, ()))
+
+
+def _is_file(path: Entry, file: FileStats | OtherFile) -> bool:
+    try:
+        with path.reader() as content:
+            if file.md5:
+                return md5_of_file(content) == file.md5
+            known = file.crc32 if isinstance(file, FileStats) else -1
+            return known >= 0 and crc_of(content.fileno()) == known
+    except UnsafeFile:
+        return False
+
+
+def pack_sums(sums: Iterable[int]) -> bytes:
+    """Return ``sums`` as an array of u32, little-endian."""
+    found = array("I", sums)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()
+
+
+def unpack_sums(packed: bytes) -> frozenset[int]:
+    """Return the sums that ``pack_sums`` has packed. Raises ValueError."""
+    found = array("I")
+    found.frombytes(packed)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return frozenset(found)
+
+
+def _path(home: Directory, shard: int) -> Entry:
+    return home / PUBLISHED / f"{shard:05d}"
+
+
+def write_record(home: Directory, shard: int, record: ShardRecord) -> None:
+    """Write the record of ``shard``. Raises OSError."""
+    (home / PUBLISHED).make_directory()
+    body = msgspec.msgpack.encode(record)
+    _path(home, shard).write(crc32(body).to_bytes(_CHECKSUM, "little") + body)
+
+
+def read_record(home: Directory, shard: int) -> ShardRecord | None:
+    """Return the record of ``shard``, None if there is none or a damaged one. Raises OSError."""
+    try:
+        content = _path(home, shard).read(LARGEST_FILE)
+        body = content[_CHECKSUM:]
+        if crc32(body).to_bytes(_CHECKSUM, "little") != content[:_CHECKSUM]:
+            return None
+        record = msgspec.msgpack.decode(body, type=ShardRecord)
+        unpack_sums(record.sums)
+    except (FileNotFoundError, ValueError):  # DecodeError is one
+        return None
+    return record if all(map(IS_OURS, record.names)) else None

@@ -1,0 +1,200 @@
+"""``verify`` compares everything that was published of shards, every bit of every file."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from harness import slow_but
+from servers import Request, Server, Step, ok, status
+
+from downloader.storage.verify import Verified, verify
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+FLIPS = 12  # in each file
+FORMS: dict[str, tuple[str, ...]] = {
+    "tar": ("--store", "tar", "--member", "txt=caption", "--keep-columns", "caption"),
+    "tar-crc32": ("--store", "tar", "--member", "txt=caption", "--digests", "crc32", "--key", "name"),
+    "parquet": ("--store", "parquet", "--keep-columns", "caption,wide"),
+    "tar-gz-crc32": ("--store", "tar", "--shard-compression", "gz", "--digests", "crc32"),
+    "tar-cut-crc32": ("--store", "tar", "--shard-size", "4k", "--digests", "crc32"),
+    "tar-reproducible": ("--store", "tar", "--reproducible", "--key", "name", "--member", "txt=caption"),
+}
+
+
+def answer(request: Request) -> Sequence[Step]:
+    """Two items of one key, ``same.txt`` and ``same.dat``, have equal bytes."""
+    if "gone" in request.target:
+        return status(404)
+    name = request.target.rpartition("/")[2].partition(".")[0]
+    return ok(name.encode() * 40, "Content-Type: application/x-thing", 'ETag: "e"')
+
+
+def write_list(directory: Path, server: Server) -> Path:
+    names = ["a1.dat", "same.txt", "same.dat", "b2.dat", "gone.dat", "c3.dat", "d4.dat", "e5.dat"]
+    path = directory / "list.csv"
+    rows = [f"{server.url}/f/{name},text of {name},{number}.5" for number, name in enumerate(names)]
+    path.write_text("\n".join(["url,caption,wide", *rows]) + "\n")
+    return path
+
+
+class Copies:
+    """A finished job, and copies of it to damage."""
+
+    def __init__(self, origin: Path, directory: Path) -> None:
+        self.origin = origin
+        self._at = directory / "copy"
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.origin.iterdir() if path.is_file())
+
+    def damaged(self, damage: Callable[[Path], object]) -> Verified:
+        """Return what ``verify`` finds in a copy with this damage."""
+        shutil.rmtree(self._at, ignore_errors=True)
+        shutil.copytree(self.origin, self._at)
+        damage(self._at)
+        return verify(str(self._at), quiet=True)
+
+
+@pytest.fixture(params=slow_but([("tar",), ("tar-crc32",), ("parquet",)], FORMS))
+def copies(request: pytest.FixtureRequest, run_downloader: Run, tmp_path: Path) -> Copies:
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        argv = (source, "-o", tmp_path / "dest", "--shard-files", 5, *FORMS[request.param])
+        assert run_downloader(*argv).returncode == 1
+    return Copies(tmp_path / "dest", tmp_path)
+
+
+def flip(path: Path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def is_found(found: Verified) -> bool:
+    return bool(found.damaged_count or found.published) and found.exit_code == 1
+
+
+def test_every_damage_is_found(copies: Copies) -> None:
+    """A flipped bit anywhere, a file that is removed, cut, longer, or another one's."""
+    assert copies.damaged(lambda dest: None).exit_code == 0
+    names = copies.files()
+    assert {"shards.json", "sizes.json", "00000_stats.json", "00001_stats.json"} < set(names)
+    draw = random.Random(35)
+    missed = []
+
+    def check(what: str, damage: Callable[[Path], object]) -> None:
+        if not is_found(copies.damaged(damage)):
+            missed.append(what)
+
+    for name in names:
+        bits = (copies.origin / name).stat().st_size * 8
+        for bit in {0, bits - 1, *(draw.randrange(bits) for _ in range(FLIPS))}:
+            check(f"bit {bit} of {name}", lambda dest, at=name, bit=bit: flip(dest / at, bit))  # type: ignore[misc]
+        content = (copies.origin / name).read_bytes()
+        for what, other in (
+            ("cut", content[:-1]),
+            ("longer", content + b"\0"),
+            ("empty", b""),
+            ("a block more", content + bytes(512)),
+        ):
+            check(f"{what}: {name}", lambda dest, at=name, other=other: (dest / at).write_bytes(other))  # type: ignore[misc]
+        check(f"removed: {name}", lambda dest, at=name: (dest / at).unlink())  # type: ignore[misc]
+    for one in names:
+        for other in (name for name in names if name > one):
+
+            def swap(dest: Path, one: str = one, other: str = other) -> None:
+                (dest / one).rename(dest / "x")
+                (dest / other).rename(dest / one)
+                (dest / "x").rename(dest / other)
+
+            check(f"swapped: {one}, {other}", swap)
+    assert missed == []
+
+
+def blocks_of(path: Path, key: str) -> tuple[int, int]:
+    """Return where the sample ``key`` is in an uncompressed tar."""
+    import tarfile
+
+    with tarfile.open(path) as shard:
+        members = [each for each in shard if each.name.partition(".")[0] == key]
+    last = members[-1]
+    return members[0].offset, last.offset_data + -(-last.size // 512) * 512
+
+
+@pytest.mark.parametrize("digests", ["crc32", "sha256"])
+def test_sample_that_is_removed_is_missed(digests: str, run_downloader: Run, tmp_path: Path) -> None:
+    """Also one of two with one key and equal bytes; and only its items are fetched again."""
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        dest = tmp_path / "dest"
+        argv = (source, "-o", dest, *FORMS["tar-crc32"][:-4], "--key", "name", "--digests", digests)
+        assert run_downloader(*argv).returncode == 1
+        shard = dest / "00000.tar"
+        content = shard.read_bytes()
+        start, stop = blocks_of(shard, "same%~2")
+        shard.write_bytes(content[:start] + content[stop:])
+        found = run_downloader("verify", dest)
+        assert found.stdout.splitlines() == ["damaged: same.dat", "6 of 7 files agree with the journal"]
+        # A text beside a content, and its metadata.
+        for key, other in (("a1", b"text of a1"), ("b2", b'"e\\"')):
+            start, stop = blocks_of(shard, key)
+            damaged = bytearray(shard.read_bytes())
+            damaged[damaged.index(other, start, stop)] ^= 1
+            shard.write_bytes(damaged)
+        found = run_downloader("verify", dest, "--json")
+        assert (found.returncode, json.loads(found.stdout)["damaged"]) == (1, ["a1.dat", "b2.dat"])
+        before = len(server.requests)
+        assert run_downloader(*argv).returncode == 1
+        assert len(server.requests) - before == 3 + 1, "those three, and the one that fails"
+        found = run_downloader("verify", dest)
+        assert (found.returncode, found.stdout) == (0, "7 of 7 files agree with the journal\n")
+
+
+def test_files_beside_shards_are_named_and_can_be_had_again(run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        dest = tmp_path / "dest"
+        argv = (source, "-o", dest, "--shard-files", 5, *FORMS["tar"])
+        assert run_downloader(*argv).returncode == 1
+        for name in ("00000.parquet", "00001_stats.json", "shards.json"):
+            flip(dest / name, 80)
+        found = run_downloader("verify", dest)
+        assert found.returncode == 1
+        assert found.stdout.splitlines()[:4] == [
+            "damaged: 00000.parquet: changed since it was published",
+            "damaged: 00001_stats.json: changed since it was published",
+            "damaged: shards.json: does not agree with the shards",
+            "7 of 7 files agree with the journal",
+        ]
+        assert "move it away with the files beside it" in found.stdout
+        for shard in ("00000", "00001"):
+            for path in dest.glob(f"{shard}*"):
+                path.unlink()
+        assert run_downloader("verify", dest).returncode == 1
+        assert run_downloader(*argv).returncode == 1
+        found = run_downloader("verify", dest)
+        assert (found.returncode, found.stdout) == (0, "7 of 7 files agree with the journal\n")
+
+
+def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path: Path) -> None:
+    """It has kept no records: what the stats say is compared, and what cannot be is told."""
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        argv = (source, "-o", tmp_path / "dest", "--shard-files", 5, *FORMS["tar"])
+        assert run_downloader(*argv).returncode == 1
+    shutil.rmtree(tmp_path / "dest" / ".downloader" / "published")
+    copies = Copies(tmp_path / "dest", tmp_path)
+    whole = copies.damaged(lambda dest: None)
+    assert (whole.exit_code, whole.unrecorded) == (0, 2)
+    size = (tmp_path / "dest" / "00000.tar").stat().st_size
+    for bit in random.Random(1).choices(range(size * 8), k=FLIPS):
+        assert is_found(copies.damaged(lambda dest, bit=bit: flip(dest / "00000.tar", bit)))  # type: ignore[misc]
+    assert is_found(copies.damaged(lambda dest: flip(dest / "shards.json", 900)))
+    said = run_downloader("verify", tmp_path / "dest")
+    assert (said.returncode, "2 shards have no record" in said.stdout) == (0, True)

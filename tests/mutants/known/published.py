@@ -1,0 +1,113 @@
+"""Bugs in what is published of shards: what verify compares, what names have, what a server sends back."""
+
+from __future__ import annotations
+
+from known.mutant import Mutant
+
+__all__ = ["KNOWN"]
+
+VERIFY = "tests/integration/test_shard_verify.py::"
+MEMBERS = "tests/integration/test_shard_members.py::"
+EXISTING = "tests/integration/test_shard_existing.py::"
+BUCKET = "tests/integration/test_shard_bucket.py::"
+SECRETS = "tests/faults/test_secrets.py::"
+CSV = "tests/unit/test_manifest_csv.py::"
+
+KNOWN = (
+    Mutant(
+        "verify compares contents only",
+        "a bit that flips in KEY.txt or KEY.json is in a dataset of which all files agree",
+        "_Sample.seen",
+        "self._whole and (sums is None or self._sum in sums)",
+        "True",
+        (f"{VERIFY}test_sample_that_is_removed_is_missed[crc32]",),
+    ),
+    Mutant(
+        "verify does not look beside the shards",
+        "rows and stats may be damaged, removed or swapped, and all files agree",
+        "ShardComparison.left",
+        "[*self._shard(shard).problems, *self._others(shard, stated)]",
+        "self._shard(shard).problems",
+        (f"{VERIFY}test_files_beside_shards_are_named_and_can_be_had_again",),
+    ),
+    Mutant(
+        "verify takes the sample of another item",
+        "of two items of one key and equal bytes one is removed, and both are found",
+        "ShardComparison._item",
+        "keys[written.index]",
+        "min((k for k in keys if k.split('%~')[0] == keys[written.index].split('%~')[0]), key=len)",
+        (f"{VERIFY}test_sample_that_is_removed_is_missed[crc32]",),
+    ),
+    Mutant(
+        "verify does not compare the indexes",
+        "shards.json has a wrong number of samples or another MD5, and nobody is told",
+        "JobComparison.finish",
+        "self.indexes([file for shard in shards for file in self.files_of(shard)])",
+        "[]",
+        (f"{VERIFY}test_files_beside_shards_are_named_and_can_be_had_again",),
+    ),
+    Mutant(
+        "no record of what was published",
+        "what is beside the samples of a shard cannot be verified",
+        "_Files.publish",
+        "write_record(self._home, job.number, record)",
+        "pass",
+        (f"{VERIFY}test_files_beside_shards_are_named_and_can_be_had_again",),
+    ),
+    Mutant(
+        "a server chooses what a reader unpickles",
+        "a file x.pickle becomes a member of that name: .decode() of webdataset runs what the server sent",
+        "ShardBatch.members",
+        "extension in EXECUTED and not self._unsafe",
+        "False",
+        (f"{MEMBERS}test_content_gets_no_extension_that_a_reader_executes",),
+    ),
+    Mutant(
+        "a member's name of 101 bytes",
+        "the longest key with the longest extension, which --member has, too, ends the run with 4",
+        "encode_sample",
+        "extension if len(extension) <= _LONGEST_EXTENSION else UNKNOWN",
+        "extension",
+        (f"{MEMBERS}test_longest_key_and_extensions_fit",),
+    ),
+    Mutant(
+        "other kept columns in the middle of a job",
+        "two schemas in one dataset",
+        "Destination._check_kept",
+        "job.kept == mine.kept or not mine.kept",
+        "True",
+        (f"{MEMBERS}test_kept_columns_of_a_job_cannot_change[parquet]",),
+    ),
+    Mutant(
+        "what a server sends back is published",
+        "a redirect to a path with the token that the server got stands in manifests, rows and KEY.json",
+        "Echoes._of",
+        "_pattern(own) if own else None",
+        "None",
+        (f"{SECRETS}test_what_a_server_sends_back_of_credentials_is_cut[tar-requests]",),
+    ),
+    Mutant(
+        "the file of somebody else under the name of a shard is replaced in silence",
+        "the only copy of something is lost, and nobody is told",
+        "Directory.publish",
+        "path.move_new(target)",
+        "path.move(target)",
+        (f"{EXISTING}test_files_are_kept_and_the_run_goes_on_once_they_are_moved[keep]",),
+    ),
+    Mutant(
+        "a bucket that tells nothing takes nothing",
+        "with credentials that may only put objects (HEAD answers 403) no shard is stored",
+        "Bucket._found",
+        "is_denied(error)",
+        "False",
+        (f"{BUCKET}test_credentials_that_may_only_put[moto]",),
+    ),
+    Mutant(
+        "text in a manifest without quotes",
+        "duckdb guesses from the first rows that there are no quotes, and cannot read a later one",
+        "_csv_field",
+        "_quoted(_as_text(value))",
+        "_quoted(_as_text(value)) if set(_as_text(value)) & set(',\"\\n\\r') else _as_text(value)",
+        (f"{CSV}test_quotes_behind_the_rows_that_a_reader_looks_at",),
+    ),
+)
