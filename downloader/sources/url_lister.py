@@ -160,6 +160,17 @@ class UrlLister:
         found = ColumnTypes(settled(joined(encodable(self._kinds))), more, keep)
         return (known.extended(found) if known is not None else found).encode()
 
+    def check(self, *, begun: bool) -> None:
+        """See ``ChecksFiles``."""
+        self._check_files(begun=begun)
+        if len(self._files) == 1:
+            file = self._files[0]
+            with contextlib.suppress(SourceError) if begun else _never_started():
+                if begun:
+                    self._open(0)
+                else:
+                    check_file(file, self._name_of(file), self._reading)
+
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
         self._check_files(begun=True)

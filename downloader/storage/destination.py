@@ -31,8 +31,8 @@ from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
 from downloader.storage.fsync import boot_id, syncfs
+from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import JobSpec, Journal
-from downloader.storage.journal import exists as journal_exists
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import lock
 from downloader.storage.name_key import name_key
@@ -45,6 +45,7 @@ __all__ = [
     "Destination",
     "collect_ledgers",
     "foreign_before",
+    "has_journal",
     "home_of",
     "ledgers",
     "make_directory",
@@ -57,6 +58,11 @@ HOME = ".downloader"
 def home_of(root: str) -> Path:
     """Return the directory of the tool's own files under ``root``, a ``Config.journal_root``."""
     return Path(root) / HOME
+
+
+def has_journal(config: Config) -> bool:
+    """Return whether there is a journal where that of ``config`` is to be, which may be another job's."""
+    return os.path.exists(home_of(config.journal_root) / JOURNAL)
 
 
 class Destination:
@@ -74,6 +80,8 @@ class Destination:
         self._verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
         self._apart = _is_apart(config)
         output = Path(config.local_output)
+        if not has_journal(config):
+            self._check_new()
         with contextlib.ExitStack() as opened:
             if self._apart:
                 self.home = opened.enter_context(make_home("--journal", config.journal))
@@ -91,10 +99,6 @@ class Destination:
                 config.sink_kind.check_begin(config)
                 _forget(self.home)
             self._records_run = record_spool.next_run(self.home)
-            if config.retry_failed and not journal_exists(self.home):
-                raise ConfigError(
-                    f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
-                )
             self.journal = Journal(self.home, durable=config.fsync)
             opened.callback(self.journal.close)
             if config.slice:
@@ -110,14 +114,25 @@ class Destination:
             self.journal.run(boot)
             collect_ledgers(self.home, self.journal, self._verify)
             self.complete_since = "" if config.relist else self.journal.complete_since
+            self.reserved = {} if self._has_shards else reserved_names(config)
+            # Before the listing is forgotten, which says what was stored.
+            check_reserved(config, self.reserved, self.journal)
             if config.relist:
                 self._read_again()
             self._tidy()
-            self.reserved = {} if self._has_shards else reserved_names(config)
-            check_reserved(config, self.reserved, self.journal)
             self.before: Tally = self.journal.tally()
             self.listed_before: int = self.journal.position()[2]
             self._opened = opened.pop_all()
+
+    def _check_new(self) -> None:
+        """Raise ConfigError if no job can begin here: before the first file of the journal is made."""
+        config = self._config
+        if config.retry_failed:
+            raise ConfigError(
+                f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
+            )
+        if os.path.isdir(config.local_output):
+            config.sink_kind.check_begin(config)
 
     def sync(self) -> None:
         """Wait until all published files are on the disk, if --fsync is given; else do nothing.

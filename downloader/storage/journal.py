@@ -25,7 +25,7 @@ from downloader.storage.schema import TYPES
 from downloader.storage.shard_numbers import ShardNumbers
 from downloader.storage.table import Rows
 
-__all__ = ["NAME", "BatchRow", "JobSpec", "Journal", "exists"]
+__all__ = ["NAME", "BatchRow", "JobSpec", "Journal"]
 
 NAME = "journal.sqlite"
 
@@ -33,11 +33,6 @@ _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
 _BATCH = ("seq", "count", "done", "stored", "failed", "bytes", "unverified", "sum")
 _FAILURE = ("seq", "idx", "name", "url", "code", "detail", "attempts", "sum")
 _UNFINISHED = "(done = 0 OR failed > 0)"
-
-
-def exists(home: Directory) -> bool:
-    """Return whether there is a journal under ``home``."""
-    return (home / NAME).exists()
 
 
 class Journal:

@@ -11,8 +11,33 @@ FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
 BAGS = "tests/integration/test_bags.py::"
+NOTHING = "tests/faults/test_nothing_started.py::"
 
 KNOWN = (
+    Mutant(
+        "a list is found wrong when its job is forgotten",
+        "--relist or --restart with a list whose column is wrong empties the journal, and says 2",
+        "check_source",
+        "not config.source_kind.editable",
+        "True",
+        (f"{NOTHING}test_a_list_that_is_none_changes_nothing",),
+    ),
+    Mutant(
+        "the beginning of a pipe is read twice",
+        "the first rows of a list on standard input, which were looked at, are not fetched",
+        "Pipe.__init__",
+        "bytearray(beginning())",
+        "bytearray()",
+        (f"{NOTHING}test_a_new_destination_is_not_made",),
+    ),
+    Mutant(
+        "a job that never began makes a journal",
+        "a run that ends with 2 leaves a journal without a job where DEST was to be",
+        "Destination.__init__",
+        "not has_journal(config)",
+        "False",
+        (f"{NOTHING}test_a_new_destination_is_not_made",),
+    ),
     Mutant(
         "a key of an inner object is a column",
         "a million lines of JSON whose URLs are deeper fail one by one, and the list is called wrong",
