@@ -99,7 +99,8 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
             say(f"damaged: {shown(name)}")
         say(f"{found.agree:,} of {found.checked:,} files agree with the journal")
         if found.damaged and not found.written_down:
-            say("the file system is read-only: to have them fetched again, verify where it can be written")
+            where = "the file system is read-only or full"
+            say(f"{where}: to have them fetched again, verify where it can be written")
     return 1 if found.damaged_count else 0
 
 

@@ -41,6 +41,7 @@ from downloader.messages import (
     FromChild,
     Heartbeat,
     HostPause,
+    Lease,
     Log,
     Narrowed,
     Rate,
@@ -92,6 +93,7 @@ class Supervisor:
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
         self._rates = RateShares(config.rate)
         self._has_leased = False
+        self._forgotten: list[Lease] = []
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
@@ -108,6 +110,7 @@ class Supervisor:
             finally:
                 self._kill_all()
         self._selector.close()
+        self._add_unreported()
         self.result.cpu_seconds, self.result.worker_rss = self._pool.cpu_seconds, self._pool.worker_rss
         return self.result
 
@@ -406,10 +409,18 @@ class Supervisor:
         self._enter(RunEvent.DRAIN)
         grace = self._config.drain_grace
         self._drain_by = monotonic() + longest_drain(grace) + 2.0
-        self._book.forget_waiting()
+        self._forgotten += self._book.forget_waiting()
         self._pool.send_all(Drain(grace), but=(FEEDER,))
         if feeder := self._pool.get(FEEDER):
             self._pool.kill(feeder)
+
+    def _add_unreported(self) -> None:
+        """Count what was stored of the batches whose workers did not live to report it."""
+        try:
+            left = [*self._forgotten, *self._book.forget_waiting(), *self._book.held()]
+            self.result.tally += self._destination.unreported(left)
+        except DownloaderError as error:
+            self.result.stop = self.result.stop or error
 
     def _kill_all(self) -> None:
         """Kill and reap all remaining children; what they have published is in their ledgers."""

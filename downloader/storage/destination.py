@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import INDEXED
 from downloader.sinks.shards.files import forget as forget_shards
+from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import Verify
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
@@ -193,6 +194,30 @@ class Destination:
     def keep(self, marks: dict[int, bytes]) -> None:
         """See ``Journal.keep_marks``."""
         self.journal.keep_marks(marks, self._verify)
+
+    def unreported(self, leases: Iterable[Lease]) -> Tally:
+        """Return what this run has stored of ``leases``, of which no worker will report: as `status` does.
+
+        It is in the journal; or in a ledger, if that could not be moved into the journal; or in a part of a
+        shard, with what earlier runs have stored there, which counts as skipped. Raises JournalError.
+        """
+        left: dict[int, bytes] = {}
+        for path in ledgers(self.home):
+            for seq, (marks, _) in read_merged(path).items():
+                left[seq] = core_marks.merge(left.get(seq, b""), marks, len(core_marks.unpack(marks)[0]))
+        found = Tally()
+        for lease in leases:
+            skipped = 0
+            if lease.shards:
+                count, size = kept_samples(self.home, lease.shards[-1]) if not lease.only else (0, 0)
+                known = [mark.size for mark in core_marks.written(lease.earlier)]
+                skipped = min(len(known), count)
+                count, size = count - skipped, max(size - sum(known), 0)
+            else:
+                now = core_marks.merge(self.journal.marks(lease.seq), left.get(lease.seq, b""), lease.count)
+                count, size = core_marks.gained(lease.earlier, now, frozenset(lease.only))
+            found += Tally(stored=count, skipped=skipped, bytes=size)
+        return found
 
     def close(self) -> None:
         """Close the journal and release the lock."""

@@ -38,11 +38,13 @@ _UNFINISHED = "(done = 0 OR failed > 0)"
 class Journal:
     """An open journal. Every method raises JournalError if SQLite fails, or if the journal is damaged.
 
-    ``durable``: data is on the disk when a method returns.
+    ``durable``: data is on the disk when a method returns. ``alone``: see ``Rows``.
     """
 
-    def __init__(self, home: Directory, *, read_only: bool = False, durable: bool = False) -> None:
-        self._rows = Rows(home / NAME, read_only=read_only, durable=durable)
+    def __init__(
+        self, home: Directory, *, read_only: bool = False, durable: bool = False, alone: bool = False
+    ) -> None:
+        self._rows = Rows(home / NAME, read_only=read_only, durable=durable, alone=alone)
         self.path = self._rows.path
         self.shards = ShardNumbers(self._rows)
 

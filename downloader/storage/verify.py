@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -16,7 +17,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
-from downloader.files.directory import Directory, check_owner, open_home
+from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import SHARDS
@@ -26,7 +27,8 @@ from downloader.storage.destination import collect_ledgers, home_of, ledgers
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
-from downloader.storage.lock import lock
+from downloader.storage.ledger import read_merged
+from downloader.storage.lock import is_locked, lock
 
 __all__ = ["Status", "Verified", "status", "verify"]
 
@@ -70,7 +72,7 @@ def status(root: str) -> Status:
 
     A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
     """
-    with _opened(root) as home, contextlib.closing(Journal(home, read_only=True)) as journal:
+    with _opened(root) as home, contextlib.closing(_readable(home)) as journal:
         job = _job(journal)
         tally = journal.tally(open_too=True) + _unrecorded(home, journal)
         listed = journal.position()[2]
@@ -88,6 +90,16 @@ def status(root: str) -> Status:
             complete=journal.ended and not pending and not journal.open_count(),
             failed_by_error=journal.failures_by_code(),
         )
+
+
+def _readable(home: Directory) -> Journal:
+    """Return the journal, to read only, also where nothing can be written beside it."""
+    try:
+        return Journal(home, read_only=True)
+    except JournalError:
+        if not home.is_full() or is_locked(home):
+            raise
+        return Journal(home, read_only=True, alone=True)
 
 
 def _unrecorded(home: Directory, journal: Journal) -> Tally:
@@ -130,7 +142,8 @@ def verify(output: str, quiet: bool = False, root: str = "") -> Verified:
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a read-only file system. ``root`` is --journal. Raises ConfigError, InUse, JournalError.
+    on a file system that is read-only or full. ``root`` is --journal. Raises ConfigError, InUse,
+    JournalError.
     """
     root = root or output
     with _opened(root) as home:
@@ -140,12 +153,16 @@ def verify(output: str, quiet: bool = False, root: str = "") -> Verified:
         fd = lock(home)
         try:
             return _verify_with(output, root, home, quiet, read_only=False)
+        except JournalError:
+            if not home.is_full():
+                raise
+            return _verify_with(output, root, home, quiet, read_only=True)
         finally:
             os.close(fd)
 
 
 def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
-    with contextlib.closing(Journal(home, read_only=read_only)) as journal:
+    with contextlib.closing(Journal(home, read_only=read_only, alone=read_only)) as journal:
         job = _job(journal)
         if is_bucket(job.output):
             raise ConfigError(f"{job.output}: verify reads directories; it cannot read shards in a bucket")
@@ -157,10 +174,20 @@ def _verify_with(output: str, root: str, home: Directory, quiet: bool, *, read_o
             except ValueError as error:
                 raise journal.damaged(error) from error
             collect_ledgers(home, journal, check)
-        return _verify(journal, Path(output), quiet, read_only)
+        return _verify(journal, Path(output), quiet, _merged(ledgers(home)) if read_only else None)
 
 
-def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verified:
+def _merged(paths: list[Entry]) -> dict[int, bytes]:
+    """Return the packed item states in the ledgers ``paths``, by batch."""
+    found: dict[int, bytes] = {}
+    for path in paths:
+        for seq, (packed, _) in read_merged(path).items():
+            found[seq] = core_marks.merge(found.get(seq, b""), packed, len(core_marks.unpack(packed)[0]))
+    return found
+
+
+def _verify(journal: Journal, root: Path, quiet: bool, left: dict[int, bytes] | None) -> Verified:
+    """Compare; ``left``: what is in ledgers and stays there, where nothing can be written, else None."""
     job = _job(journal)
     kind = sink_kind(job.store)
     if not kind.keeps:
@@ -172,7 +199,7 @@ def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verif
         inspect = kind.inspector(root, job.layout)
     except ValueError as error:
         raise journal.damaged(error) from error
-    for row in _stored_batches(journal):
+    for row in _stored_batches(journal, left or {}):
         damaged = []
         for failure in _damaged(row, journal.shards.of(row.seq), inspect):
             damaged.append(failure)
@@ -181,18 +208,21 @@ def _verify(journal: Journal, root: Path, quiet: bool, read_only: bool) -> Verif
         count = sum(1 for _ in core_marks.published(row.marks))
         checked += count
         agree += count - len(damaged)
-        if damaged and not read_only:
+        if damaged and left is None:
             journal.mark_damaged(row.seq, damaged)
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
-    return Verified(checked, agree, checked - agree, names, not read_only)
+    return Verified(checked, agree, checked - agree, names, left is None)
 
 
-def _stored_batches(journal: Journal) -> Iterator[BatchRow]:
+def _stored_batches(journal: Journal, left: dict[int, bytes]) -> Iterator[BatchRow]:
     for row in journal.batches():
-        if row.marks:
-            yield row
+        marks = row.marks
+        if not row.done and row.seq in left:
+            marks = core_marks.merge(marks, left[row.seq], row.count)
+        if marks:
+            yield replace(row, marks=marks)
 
 
 def _damaged(row: BatchRow, shards: tuple[int, ...], inspect: Inspect) -> Iterator[Failure]:

@@ -89,6 +89,30 @@ def test_full_disk_in_the_middle_of_a_shard(dev_server: Serve, run_downloader: R
         assert run_downloader("verify", mount / "dest").returncode == 0
 
 
+def reports_on_full_disk(run_downloader: Run, dest: Path, mount: Path, reported: int) -> None:
+    """`status` and `verify` tell what was ``reported``, with no byte left, and change nothing."""
+    with contextlib.suppress(OSError), (mount / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    status = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert status["stored"] == reported
+    files = [path for path in dest.iterdir() if path.is_file()]
+    assert len(files) >= reported
+    assert run_downloader("verify", dest).stdout.startswith(f"{reported} of {reported} files agree")
+    if reported:
+        damaged = next(path for path in sorted(files) if path.stat().st_size > 2000)
+        content = damaged.read_bytes()
+        with damaged.open("r+b") as file:  # no new block
+            file.write(b"x")
+        done = run_downloader("verify", dest)
+        assert done.returncode == 1, done.stderr
+        assert f"damaged: {damaged.name}" in done.stdout
+        assert "file system is read-only or full" in done.stdout
+        with damaged.open("r+b") as file:
+            file.write(content)
+    (mount / "filler").unlink()
+
+
 @pytest.mark.parametrize("room", slow_but([(2_000_000,)], (900_000, 2_000_000, 2_600_000)))
 def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
     """The disk is full before the first file, among the files, or when the journal must grow."""
@@ -101,12 +125,13 @@ def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: 
         ballast.write_bytes(bytes(free - room))
         dest = mount / "dest"
         argv = (server.url, "-o", dest, "--workers", 2)
-        full = run_downloader(*argv)
+        full = run_downloader(*argv, "--json")
         assert full.returncode == 4, full.stdout + full.stderr
         assert "Traceback" not in full.stderr
         line = one_line(full.stderr, "space")
         assert len(line) < 400
-        check(dest, truth, interrupted=True, beside={"ballast"})
+        checked = check(dest, truth, interrupted=True, beside={"ballast"})
+        reports_on_full_disk(run_downloader, dest, mount, json.loads(full.stdout)["stored"])
         again = run_downloader(*argv)
         assert again.returncode == 4, "there is still no room"
         check(dest, truth, interrupted=True, beside={"ballast"})
