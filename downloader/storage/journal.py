@@ -128,7 +128,12 @@ class Journal:
         return bool(self._get("ended"))
 
     def end(self, *, limited: bool = False) -> None:
-        """Record that the source was read to its end, or to --limit, and that every batch has a row."""
+        """Record that the source was read to its end, or to --limit, and that every batch has a row.
+
+        A source that was read to its end stays so where --limit is less.
+        """
+        if limited and self.ended:
+            return
         (batches,) = self._rows.figures("SELECT count(*) FROM batch")
         self._put("ended", f"{'limit' if limited else 'end'} {batches}")
 

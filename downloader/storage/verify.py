@@ -36,7 +36,8 @@ __all__ = ["Status", "Verified", "status", "verify"]
 class Status(msgspec.Struct, frozen=True):
     """A summary of a destination's journal. ``stored`` counts all runs.
 
-    ``complete``, as in a report: the source was read to its end, and every file is stored or failed.
+    ``complete``, as in a report: the source was read to its end, or to --limit, and every file is stored or
+    failed. ``source_read``: it was read to its end.
     """
 
     source: str
@@ -87,7 +88,7 @@ def status(root: str) -> Status:
             pending=pending,
             bytes=tally.bytes,
             source_read=journal.ended,
-            complete=journal.ended and not pending and not journal.open_count(),
+            complete=journal.read and not pending and not journal.open_count(),
             failed_by_error=journal.failures_by_code(),
         )
 

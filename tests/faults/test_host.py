@@ -391,13 +391,30 @@ def test_file_damaged_between_runs_is_fetched_again(
     assert (dest / "a").read_bytes() == b"right"
 
 
+def assert_complete(run_downloader: Run, dest: Path, listed: int, *, read: bool) -> None:
+    """`status` says what the report said: complete, whether the source was ``read`` or --limit reached."""
+    told = run_downloader("status", dest)
+    assert told.returncode == 0, told.stdout
+    assert told.stdout.partition("\n")[0].endswith(": complete")
+    assert ("  (up to --limit)\n" in told.stdout) is not read
+    assert " so far" not in told.stdout
+    status = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert (status["complete"], status["source_read"], status["listed"]) == (True, read, listed)
+
+
 def test_limit_then_the_remaining_files(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     before = server.stats()["gets"]
     for _ in range(2):
-        assert run_downloader(server.url, "-o", dest, "--limit", 100).returncode == 0
+        done = run_downloader(server.url, "-o", dest, "--limit", 100)
+        assert done.returncode == 0
+        assert done.stdout.partition("\n")[0].endswith(": complete")
+        assert_complete(run_downloader, dest, 100, read=False)
         check(dest, Truth(100, 100, 2000), limited=True)
-    assert run_downloader(server.url, "-o", dest).returncode == 0
+    # A limit that is less than what was read takes nothing back.
+    for limit in ((), ("--limit", 10)):
+        assert run_downloader(server.url, "-o", dest, *limit).returncode == 0
+        assert_complete(run_downloader, dest, TRUTH.files, read=True)
     check(dest, TRUTH)
     assert server.stats()["gets"] - before == TRUTH.files
 
