@@ -90,7 +90,7 @@ def _parser(file: ListFile, shown: str, reading: Reading) -> Parser:
     if file.form == "jsonl":
         from downloader.sources.lists.rows_jsonl import JsonlParser
 
-        return JsonlParser()
+        return JsonlParser(shown, lambda command: fed(command, file.path, shown))
     if file.form == "aria2":
         from downloader.sources.lists.rows_aria2 import Aria2Parser
 

@@ -23,6 +23,22 @@ KNOWN = (
         (f"{NOTHING}test_a_list_that_is_none_changes_nothing",),
     ),
     Mutant(
+        "an array of objects is rows",
+        "a JSON array with one object a line fails line by line, as bad rows",
+        "JsonlParser.begin",
+        "_begins_array(first)",
+        "False",
+        (f"{FORMATS}test_json_arrays_are_told_with_the_command_that_converts_them",),
+    ),
+    Mutant(
+        "a position of another format is read as it is",
+        "another list in the place of the first ends the run as a defect",
+        "UrlLister._same_form",
+        "except msgspec.DecodeError:",
+        "except FloatingPointError:",
+        (f"{FORMATS}test_another_list_in_the_place_of_the_first_is_told",),
+    ),
+    Mutant(
         "the beginning of a pipe is read twice",
         "the first rows of a list on standard input, which were looked at, are not fetched",
         "Pipe.__init__",
