@@ -31,6 +31,14 @@ KNOWN = (
         (f"{FORMATS}test_json_arrays_are_told_with_the_command_that_converts_them",),
     ),
     Mutant(
+        "the command for semicolons takes any file for UTF-8",
+        "the command that a message gives ends in a UnicodeDecodeError",
+        "encoding_of",
+        "decoder.decode(block)",
+        "block",
+        (f"{FORMATS}test_delimiters_of_spreadsheets",),
+    ),
+    Mutant(
         "a position of another format is read as it is",
         "another list in the place of the first ends the run as a defect",
         "UrlLister._same_form",
