@@ -39,6 +39,14 @@ KNOWN = (
         (f"{FORMATS}test_delimiters_of_spreadsheets",),
     ),
     Mutant(
+        "a manifest in upper case is none",
+        "`Manifest-sha256.txt` of a bag is passed over, and wrong bytes are stored with exit code 0",
+        "_find",
+        "_NAME.fullmatch(name)",
+        "re.fullmatch(_NAME.pattern, name)",
+        (f"{BAGS}test_wrong_bytes_are_found_however_the_manifest_is_written",),
+    ),
+    Mutant(
         "a position of another format is read as it is",
         "another list in the place of the first ends the run as a defect",
         "UrlLister._same_form",
