@@ -85,7 +85,9 @@ class Supervisor:
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
         shards = config.sink_kind.shard_items(config) > 0
-        self._queue = BatchQueue(self._journal, failed_only=config.retry_failed, shards=shards)
+        self._queue = BatchQueue(
+            self._journal, failed_only=config.retry_failed, shards=shards, relisting=destination.relisting
+        )
         self._queue.types = config.column_types
         self._number = 0
         self._limits = RespawnLimits()
@@ -240,6 +242,7 @@ class Supervisor:
         elif isinstance(message, Ready):
             self._child_ready(process, message)
         elif isinstance(message, Ended):
+            self._destination.begin_anew()
             self._journal.end(limited=message.limited)
             self._queue.end()
         elif isinstance(message, HostPause):
@@ -273,6 +276,7 @@ class Supervisor:
             self._config = self._destination.config_of_job()  # for another feeder, should this one die
             return
         self._limits.record_batch()
+        self._destination.begin_anew()
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
             return

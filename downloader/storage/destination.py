@@ -74,6 +74,7 @@ class Destination:
 
     ``cut_off``: the machine went down while a run was active here. ``rules``: how to treat existing files
     with the names of items. ``reserved``: names that no item may have, each with the option of the file.
+    ``relisting``: the source is to be read from its beginning, and the journal has its former items still.
     """
 
     def __init__(self, config: Config) -> None:
@@ -118,11 +119,14 @@ class Destination:
             self.reserved = {} if self._has_shards else reserved_names(config)
             # Before the listing is forgotten, which says what was stored.
             check_reserved(config, self.reserved, self.journal)
+            if self.journal.ended and not self.journal.open_count():
+                known.remove(self.home)  # of a run that was killed before it could begin anew
+            self.relisting = False
             if config.relist:
                 self._read_again()
             self._tidy()
-            self.before: Tally = self.journal.tally()
-            self.listed_before: int = self.journal.position()[2]
+            self.before: Tally = Tally() if self.relisting else self.journal.tally()
+            self.listed_before: int = 0 if self.relisting else self.journal.position()[2]
             self._opened = opened.pop_all()
 
     def _check_new(self) -> None:
@@ -225,18 +229,30 @@ class Destination:
             self.journal.run("")  # on failure, this run counts as interrupted
 
     def _read_again(self) -> None:
-        """Let the source be read from its beginning, unless an interrupted run has begun that already."""
+        """Let the source be read from its beginning, unless an interrupted run has begun that already.
+
+        The journal of a server is kept until its first page is there (``relisting``): it may be down. A
+        list has been checked.
+        """
         going_on = known.exists(self.home) and not self.journal.read
         if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
             # Whatever is killed in between: a record is found by its name, or by its place in this journal.
             begun_anew = known.exists(self.home)
             known.write(self.home, self.journal)
             known_records.write(self.home, self.journal, keep=begun_anew)
+            self.relisting = True
+            if source_kind(self._config).editable:
+                self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what the journal has listed, if the source is read again: its first page is there."""
+        if self.relisting:
+            self.relisting = False
             self.journal.begin_anew()
 
     def finish(self, complete: bool) -> None:
         """End the run: record since when the job is ``complete``, and remove the table of known names."""
-        if self.journal.ended and not self.journal.open_count():
+        if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
         self._config.sink_kind.complete(self._config, self.home, self.journal.shards.finished_count)

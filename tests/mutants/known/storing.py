@@ -28,6 +28,14 @@ KNOWN = (
         (f"{SIGNALS}test_report_of_a_run_that_was_ended_counts_what_is_stored",),
     ),
     Mutant(
+        "a source is forgotten before it answers",
+        "--relist of a server that is down empties the journal, and nothing seems to be stored",
+        "Destination._read_again",
+        "source_kind(self._config).editable",
+        "True",
+        ("tests/integration/test_relist.py::test_server_that_is_down_takes_nothing_back",),
+    ),
+    Mutant(
         "samples of an earlier run are stored again",
         "the report of a run that was ended counts what an earlier run had stored in the same shard",
         "Destination.unreported",
