@@ -71,7 +71,7 @@ def test_batch_counts_agree_with_its_states(journal: Journal) -> None:
     assert journal.tally() == Tally(14, 0, 1, 1400, 0)
 
 
-def test_a_new_journal(journal: Journal, tmp_path: Path) -> None:
+def test_a_new_journal(journal: Journal) -> None:
     assert journal.job() is None
     assert journal.position() == (b"", 0, 0)
     assert (journal.ended, journal.tally(), journal.open_count()) == (False, Tally(), 0)
