@@ -52,9 +52,10 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     if as_json:
         say_json(found)
     else:
+        so_far = "" if found.source_read else "  (up to --limit)" if found.complete else " so far"
         say(
             f"{found.source} → {dest}: {state_of(found.complete)}\n"
-            f"  listed   {found.listed:,}{'' if found.source_read else ' so far'}\n"
+            f"  listed   {found.listed:,}{so_far}\n"
             f"  stored   {found.stored:,}  ({found.bytes:,} bytes)\n"
             f"  failed   {found.failed:,}\n"
             f"  pending  {found.pending:,}"
@@ -102,7 +103,8 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
             say(f"damaged: {shown(name)}: {problem}")
         say(f"{found.agree:,} of {found.checked:,} files agree with the journal")
         if found.damaged and not found.written_down:
-            say("the file system is read-only: to have them fetched again, verify where it can be written")
+            where = "the file system is read-only or full"
+            say(f"{where}: to have them fetched again, verify where it can be written")
         for line in remarks(found):
             say(line)
     return found.exit_code

@@ -27,6 +27,7 @@ from downloader.core.naming import COLON
 from downloader.core.redact import redact
 from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
+from downloader.engine.source_check import check_source
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.messages import Tally
 from downloader.process.watching import stalled_text
@@ -61,6 +62,8 @@ def run_cluster(config: Config) -> Finished:
         check_bucket(config)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)
+            if not config.reads_stdin:  # of which the process that cuts slices needs all
+                check_source(config, begun=False)
         mine = Plan(
             *(digest_of(config), config.shown_source, config.output, config.slice_files),
             shared_since_ns=0 if apart else foreign_before(config.output),

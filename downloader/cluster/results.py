@@ -11,7 +11,7 @@ from downloader.cluster.manifest import write_cluster_manifest
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.config.config import Config
 from downloader.engine.job import Finished
-from downloader.errors import DestinationError, JournalError, SourceError
+from downloader.errors import ConfigError, DestinationError, JournalError, SourceError
 from downloader.messages import Failure
 from downloader.reporting import report as reports
 from downloader.reporting.record import Report
@@ -35,6 +35,8 @@ def write_results(
     known.
     """
     shown = list(islice(_failures(directory, dones), _FAILURES_SHOWN))
+    if report.exit_code == ConfigError.exit_code:
+        return Finished(report, shown, [], {})  # nothing was started: the files may be an earlier run's
     try:
         if config.manifest:
             write_cluster_manifest(config, directory, list(heads), log)

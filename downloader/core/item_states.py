@@ -37,6 +37,7 @@ __all__ = [
     "ItemStates",
     "changed",
     "claims",
+    "gained",
     "intent",
     "merge",
     "pack",
@@ -202,6 +203,20 @@ def summed(packed: bytes) -> tuple[int, int]:
     if size >= SKIPPED - 2:
         size -= sizes.count(SKIPPED - 2) * (SKIPPED - 2)
     return len(sizes), size
+
+
+def gained(older: bytes, newer: bytes, only: Collection[int] = ()) -> tuple[int, int]:
+    """Return how many items are published in ``newer`` and not written in ``older``, and their bytes.
+
+    ``only``: of these items, if there are any.
+    """
+    known = {mark.index for mark in written(older)}
+    sizes = [
+        mark.size
+        for mark in published(newer)
+        if mark.index not in known and (not only or mark.index in only)
+    ]
+    return len(sizes), sum(sizes)
 
 
 def merge(older: bytes, newer: bytes, count: int) -> bytes:

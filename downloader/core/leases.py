@@ -139,6 +139,10 @@ class LeaseBook:
             )
         return poisoned
 
+    def held(self) -> list[Lease]:
+        """Return the leases that workers hold."""
+        return [lease for holder in self._holders.values() for lease in holder.leases.values()]
+
     def forget_waiting(self) -> list[Lease]:
         """Remove and return all waiting batches, for a drain; they stay open in the journal."""
         waiting = list(self._waiting)

@@ -16,17 +16,23 @@ _EXTRA = 3
 class BatchQueue:
     """The requests to the feeder: first the journal's unfinished batches, then the source from its cursor.
 
-    ``done``: nothing more will be requested. ``types``: see ``Lease``.
+    ``done``: nothing more will be requested. ``types``: see ``Lease``. ``relisting``: from the
+    beginning, until the first batch is there.
     """
 
-    def __init__(self, journal: Journal, *, failed_only: bool, shards: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, *, failed_only: bool, shards: bool = False, relisting: bool = False
+    ) -> None:
         self._journal = journal
+        self._relisting = relisting
         self._shards = shards
         # Read on from the cursor when nothing is left to recall.
         self._read_on = not failed_only
         # What has failed gets further shards, numbered behind those of the source: so it comes last.
         self._last: Iterator[BatchRow] | None = None
-        if failed_only:
+        if relisting:
+            self._recalls: Iterator[BatchRow] = iter(())
+        elif failed_only:
             self._recalls = journal.failed()
         elif shards:
             self._recalls = journal.unsettled()
@@ -60,7 +66,7 @@ class BatchQueue:
             if row is None:
                 self._recalling = False
                 if self._read_on:
-                    cursor, seq, listed = self._journal.position()
+                    cursor, seq, listed = (b"", 0, 0) if self._relisting else self._journal.position()
                     yield Continue(cursor, listed, seq)
                 else:
                     self.end()
@@ -76,6 +82,7 @@ class BatchQueue:
     def on_batch(self, batch: Batch) -> Lease | None:
         """Record that ``batch`` has arrived; return the lease of what is left of it if it was recalled."""
         self._outstanding -= 1
+        self._relisting = False
         if not batch.recalled:
             return None
         row = self._recalled.pop(batch.seq)

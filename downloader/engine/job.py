@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
@@ -13,15 +14,23 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.engine.coordination import Coordinator
+from downloader.engine.source_check import check_source
 from downloader.engine.supervisor import Supervisor
-from downloader.errors import ROW_FAULTS, DestinationError, DownloaderError, JournalError, UnsafeProcess
+from downloader.errors import (
+    ROW_FAULTS,
+    ConfigError,
+    DestinationError,
+    DownloaderError,
+    JournalError,
+    UnsafeProcess,
+)
 from downloader.http.client_tls import check_client_certificate
 from downloader.messages import Failure
 from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
 from downloader.reporting.progress import Progress
 from downloader.reporting.record import Report
-from downloader.storage.destination import Destination
+from downloader.storage.destination import Destination, has_journal
 from downloader.storage.journal import Journal
 
 __all__ = ["Finished", "run_job"]
@@ -69,9 +78,12 @@ def run_job(
     if config.preflight == "probe":
         preflight.probe(config.local_output)
     began = monotonic()
+    # Before anything is written or forgotten: a run that ends with 2 has changed nothing.
+    _check_bucket(config)
+    if not config.slice:
+        check_source(config, begun=has_journal(config) and not (config.restart or config.relist))
     destination = Destination(config)
     try:
-        _check_bucket(config, destination)
         config = destination.config_of_job()
         progress = Progress(config)
         progress.begin(destination.listed_before, destination.before)
@@ -103,7 +115,7 @@ def run_job(
         destination.close()
 
 
-def _check_bucket(config: Config, destination: Destination) -> None:
+def _check_bucket(config: Config) -> None:
     """Raise ConfigError if DEST is a bucket that is not there, or that refuses our credentials.
 
     Else this would be found when the first shard is full.
@@ -112,9 +124,8 @@ def _check_bucket(config: Config, destination: Destination) -> None:
         from downloader.sinks.shards.staging_bucket import StagingBucket
 
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        StagingBucket(
-            config.output, os.fspath(destination.home), endpoint_url, region, config.stall_timeout
-        ).check()
+        with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
+            StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout).check()
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
@@ -131,6 +142,12 @@ def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
 
 
 def _write(config: Config, destination: Destination, report: Report, log: Callable[[str], None]) -> Report:
+    """Write the files that ``config`` names; not for a run that was never started.
+
+    They may be those of an earlier one.
+    """
+    if report.exit_code == ConfigError.exit_code:
+        return report
     if config.manifest:
         from downloader.reporting.manifest import write_manifest
 

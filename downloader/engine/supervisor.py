@@ -41,6 +41,7 @@ from downloader.messages import (
     FromChild,
     Heartbeat,
     HostPause,
+    Lease,
     Log,
     Narrowed,
     Rate,
@@ -84,7 +85,9 @@ class Supervisor:
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
         shards = config.sink_kind.shard_items(config) > 0
-        self._queue = BatchQueue(self._journal, failed_only=config.retry_failed, shards=shards)
+        self._queue = BatchQueue(
+            self._journal, failed_only=config.retry_failed, shards=shards, relisting=destination.relisting
+        )
         self._queue.types = config.column_types
         self._number = 0
         self._limits = RespawnLimits()
@@ -92,6 +95,7 @@ class Supervisor:
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
         self._rates = RateShares(config.rate)
         self._has_leased = False
+        self._forgotten: list[Lease] = []
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
 
@@ -108,6 +112,7 @@ class Supervisor:
             finally:
                 self._kill_all()
         self._selector.close()
+        self._add_unreported()
         self.result.cpu_seconds, self.result.worker_rss = self._pool.cpu_seconds, self._pool.worker_rss
         return self.result
 
@@ -237,6 +242,7 @@ class Supervisor:
         elif isinstance(message, Ready):
             self._child_ready(process, message)
         elif isinstance(message, Ended):
+            self._destination.begin_anew()
             self._journal.end(limited=message.limited)
             self._queue.end()
         elif isinstance(message, HostPause):
@@ -270,6 +276,7 @@ class Supervisor:
             self._config = self._destination.config_of_job()  # for another feeder, should this one die
             return
         self._limits.record_batch()
+        self._destination.begin_anew()
         if (lease := self._queue.on_batch(batch)) is not None:
             self._book.add(lease)
             return
@@ -416,10 +423,18 @@ class Supervisor:
         self._enter(RunEvent.DRAIN)
         grace = self._config.drain_grace
         self._drain_by = monotonic() + longest_drain(grace) + 2.0
-        self._book.forget_waiting()
+        self._forgotten += self._book.forget_waiting()
         self._pool.send_all(Drain(grace), but=(FEEDER,))
         if feeder := self._pool.get(FEEDER):
             self._pool.kill(feeder)
+
+    def _add_unreported(self) -> None:
+        """Count what was stored of the batches whose workers did not live to report it."""
+        try:
+            left = [*self._forgotten, *self._book.forget_waiting(), *self._book.held()]
+            self.result.tally += self._destination.unreported(left)
+        except DownloaderError as error:
+            self.result.stop = self.result.stop or error
 
     def _kill_all(self) -> None:
         """Kill and reap all remaining children; what they have published is in their ledgers."""

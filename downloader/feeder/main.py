@@ -41,12 +41,12 @@ from downloader.messages import (
 from downloader.process.channel import PlainChildLink
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
-from downloader.sources.source import DeclaresColumns, Fetch, Lister
+from downloader.sources.source import ChecksFiles, DeclaresColumns, Fetch, Lister
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
 
-__all__ = ["run"]
+__all__ = ["check", "run"]
 
 _BEAT_EVERY = 1.0  # seconds
 _FIRST_BATCH = 32
@@ -85,6 +85,26 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
                 raise
             # Files are being fetched: the source has broken off, and what it has listed is stored.
             raise SourceError(str(error)) from error
+
+
+def check(config: Config, *, begun: bool) -> None:
+    """Read the list of ``config`` up to its first batch, which goes nowhere; ``begun``: only its beginning.
+
+    Raises ConfigError where ``run`` would raise it before it has sent a batch.
+    """
+    lister = source_kind(config).lister(config, _fetch_nothing, b"")
+    if isinstance(lister, ChecksFiles):
+        lister.check(begun=begun)
+    if begun:
+        return
+    most = next(_sizes(config.sink_kind.shard_items(config)))
+    page = next(lister.pages(b"", lambda: min(most, config.limit or most)), None)
+    if page is not None:
+        _check_size(_batch(0, page), config)
+
+
+def _fetch_nothing() -> Fetch:
+    raise SourceError("a list fetches nothing")
 
 
 class _Outbox:

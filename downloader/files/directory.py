@@ -49,6 +49,7 @@ _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _MADE_BY_OPEN: Final = os.O_CREAT | os.O_EXCL | os.O_TRUNC
 # What the system says of a name that is not a regular file, depending on how it is opened.
 _WRONG_KIND: Final = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR, errno.ENODEV, errno.EOPNOTSUPP)
+_ROOM: Final = 1 << 20  # bytes, more than a transaction of the journal takes
 _TRIES: Final = 10  # somebody who makes and removes a name all the time
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0)
 
@@ -166,6 +167,17 @@ class Directory:
     def is_read_only(self) -> bool:
         """Return whether nothing can be written in it."""
         return not os.access(".", os.W_OK, dir_fd=self.fd)
+
+    def is_full(self) -> bool:
+        """Return whether there is no room for another file in it, or none that this user may have."""
+        try:
+            fd = self.unnamed()
+            try:
+                return os.write(fd, bytes(_ROOM)) < _ROOM
+            finally:
+                os.close(fd)
+        except OSError as error:
+            return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
     def unnamed(self) -> int:
         """Return a new file in it that has no name, open for reading and writing. Raises OSError."""

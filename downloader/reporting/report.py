@@ -33,11 +33,15 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
     journal = destination.journal
     listed = journal.position()[2]
     before = destination.before
+    # Those of batches that are not finished, too: what has failed the next run fetches again.
+    recorded = journal.tally(open_too=True)
+    stored, failed = run.tally.stored, recorded.failed
     skipped = before.stored + run.tally.skipped
-    # Those of batches that are not finished, too, which the next run fetches again.
-    stored, failed = run.tally.stored, journal.tally(open_too=True).failed
     stop: str | None = redact(str(run.stop), config.secrets) if run.stop else None
     complete = run.ended and not run.interrupted and run.stop is None
+    if not complete:
+        # Of batches that nobody has finished, what earlier runs have stored is recorded only.
+        skipped = max(skipped, recorded.stored - stored)
     exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(failed > 0)
     if complete and not (listed == stored + skipped + failed and not journal.open_count()):
         complete, exit_code = False, DownloaderError.exit_code

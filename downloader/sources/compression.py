@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import re
@@ -10,13 +11,16 @@ import zlib
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import gevent
+
 from downloader.core.extras import ZSTD
 from downloader.errors import SourceError
 
-__all__ = ["READ_ERRORS", "BinaryStream", "fed", "open_stream"]
+__all__ = ["READ_ERRORS", "BinaryStream", "encoding_of", "fed", "open_stream"]
 
 READ_ERRORS = (OSError, EOFError, zlib.error)
 _BUFFER = 256 << 10
+_IN_LATIN_1_ONLY = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _LONE_CR = re.compile(rb"\r(?!\n)")
 
 
@@ -107,6 +111,32 @@ def open_stream(path: str, shown: str, *, cr_ends: bool = False) -> tuple[Binary
         kind = "zstd" if suffix == ".zst" else "gzip"
         raise SourceError(f"{shown} is empty, and so no {kind} file; write it again")
     return _buffered(_LineFeeds(packed) if cr_ends else packed), 0
+
+
+def encoding_of(path: str, shown: str, beginning: bytes) -> str:
+    """Return the encoding of the text in ``path`` (``-``: of its ``beginning``), for a command to read it.
+
+    What is not UTF-8 is in Windows-1252, as spreadsheets save it, or in Latin-1, which has all bytes.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    unknown = False
+    try:
+        if path == "-":
+            decoder.decode(beginning)
+            return "utf-8-sig"
+        stream, _ = open_stream(path, shown)
+        try:
+            while block := stream.read(_BUFFER):
+                unknown = unknown or _IN_LATIN_1_ONLY.search(block) is not None
+                decoder.decode(block)
+                gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+        finally:
+            stream.close()
+    except UnicodeDecodeError:
+        return "latin-1" if unknown or _IN_LATIN_1_ONLY.search(beginning) else "cp1252"
+    except (*READ_ERRORS, SourceError):
+        pass  # it is told where the list is read
+    return "utf-8-sig"
 
 
 def fed(command: str, path: str, shown: str) -> str:

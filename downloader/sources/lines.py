@@ -377,13 +377,16 @@ class Lines:
         return self._tail.text if self._tail is not None else b""
 
     def _go_back(self, to: Place) -> None:
-        """Go back to the line that was read last, which must begin at ``to``."""
+        """Go back to the line that was read last, if it begins at ``to``.
+
+        Else the list has changed: a header that is longer than it was ends behind ``to``.
+        """
         tail = self._reread
         if tail is None or (tail.before.offset, tail.before.offset + len(tail.text)) != (
             to.offset,
             self._at.offset,
         ):
-            raise SourceError(f"{self._shown}: line {to.line + 1} was requested again out of order")
+            raise self._changed(to)
         self._at, self._tail = tail.before, tail
 
     def _more(self, text: bytes) -> bytes:

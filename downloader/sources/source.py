@@ -12,7 +12,16 @@ from downloader.config.source_kinds import SourceForm
 from downloader.core.identity import Identity
 from downloader.messages import Item, Page, Recall
 
-__all__ = ["DeclaresColumns", "Fetch", "Fetching", "Lister", "Request", "RequestBuilder", "SourceKind"]
+__all__ = [
+    "ChecksFiles",
+    "DeclaresColumns",
+    "Fetch",
+    "Fetching",
+    "Lister",
+    "Request",
+    "RequestBuilder",
+    "SourceKind",
+]
 
 Fetch = Callable[[str], bytes | bytearray]
 """GETs a URL of the source itself (a listing), with retries; raises SourceError."""
@@ -56,6 +65,17 @@ class DeclaresColumns(Protocol):
 
         ``before``: those of the job so far, which stay, or "". ``begun``: the job has items
         already. Called before ``recall`` and ``pages``. Raises SourceError, ConfigError.
+        """
+
+
+@runtime_checkable
+class ChecksFiles(Protocol):
+    """A lister that can find its source wrong before it lists anything."""
+
+    def check(self, *, begun: bool) -> None:
+        """Read the beginning of every file of the source. Raises ConfigError.
+
+        ``begun``: the job has items already. Then what cannot be read is told where it is read.
         """
 
 

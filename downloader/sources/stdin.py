@@ -12,6 +12,8 @@ import gevent
 from gevent.event import Event
 from gevent.os import tp_read
 
+from downloader.process.standard_input import beginning
+
 __all__ = ["Pipe"]
 
 _BLOCK = 64 << 10
@@ -19,11 +21,11 @@ _AHEAD = 1 << 20
 
 
 class Pipe:
-    """The stream of file descriptor ``fd``; about one MiB is read ahead."""
+    """The stream of file descriptor ``fd``, behind what is taken from it; about one MiB is read ahead."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._buffer = bytearray()
+        self._buffer = bytearray(beginning())
         self._searched = 0  # no line ends before this position
         self._ended = False
         self._error: OSError | None = None

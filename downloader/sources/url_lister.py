@@ -165,6 +165,17 @@ class UrlLister:
         found = ColumnTypes(settled(joined(encodable(self._kinds))), more, keep)
         return (known.extended(found) if known is not None else found).encode()
 
+    def check(self, *, begun: bool) -> None:
+        """See ``ChecksFiles``."""
+        self._check_files(begun=begun)
+        if len(self._files) == 1:
+            file = self._files[0]
+            with contextlib.suppress(SourceError) if begun else _never_started():
+                if begun:
+                    self._open(0)
+                else:
+                    check_file(file, self._name_of(file), self._reading)
+
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
         self._check_files(begun=True)
@@ -192,9 +203,10 @@ class UrlLister:
             if (number, read.chunk.start, read.chunk.end) == (cursor.file, cursor.place, end):
                 return read
         self._seek(cursor)
-        if self._rows.is_behind(cursor.place) and self._files[self._number].path != "-":
-            self._open(self._number)
-        chunk = self._rows.again(cursor.place, end)
+        with self._same_form():
+            if self._rows.is_behind(cursor.place) and self._files[self._number].path != "-":
+                self._open(self._number)
+            chunk = self._rows.again(cursor.place, end)
         return _Read(chunk, self._items(chunk)[0])
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
@@ -230,7 +242,8 @@ class UrlLister:
             if (number, read.chunk.start) == (begin.file, begin.place):
                 return read, begin.skip
         self._seek(begin)
-        self._rows.advance(begin.place)
+        with self._same_form():
+            self._rows.advance(begin.place)
         skip = begin.skip
         while skip:
             chunk = self._rows.read(skip)
@@ -378,6 +391,14 @@ class UrlLister:
             )
         if cursor.file != self._number:
             self._open(cursor.file)
+
+    @contextlib.contextmanager
+    def _same_form(self) -> Iterator[None]:
+        """Raise SourceError for a position of another format, which its reader cannot understand."""
+        try:
+            yield
+        except msgspec.DecodeError:
+            raise self._other_form() from None
 
     def _other_form(self) -> SourceError:
         return SourceError(f"{self._shown}: this job was begun with a list of another format; {REMEDY}")

@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,13 +26,14 @@ from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import INDEXED
 from downloader.sinks.shards.files import forget as forget_shards
+from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import Verify
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
 from downloader.storage.fsync import boot_id, syncfs
+from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import JobSpec, Journal
-from downloader.storage.journal import exists as journal_exists
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import lock
 from downloader.storage.name_key import name_key
@@ -45,6 +46,7 @@ __all__ = [
     "Destination",
     "collect_ledgers",
     "foreign_before",
+    "has_journal",
     "home_of",
     "ledgers",
     "make_directory",
@@ -59,6 +61,11 @@ def home_of(root: str) -> Path:
     return Path(root) / HOME
 
 
+def has_journal(config: Config) -> bool:
+    """Return whether there is a journal where that of ``config`` is to be, which may be another job's."""
+    return os.path.exists(home_of(config.journal_root) / JOURNAL)
+
+
 class Destination:
     """A locked destination; close it when the run is over.
 
@@ -67,6 +74,7 @@ class Destination:
 
     ``cut_off``: the machine went down while a run was active here. ``rules``: how to treat existing files
     with the names of items. ``reserved``: names that no item may have, each with the option of the file.
+    ``relisting``: the source is to be read from its beginning, and the journal has its former items still.
     """
 
     def __init__(self, config: Config) -> None:
@@ -74,6 +82,8 @@ class Destination:
         self._verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
         self._apart = _is_apart(config)
         output = Path(config.local_output)
+        if not has_journal(config):
+            self._check_new()
         with contextlib.ExitStack() as opened:
             if self._apart:
                 self.home = opened.enter_context(make_home("--journal", config.journal))
@@ -91,10 +101,6 @@ class Destination:
                 config.sink_kind.check_begin(config)
                 _forget(self.home)
             self._records_run = record_spool.next_run(self.home)
-            if config.retry_failed and not journal_exists(self.home):
-                raise ConfigError(
-                    f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
-                )
             self.journal = Journal(self.home, durable=config.fsync)
             opened.callback(self.journal.close)
             if config.slice:
@@ -110,14 +116,28 @@ class Destination:
             self.journal.run(boot)
             collect_ledgers(self.home, self.journal, self._verify)
             self.complete_since = "" if config.relist else self.journal.complete_since
+            self.reserved = {} if self._has_shards else reserved_names(config)
+            # Before the listing is forgotten, which says what was stored.
+            check_reserved(config, self.reserved, self.journal)
+            if self.journal.ended and not self.journal.open_count():
+                known.remove(self.home)  # of a run that was killed before it could begin anew
+            self.relisting = False
             if config.relist:
                 self._read_again()
             self._tidy()
-            self.reserved = {} if self._has_shards else reserved_names(config)
-            check_reserved(config, self.reserved, self.journal)
-            self.before: Tally = self.journal.tally()
-            self.listed_before: int = self.journal.position()[2]
+            self.before: Tally = Tally() if self.relisting else self.journal.tally()
+            self.listed_before: int = 0 if self.relisting else self.journal.position()[2]
             self._opened = opened.pop_all()
+
+    def _check_new(self) -> None:
+        """Raise ConfigError if no job can begin here: before the first file of the journal is made."""
+        config = self._config
+        if config.retry_failed:
+            raise ConfigError(
+                f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
+            )
+        if os.path.isdir(config.local_output):
+            config.sink_kind.check_begin(config)
 
     def sync(self) -> None:
         """Wait until all published files are on the disk, if --fsync is given; else do nothing.
@@ -179,19 +199,55 @@ class Destination:
         """See ``Journal.keep_marks``."""
         self.journal.keep_marks(marks, self._verify)
 
+    def unreported(self, leases: Iterable[Lease]) -> Tally:
+        """Return what this run has stored of ``leases``, of which no worker will report: as `status` does.
+
+        It is in the journal; or in a ledger, if that could not be moved into the journal; or in a part of a
+        shard, with what earlier runs have stored there, which counts as skipped. Raises JournalError.
+        """
+        left: dict[int, bytes] = {}
+        for path in ledgers(self.home):
+            for seq, (marks, _) in read_merged(path).items():
+                left[seq] = core_marks.merge(left.get(seq, b""), marks, len(core_marks.unpack(marks)[0]))
+        found = Tally()
+        for lease in leases:
+            skipped = 0
+            if lease.shards:
+                count, size = kept_samples(self.home, lease.shards[-1]) if not lease.only else (0, 0)
+                known = [mark.size for mark in core_marks.written(lease.earlier)]
+                skipped = min(len(known), count)
+                count, size = count - skipped, max(size - sum(known), 0)
+            else:
+                now = core_marks.merge(self.journal.marks(lease.seq), left.get(lease.seq, b""), lease.count)
+                count, size = core_marks.gained(lease.earlier, now, frozenset(lease.only))
+            found += Tally(stored=count, skipped=skipped, bytes=size)
+        return found
+
     def close(self) -> None:
         """Close the journal and release the lock."""
         with self._opened, contextlib.suppress(JournalError):
             self.journal.run("")  # on failure, this run counts as interrupted
 
     def _read_again(self) -> None:
-        """Let the source be read from its beginning, unless an interrupted run has begun that already."""
+        """Let the source be read from its beginning, unless an interrupted run has begun that already.
+
+        The journal of a server is kept until its first page is there (``relisting``): it may be down. A
+        list has been checked.
+        """
         going_on = known.exists(self.home) and not self.journal.read
         if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
             # Whatever is killed in between: a record is found by its name, or by its place in this journal.
             begun_anew = known.exists(self.home)
             known.write(self.home, self.journal)
             known_records.write(self.home, self.journal, keep=begun_anew)
+            self.relisting = True
+            if source_kind(self._config).editable:
+                self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what the journal has listed, if the source is read again: its first page is there."""
+        if self.relisting:
+            self.relisting = False
             self.journal.begin_anew()
 
     def finish(self, complete: bool) -> int:
@@ -199,7 +255,7 @@ class Destination:
 
         Return how many files of somebody else were replaced by what describes all stored files.
         """
-        if self.journal.ended and not self.journal.open_count():
+        if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
         shards = self.journal.shards.finished_count

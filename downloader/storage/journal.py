@@ -25,7 +25,7 @@ from downloader.storage.schema import TYPES
 from downloader.storage.shard_numbers import ShardNumbers
 from downloader.storage.table import Rows
 
-__all__ = ["NAME", "BatchRow", "JobSpec", "Journal", "exists"]
+__all__ = ["NAME", "BatchRow", "JobSpec", "Journal"]
 
 NAME = "journal.sqlite"
 
@@ -35,19 +35,16 @@ _FAILURE = ("seq", "idx", "name", "url", "code", "detail", "attempts", "sum")
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
 
-def exists(home: Directory) -> bool:
-    """Return whether there is a journal under ``home``."""
-    return (home / NAME).exists()
-
-
 class Journal:
     """An open journal. Every method raises JournalError if SQLite fails, or if the journal is damaged.
 
-    ``durable``: data is on the disk when a method returns.
+    ``durable``: data is on the disk when a method returns. ``alone``: see ``Rows``.
     """
 
-    def __init__(self, home: Directory, *, read_only: bool = False, durable: bool = False) -> None:
-        self._rows = Rows(home / NAME, read_only=read_only, durable=durable)
+    def __init__(
+        self, home: Directory, *, read_only: bool = False, durable: bool = False, alone: bool = False
+    ) -> None:
+        self._rows = Rows(home / NAME, read_only=read_only, durable=durable, alone=alone)
         self.path = self._rows.path
         self.shards = ShardNumbers(self._rows)
 
@@ -131,7 +128,12 @@ class Journal:
         return bool(self._get("ended"))
 
     def end(self, *, limited: bool = False) -> None:
-        """Record that the source was read to its end, or to --limit, and that every batch has a row."""
+        """Record that the source was read to its end, or to --limit, and that every batch has a row.
+
+        A source that was read to its end stays so where --limit is less.
+        """
+        if limited and self.ended:
+            return
         (batches,) = self._rows.figures("SELECT count(*) FROM batch")
         self._put("ended", f"{'limit' if limited else 'end'} {batches}")
 

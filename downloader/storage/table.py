@@ -31,10 +31,12 @@ class Rows:
     """The tables of ``schema`` in the file ``database``.
 
     Every method raises JournalError if SQLite fails, or if a row is not what was written. ``durable``: data
-    is on the disk when the method, or the transaction, ends.
+    is on the disk when the method, or the transaction, ends. ``alone``: nothing is written beside the file,
+    which nobody else writes.
     """
 
-    def __init__(self, database: Entry, *, read_only: bool, durable: bool) -> None:
+    def __init__(self, database: Entry, *, read_only: bool, durable: bool, alone: bool = False) -> None:
+        self._alone = alone
         self.path = Path(database)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         with self._translated(), contextlib.ExitStack() as stack:
@@ -48,12 +50,12 @@ class Rows:
     def _connect(self, database: Entry, read_only: bool) -> sqlite3.Connection:
         """Open the file; one to write is made if it is not there, readable by its owner only.
 
-        Even read-only, SQLite writes files in its directory. If that is read-only, open the file as
+        Even read-only, SQLite writes files in its directory. If that is read-only or full, open the file as
         immutable or, if it has a write-ahead log that is not checkpointed, open a copy.
         """
         if not read_only:
             return connect(database, _SCHEMA, create=True)
-        if not database.directory.is_read_only():
+        if not (self._alone or database.directory.is_read_only()):
             return connect(database, _SCHEMA, options="mode=ro")
         log = database.beside(f"{database.leaf}-wal")
         if log.size() <= 0:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
-from downloader.files.directory import Directory, check_owner, open_home
+from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import INDEX, SHARDS, SIZES
@@ -27,7 +28,8 @@ from downloader.storage.destination import collect_ledgers, home_of, ledgers
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
-from downloader.storage.lock import lock
+from downloader.storage.ledger import read_merged
+from downloader.storage.lock import is_locked, lock
 
 __all__ = ["Status", "Verified", "status", "verify"]
 
@@ -37,7 +39,8 @@ _NAMED = 1000
 class Status(msgspec.Struct, frozen=True):
     """A summary of a destination's journal. ``stored`` counts all runs.
 
-    ``complete``, as in a report: the source was read to its end, and every file is stored or failed.
+    ``complete``, as in a report: the source was read to its end, or to --limit, and every file is stored or
+    failed. ``source_read``: it was read to its end.
     """
 
     source: str
@@ -82,7 +85,7 @@ def status(root: str) -> Status:
 
     A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
     """
-    with _opened(root) as home, contextlib.closing(Journal(home, read_only=True)) as journal:
+    with _opened(root) as home, contextlib.closing(_readable(home)) as journal:
         job = _job(journal)
         tally = journal.tally(open_too=True) + _unrecorded(home, journal)
         listed = journal.position()[2]
@@ -97,9 +100,19 @@ def status(root: str) -> Status:
             pending=pending,
             bytes=tally.bytes,
             source_read=journal.ended,
-            complete=journal.ended and not pending and not journal.open_count(),
+            complete=journal.read and not pending and not journal.open_count(),
             failed_by_error=journal.failures_by_code(),
         )
+
+
+def _readable(home: Directory) -> Journal:
+    """Return the journal, to read only, also where nothing can be written beside it."""
+    try:
+        return Journal(home, read_only=True)
+    except JournalError:
+        if not home.is_full() or is_locked(home):
+            raise
+        return Journal(home, read_only=True, alone=True)
 
 
 def _unrecorded(home: Directory, journal: Journal) -> Tally:
@@ -144,8 +157,8 @@ def verify(
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a read-only file system. ``root`` is --journal; ``endpoint_url`` and ``region`` are of a bucket.
-    Raises ConfigError, DestinationError, InUse, JournalError.
+    on a file system that is read-only or full. ``root`` is --journal; ``endpoint_url`` and ``region`` are
+    of a bucket. Raises ConfigError, DestinationError, InUse, JournalError.
     """
     root = root or output
     place = _Place(output, endpoint_url, region)
@@ -156,6 +169,10 @@ def verify(
         fd = lock(home)
         try:
             return _verify_with(place, root, home, quiet, read_only=False)
+        except JournalError:
+            if not home.is_full():
+                raise
+            return _verify_with(place, root, home, quiet, read_only=True)
         finally:
             os.close(fd)
 
@@ -170,7 +187,7 @@ class _Place(NamedTuple):
 
 def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
     output = place.output
-    with contextlib.closing(Journal(home, read_only=read_only)) as journal:
+    with contextlib.closing(Journal(home, read_only=read_only, alone=read_only)) as journal:
         job = _job(journal)
         if job.output and job.output != (output if is_bucket(output) else os.path.realpath(output)):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
@@ -180,10 +197,22 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
             except ValueError as error:
                 raise journal.damaged(error) from error
             collect_ledgers(home, journal, check)
-        return _verify(journal, place, home, quiet, read_only)
+        return _verify(journal, place, home, quiet, _merged(ledgers(home)) if read_only else None)
 
 
-def _verify(journal: Journal, place: _Place, home: Directory, quiet: bool, read_only: bool) -> Verified:
+def _merged(paths: list[Entry]) -> dict[int, bytes]:
+    """Return the packed item states in the ledgers ``paths``, by batch."""
+    found: dict[int, bytes] = {}
+    for path in paths:
+        for seq, (packed, _) in read_merged(path).items():
+            found[seq] = core_marks.merge(found.get(seq, b""), packed, len(core_marks.unpack(packed)[0]))
+    return found
+
+
+def _verify(
+    journal: Journal, place: _Place, home: Directory, quiet: bool, left: dict[int, bytes] | None
+) -> Verified:
+    """Compare; ``left``: what is in ledgers and stays there, where nothing can be written, else None."""
     job, root = _job(journal), Path(place.output)
     kind = sink_kind(job.store)
     if not kind.keeps:
@@ -200,7 +229,7 @@ def _verify(journal: Journal, place: _Place, home: Directory, quiet: bool, read_
             comparison = kind.comparison(place.output, job.layout, home, *place[1:])
     except ValueError as error:
         raise journal.damaged(error) from error
-    for row in journal.batches():
+    for row in _batches(journal, left or {}):
         shards = journal.shards.of(row.seq)
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
         names += [failure.name for failure in damaged[: _NAMED - len(names)]]
@@ -211,7 +240,7 @@ def _verify(journal: Journal, place: _Place, home: Directory, quiet: bool, read_
         count = sum(1 for _ in core_marks.published(row.marks)) if row.marks else 0
         checked += count
         agree += count - len(damaged)
-        if damaged and not read_only:
+        if damaged and left is None:
             journal.mark_damaged(row.seq, damaged)
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
@@ -223,10 +252,19 @@ def _verify(journal: Journal, place: _Place, home: Directory, quiet: bool, read_
         agree,
         checked - agree,
         names,
-        not read_only,
+        left is None,
         dict(published[:_NAMED]),
         comparison.unrecorded if comparison is not None else 0,
     )
+
+
+def _batches(journal: Journal, left: dict[int, bytes]) -> Iterator[BatchRow]:
+    """Yield the batches of ``journal``, with what is in ledgers only."""
+    for row in journal.batches():
+        if not row.done and row.seq in left:
+            yield replace(row, marks=core_marks.merge(row.marks, left[row.seq], row.count))
+        else:
+            yield row
 
 
 def _damaged(

@@ -89,6 +89,30 @@ def test_full_disk_in_the_middle_of_a_shard(dev_server: Serve, run_downloader: R
         assert run_downloader("verify", mount / "dest").returncode == 0
 
 
+def reports_on_full_disk(run_downloader: Run, dest: Path, mount: Path, reported: int) -> None:
+    """`status` and `verify` tell what was ``reported``, with no byte left, and change nothing."""
+    with contextlib.suppress(OSError), (mount / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    status = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert status["stored"] == reported
+    files = [path for path in dest.iterdir() if path.is_file()]
+    assert len(files) >= reported
+    assert run_downloader("verify", dest).stdout.startswith(f"{reported} of {reported} files agree")
+    if reported:
+        damaged = next(path for path in sorted(files) if path.stat().st_size > 2000)
+        content = damaged.read_bytes()
+        with damaged.open("r+b") as file:  # no new block
+            file.write(b"x")
+        done = run_downloader("verify", dest)
+        assert done.returncode == 1, done.stderr
+        assert f"damaged: {damaged.name}" in done.stdout
+        assert "file system is read-only or full" in done.stdout
+        with damaged.open("r+b") as file:
+            file.write(content)
+    (mount / "filler").unlink()
+
+
 @pytest.mark.parametrize("room", slow_but([(2_000_000,)], (900_000, 2_000_000, 2_600_000)))
 def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: Path) -> None:
     """The disk is full before the first file, among the files, or when the journal must grow."""
@@ -101,12 +125,13 @@ def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: 
         ballast.write_bytes(bytes(free - room))
         dest = mount / "dest"
         argv = (server.url, "-o", dest, "--workers", 2)
-        full = run_downloader(*argv)
+        full = run_downloader(*argv, "--json")
         assert full.returncode == 4, full.stdout + full.stderr
         assert "Traceback" not in full.stderr
         line = one_line(full.stderr, "space")
         assert len(line) < 400
-        check(dest, truth, interrupted=True, beside={"ballast"})
+        checked = check(dest, truth, interrupted=True, beside={"ballast"})
+        reports_on_full_disk(run_downloader, dest, mount, json.loads(full.stdout)["stored"])
         again = run_downloader(*argv)
         assert again.returncode == 4, "there is still no room"
         check(dest, truth, interrupted=True, beside={"ballast"})
@@ -366,13 +391,30 @@ def test_file_damaged_between_runs_is_fetched_again(
     assert (dest / "a").read_bytes() == b"right"
 
 
+def assert_complete(run_downloader: Run, dest: Path, listed: int, *, read: bool) -> None:
+    """`status` says what the report said: complete, whether the source was ``read`` or --limit reached."""
+    told = run_downloader("status", dest)
+    assert told.returncode == 0, told.stdout
+    assert told.stdout.partition("\n")[0].endswith(": complete")
+    assert ("  (up to --limit)\n" in told.stdout) is not read
+    assert " so far" not in told.stdout
+    status = json.loads(run_downloader("status", dest, "--json").stdout)
+    assert (status["complete"], status["source_read"], status["listed"]) == (True, read, listed)
+
+
 def test_limit_then_the_remaining_files(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     before = server.stats()["gets"]
     for _ in range(2):
-        assert run_downloader(server.url, "-o", dest, "--limit", 100).returncode == 0
+        done = run_downloader(server.url, "-o", dest, "--limit", 100)
+        assert done.returncode == 0
+        assert done.stdout.partition("\n")[0].endswith(": complete")
+        assert_complete(run_downloader, dest, 100, read=False)
         check(dest, Truth(100, 100, 2000), limited=True)
-    assert run_downloader(server.url, "-o", dest).returncode == 0
+    # A limit that is less than what was read takes nothing back.
+    for limit in ((), ("--limit", 10)):
+        assert run_downloader(server.url, "-o", dest, *limit).returncode == 0
+        assert_complete(run_downloader, dest, TRUTH.files, read=True)
     check(dest, TRUTH)
     assert server.stats()["gets"] - before == TRUTH.files
 

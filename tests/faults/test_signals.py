@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from checker import Truth, check, in_flight
 from child_processes import Serve, Start, descendants, fetching, site
-from harness import AFTER_IMPORT, Job, command, environment
+from harness import AFTER_IMPORT, Job, command, environment, run
 
 # Signals
 
@@ -71,6 +71,42 @@ def test_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_path: 
     check(dest, truth)
     # The ledgers were read: only what was in flight at the kill is fetched again.
     assert server.stats()["gets"] - before <= truth.files - (before - 200)
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_report_of_a_run_that_was_ended_counts_what_is_stored(
+    store: str, dev_server: Serve, start: Start, tmp_path: Path
+) -> None:
+    """Thousands were stored, and 96 reported: those of the batches that workers had reported."""
+    server = dev_server(files=3000, delay="0-40ms")
+    dest = tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", 2, "--connections", 32, "--store", store, "--json")
+
+    def ended(job: Job, earlier: int) -> int:
+        job.kill(signal.SIGINT)
+        job.until(lambda: "SIGINT" in job.err)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130, job.err
+        report = json.loads(job.out)
+        status = json.loads(run("status", dest, "--json").stdout)
+        assert status["stored"] == report["stored"] + report["skipped"]
+        assert report["stored"] > 100
+        assert report["skipped"] == earlier
+        assert report["bytes"] == 100 * report["stored"]
+        assert report["failed"] == status["failed"] == 0
+        assert not report["complete"]
+        return int(status["stored"])
+
+    first = start(*argv)
+    server.until(lambda counters: counters["gets"] > 600)
+    stored = ended(first, 0)
+    second = start(*argv)
+    server.until(lambda counters: counters["gets"] > 1200)
+    # One dies before, so its files are with another that does not finish them either.
+    os.kill(second.children()[-1], signal.SIGKILL)
+    second.until(lambda: "died" in second.err)
+    server.until(lambda counters: counters["gets"] > 1500)
+    ended(second, stored)
 
 
 def test_nohup_ignores_hangup(dev_server: Serve, tmp_path: Path) -> None:

@@ -62,9 +62,12 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [("\n", "manifest-sha256.txt"), ("\r\n", "Manifest-sha256.txt"), ("\r", "MANIFEST-SHA-256.TXT")],
+)
 def test_wrong_bytes_are_found_however_the_manifest_is_written(
-    server: Server, run_downloader: Run, tmp_path: Path, end: str
+    server: Server, run_downloader: Run, tmp_path: Path, end: str, name: str
 ) -> None:
     fetch, manifest = "", "\ufeff"
     for number, form in enumerate(FORMS):
@@ -72,7 +75,7 @@ def test_wrong_bytes_are_found_however_the_manifest_is_written(
         fetch += f"{server.url}/{right} - data/{right}{end}{server.url}/{wrong}\t- ./data/{wrong}{end}"
         manifest += form.format(digest(f"/{right}").upper(), right) + end
         manifest += form.format(digest("/other"), wrong) + end
-    source = make_bag(tmp_path / "bag", fetch, {"manifest-sha256.txt": manifest})
+    source = make_bag(tmp_path / "bag", fetch, {name: manifest})
     done = run_downloader(source, "-o", tmp_path / "d", *QUICK)
     assert report_of(done)["failed_by_error"] == {"checksum-mismatch": len(FORMS)}, done.stderr
     assert set(stored(tmp_path / "d")) == {f"data/good{number}" for number in range(len(FORMS))}

@@ -252,6 +252,9 @@ TAR = ("--store", "tar", "--member")
         ("l.csv", "http://h/1,a\n", [], "that is no header: --no-header names columns 1, 2"),
         ("l.jsonl", '{"url": "u"}\n', ["--url-column", "a.url"], "did you mean --url-column url?"),
         ("l.txt", gzip.compress(b"http://h/1\n", mtime=0), [], "l.txt is gzip, and a list of this"),
+        ("l.jsonl", "url,c\nu,1\n", [], "and a list has one a line; if it is csv, add --list-format csv"),
+        ("l.json", '{"url": "u"}\n', [], "if it has one JSON object a line, add --list-format jsonl"),
+        ("l.csv", "PAR1", [], "l.csv is Parquet, and a list of this format is text; name it .parquet"),
         ("l.bz2", bz2.compress(b"url\n"), ["--list-format", "csv"], "lists in .bz2 are not read"),
     ],
 )  # fmt: skip
@@ -308,6 +311,18 @@ def test_delimiters_of_spreadsheets(
         job.until(lambda: not any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))))
         os.write(pipe.fileno(), rest)
     assert (job.wait(), len(stored(tmp_path / "f"))) == (0, 30), job.err
+    converts(run_downloader, plain, 30)
+    # As Excel saves it in western Europe; the first letter that tells may be far from the beginning.
+    for codec, letters in (("cp1252", "é€"), ("latin-1", "é\x81")):
+        plain.write_bytes(
+            (f"url;caption\r\n{rows}" + f"{rows}" * 120 + f"{server.url}/x;{letters}\r\n").encode(codec)
+        )
+        assert letters in converts(run_downloader, plain, 31)
+
+
+def converts(run_downloader: Run, plain: Path, files: int) -> str:
+    """Carry out the command of the message; return the list that it makes, which has so many ``files``."""
+    tmp_path = plain.parent
     refused = run_downloader(plain, "-o", tmp_path / "e", *ONE)
     assert refused.returncode == 2
     said, _, command = refused.stderr.partition("; convert it with: ")
@@ -315,8 +330,10 @@ def test_delimiters_of_spreadsheets(
     command = command.replace("python3", sys.executable, 1).strip()
     converted = subprocess.run(["sh", "-c", f"{command} > new.csv"], cwd=tmp_path, check=False, timeout=20)
     assert converted.returncode == 0
-    done = run_downloader(tmp_path / "new.csv", "-o", tmp_path / "e", *ONE)
-    assert (done.returncode, len(stored(tmp_path / "e"))) == (0, 30), done.stderr
+    done = run_downloader(tmp_path / "new.csv", "-o", tmp_path / "e", *ONE, "--relist")
+    assert (done.returncode, len(stored(tmp_path / "e"))) == (0, files), done.stderr
+    shutil.rmtree(tmp_path / "e")
+    return (tmp_path / "new.csv").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -438,3 +455,68 @@ def test_a_long_list_takes_no_more_memory_than_a_short_one(tmp_path: Path, name:
         assert listed == count
         peaks.append(peak)
     assert peaks[1] < peaks[0] + 16_384, peaks  # KiB
+
+
+def test_another_list_in_the_place_of_the_first_is_told(
+    run_downloader: Run, tmp_path: Path, server: Files
+) -> None:
+    """Also where its header ends behind the first batch, which is to be fetched again, or it is of another
+    format: that was "requested again out of order", or a child that failed."""
+    server.routes["/none"] = [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"]
+    rows = [{"url": f"{server.url}/none", "c": "x"}, {"url": f"{server.url}/a", "c": "y"}]
+    wider = [{**row, "width": "1", "a longer header": "2"} for row in rows]
+    files = {
+        "l.csv": write(tmp_path / "l.csv", rows),
+        "wide.csv": write(tmp_path / "wide.csv", wider),
+        "sep.csv": tmp_path / "sep.csv",
+        "l.txt": write(tmp_path / "l.txt", rows),
+        "l.parquet": write(tmp_path / "l.parquet", rows),
+    }
+    files["sep.csv"].write_bytes(b"sep=,\r\n" + files["l.csv"].read_bytes())
+    for first, others in {
+        "l.csv": ("wide.csv", "sep.csv", "l.txt", "l.parquet"),
+        "l.txt": ("l.csv",),
+        "l.parquet": ("l.csv",),
+    }.items():
+        dest = tmp_path / f"d-{first}"
+        assert run_downloader(files[first], "-o", dest, *ONE).returncode == 1
+        for other in others:
+            done = run_downloader(files[other], "-o", dest, *ONE)
+            assert done.returncode == 4, (first, other, done.stderr)
+            told = "has changed before line", "is shorter than it was", "a list of another format"
+            assert any(words in done.stderr for words in told), (first, other, done.stderr)
+            assert "--relist to read it from its start" in done.stderr
+
+
+def test_json_arrays_are_told_with_the_command_that_converts_them(
+    run_downloader: Run, tmp_path: Path, server: Files
+) -> None:
+    """They had "no column 'url', it has none", or each line but the last one was a bad row."""
+    rows = [{"url": f"{server.url}/{name}", "c": "ä"} for name in "ab"]
+    lines = ",\n".join(map(json.dumps, rows))
+    forms = {
+        "one-line.jsonl": json.dumps(rows).encode(),
+        "a-line-each.jsonl": f"[{lines}\n]\n".encode(),
+        "indented.json": b"\xef\xbb\xbf\n" + json.dumps(rows, indent=2, ensure_ascii=False).encode(),
+        "packed.ndjson.gz": gzip.compress(json.dumps(rows, indent="\t").encode(), mtime=0),
+    }
+    for name, content in forms.items():
+        (tmp_path / name).write_bytes(content)
+        done = run_downloader(name, "-o", "d", *ONE, "--dry-run", cwd=tmp_path)
+        assert done.returncode == 2, name
+        assert f"{name} is a JSON array, and a list has one JSON object a line; convert" in done.stderr
+        command = done.stderr.strip().rpartition("convert it with: ")[2].partition(" > ")[0]
+        made = subprocess.run(["sh", "-c", f"{command} > made.jsonl"], cwd=tmp_path, check=True)
+        assert made.returncode == 0
+        listed = list(map(json.loads, (tmp_path / "made.jsonl").read_text().splitlines()))
+        assert listed == rows, name
+    # One row that is an array is a fault of that row.
+    (tmp_path / "l.jsonl").write_text("[1]\n" + json.dumps(rows[0]) + "\n")
+    done = run_downloader("l.jsonl", "-o", "d", *ONE, "--dry-run", cwd=tmp_path)
+    assert json.loads(done.stdout)["bad"] == 1
+    # What no list of text can begin with is recognized, whatever its name is.
+    for name in ("blob", "l.arrow"):
+        shutil.copy(write(tmp_path / "l.parquet", rows), tmp_path / name)
+        done = run_downloader(name, "-o", f"d-{name}", *ONE, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert stored(tmp_path / "d-blob").keys() == {"a", "b"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from checker import agree
 from harness import DevServer, Job, serving
-from servers import Server, listing, ok
+from servers import Server, listing, ok, status
 
 ONE = ("--workers", 1, "--json")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -139,3 +139,28 @@ def test_relist_resumes_after_a_kill(
     assert large.stats()["gets"] - before["gets"] <= 4  # two, and those in flight
     agree(dest, 0, report)
     assert not list((dest / ".downloader").glob("known*"))
+
+
+def test_server_that_is_down_takes_nothing_back(run_downloader: Run, tmp_path: Path) -> None:
+    """The journal was emptied before the first page was there: `status` had nothing stored."""
+    dest = tmp_path / "d"
+    with Server(files={name: ok(name.encode()) for name in "abc"}) as server:
+        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        pages = server.routes["/list"]
+        server.routes["/list"] = status(500)
+        down = run_downloader(server.url, "-o", dest, *ONE, "--relist", "--retries", 0)
+        report = report_of(down, 4)
+        assert (report["listed"], report["stored"], report["skipped"]) == (3, 0, 3)
+        assert run_downloader("status", dest).returncode == 0
+        assert run_downloader("verify", dest).stdout.startswith("3 of 3 files agree")
+        agree(dest, 0, report_of(run_downloader(server.url, "-o", dest, *ONE)))
+        server.routes["/list"] = pages
+        before = len(server.requests)
+        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
+        assert (report["listed"], report["skipped"]) == (3, 3)
+        assert {request.target for request in server.requests[before:]} == {"/list"}
+        assert not list((dest / ".downloader").glob("known*"))
+        # A source that is empty now is one, too.
+        server.routes["/list"] = listing([])
+        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
+        assert report["listed"] == 0

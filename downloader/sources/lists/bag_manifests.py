@@ -24,7 +24,8 @@ from downloader.errors import ConfigError, SourceError
 __all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "tag_files"]
 
 _STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
-_NAME = re.compile(r"manifest-([A-Za-z0-9_-]+)\.txt")
+# In any case: the checksums of one that is passed over are verified by nobody.
+_NAME = re.compile(r"manifest-([a-z0-9_-]+)\.txt", re.IGNORECASE | re.ASCII)
 # Blanks or tabs between the two; md5sum and its like mark a file that they read as binary.
 _LINE = re.compile(r"(\S+)[ \t]+\*?(.+)", re.DOTALL)
 _DIGEST = re.compile(r"[0-9a-f]+")

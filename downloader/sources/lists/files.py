@@ -6,6 +6,8 @@ point, so it does not depend on where the files are.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import glob
 import os
 import re
@@ -17,12 +19,26 @@ from typing import Final, NamedTuple
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
 
-__all__ = ["BINARY", "FORMATS", "WITH_COLUMNS", "ListFile", "find_files", "is_list", "is_pattern"]
+__all__ = [
+    "BINARY",
+    "FORMATS",
+    "OF_ARRAY",
+    "WITH_COLUMNS",
+    "ListFile",
+    "find_files",
+    "is_list",
+    "is_pattern",
+]
 
 FORMATS: Final = ("txt", "csv", "tsv", "jsonl", "aria2", "bagit")
 """The values of --list-format; the binary formats are recognized by their suffixes only."""
 BINARY: Final = frozenset({"parquet", "arrow"})
 WITH_COLUMNS: Final = frozenset({"csv", "tsv", "jsonl", "parquet", "arrow"})
+
+OF_ARRAY: Final = (
+    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin.buffer)]'"
+)
+"""The command that makes one JSON object a line of an array."""
 
 _SUFFIX = re.compile(
     r"\.(?:(txt|csv|tsv|jsonl|ndjson)(?:\.(?:gz|zst))?|(parquet|arrow|feather|ipc))\Z", re.IGNORECASE
@@ -38,6 +54,9 @@ _UNPACKED: Final = {
     ".7z": "7z e -so",
     ".z": "gzip -dc",
 }
+_BEGIN: Final = {b"PAR1": "parquet", b"ARROW1": "arrow"}  # how the binary formats begin
+_LONGEST_MAGIC: Final = 6
+_BLANKS: Final = 4096  # bytes in which a JSON text begins
 _SAME = {"ndjson": "jsonl", "feather": "arrow", "ipc": "arrow"}
 _SCHEME = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
 _MAGIC = re.compile(r"\*|\?|\[.+\]", re.DOTALL)
@@ -123,6 +142,8 @@ def _checked(path: str, form: str, name: str) -> ListFile:
     if not os.access(path, os.R_OK):
         raise ConfigError(f"{named}: Permission denied")
     own = _format(path)
+    if not own or own in BINARY:
+        own = _by_content(path) or own
     if own in BINARY and form:
         raise ConfigError(f"{named} is no text, so --list-format {form} cannot be right; leave it out")
     if not form and own == "txt" and _is_bag(path):
@@ -135,8 +156,31 @@ def _checked(path: str, form: str, name: str) -> ListFile:
             f"{unpack} {shlex.quote(named)} > {shlex.quote(target)}"
         )
     if not (form or own):
+        if suffix.lower() == ".json":
+            raise _json(path, named)
         raise ConfigError(f"{named}: its suffix names no format; add --list-format {'|'.join(FORMATS)}")
     return ListFile(path, form or own, name)
+
+
+def _by_content(path: str) -> str:
+    """Return the binary format of ``path``, by how it begins; "" if it is of none, or is not to be read."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        begins = file.read(_LONGEST_MAGIC)
+        return next((form for magic, form in _BEGIN.items() if begins.startswith(magic)), "")
+    return ""
+
+
+def _json(path: str, named: str) -> ConfigError:
+    """Return the error for a list in .json: an array, or perhaps one object a line."""
+    begins = b""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        begins = file.read(_BLANKS).removeprefix(codecs.BOM_UTF8).lstrip()
+    if not begins.startswith(b"["):
+        return ConfigError(f"{named}: if it has one JSON object a line, add --list-format jsonl")
+    return ConfigError(
+        f"{named} is a JSON array, and a list has one JSON object a line; convert it with: "
+        f"{OF_ARRAY} < {shlex.quote(named)} > {shlex.quote(named + 'l')}"
+    )
 
 
 def _is_bag(path: str) -> bool:

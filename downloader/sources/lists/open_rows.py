@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from downloader.sources.compression import fed
+from downloader.sources.compression import encoding_of, fed
 from downloader.sources.lists.columns import Wanted
 from downloader.sources.lists.files import BINARY, ListFile
 from downloader.sources.lists.rows import Parser, Rows
@@ -86,11 +86,12 @@ def _parser(file: ListFile, shown: str, reading: Reading) -> Parser:
             header=not reading.wanted.positions,
             quoted=reading.quoted,
             convert=lambda command: fed(command, file.path, shown),
+            encoding=lambda beginning: encoding_of(file.path, shown, beginning),
         )
     if file.form == "jsonl":
         from downloader.sources.lists.rows_jsonl import JsonlParser
 
-        return JsonlParser()
+        return JsonlParser(shown, lambda command: fed(command, file.path, shown))
     if file.form == "aria2":
         from downloader.sources.lists.rows_aria2 import Aria2Parser
 

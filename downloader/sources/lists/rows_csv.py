@@ -36,9 +36,10 @@ _SEPARATOR = re.compile(r'"?sep=([,;|\t])"?\r?\n').fullmatch
 _DELIMITERS: Final = {";": "a semicolon", "\t": "a tab", "|": "a vertical bar", ",": "a comma"}
 _FORMATS: Final = {",": "csv", "\t": "tsv"}
 _COMMAS = (
-    'python3 -c \'import csv, sys; sys.stdin.reconfigure(encoding="utf-8-sig"); '
-    'csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter="{}"))\''
+    'python3 -c \'import csv, sys; sys.stdin.reconfigure(encoding="{encoding}"); {out}'
+    'csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter="{delimiter}"))\''
 )
+_OUT = 'sys.stdout.reconfigure(encoding="utf-8"); '  # of what was not UTF-8
 _LONGEST = 1 << 20  # bytes of a line
 _LONGEST_FIELD = 16 << 20  # characters
 _GIVE_UP = 64 << 20  # characters of a row after which its quote counts as not closed
@@ -62,6 +63,7 @@ More = Callable[[], Numbered]
 
 class CsvParser:
     """See ``Parser``. ``where`` is the name of the list in messages, ``convert`` makes a command for it.
+    ``encoding`` returns that of the list, whose beginning it gets.
 
     Without a header, columns are named by their positions: "1", "2", … ``quoted``: quotes enclose fields;
     otherwise they are text.
@@ -84,8 +86,11 @@ class CsvParser:
         header: bool,
         quoted: bool,
         convert: Callable[[str], str],
+        encoding: Callable[[bytes], str] = lambda beginning: "utf-8-sig",
     ) -> None:
         self._where = where
+        self._find_encoding = encoding
+        self._sample = b""
         self._convert = convert
         self._delimiter = delimiter
         self._above = 0  # how many lines precede the header
@@ -103,6 +108,7 @@ class CsvParser:
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``. Raises ConfigError if the header cannot be read."""
+        self._sample = b"".join(sample)
         texts = list(map(_text, sample))
         if found := _SEPARATOR(texts[0]):
             self._delimiter, self._above = found[1], 1
@@ -134,8 +140,14 @@ class CsvParser:
         if other in _FORMATS:
             remedy = f"add --list-format {_FORMATS[other]}"
         else:
-            remedy = f"convert it with: {self._convert(_COMMAS.format(other))}"
+            encoding = self._encoding()
+            out = "" if encoding.startswith("utf-8") else _OUT
+            command = _COMMAS.format(encoding=encoding, out=out, delimiter=other)
+            remedy = f"convert it with: {self._convert(command)}"
         return f"; its delimiter seems to be {_DELIMITERS[other]}; {remedy}"
+
+    def _encoding(self) -> str:
+        return self._find_encoding(self._sample)
 
     def _first_row(self, sample: list[str]) -> list[str]:
         problem = ""

@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from downloader.core.column_types import kind_of
+from downloader.errors import ConfigError
 from downloader.process.long_work import Pauses
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
+from downloader.sources.lists.files import OF_ARRAY
 from downloader.sources.lists.nested import Fields, path_of, prefixes, value_at
 from downloader.sources.lists.rows import Numbered, Table
 
@@ -31,7 +33,10 @@ _is_field = re.compile(r'[^"\\\0-\x1f]*').fullmatch
 
 
 class JsonlParser:
-    """See ``Parser``. The columns are the keys of the objects, which may differ from line to line."""
+    """See ``Parser``. The columns are the keys of the objects, which may differ from line to line.
+
+    ``shown`` is the name of the list in messages; ``convert`` returns a command that reads the list.
+    """
 
     unit = "line"
     longest = _LONGEST
@@ -42,7 +47,9 @@ class JsonlParser:
     fields: Fields
     cause = ""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: str = "the list", convert: Callable[[str], str] = str) -> None:
+        self._shown = shown
+        self._convert = convert
         self.fields = {}
         self._needed: list[str] = []
         self._fields: dict[str, str] = {}  # of the struct that a line becomes, by columns
@@ -60,12 +67,20 @@ class JsonlParser:
 
     def begin(self, sample: Sequence[bytes]) -> Sequence[str]:
         """See ``Parser``."""
+        first = next((line for line in sample if line.strip()), b"")
+        if _begins_array(first):
+            raise ConfigError(
+                f"{self._shown} is a JSON array, and a list has one JSON object a line; convert it with: "
+                f"{self._convert(OF_ARRAY)}"
+            )
         fields: dict[str, Any] = {}
         for line in sample:
             # One that is no object is a row of its own, which says so, or the sample ends in it.
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 _add_fields(fields, _as_dict(line))
         self.fields = fields
+        if not fields:
+            self.cause = f"; its first lines are no JSON objects, and a list has one a line{_other(first)}"
         return list(fields)
 
     def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
@@ -161,6 +176,33 @@ def has_key(line: bytes, name: str) -> bool:
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         _add_fields(fields, _as_dict(line))
     return bool(path_of(name, fields))
+
+
+def _begins_array(line: bytes) -> bool:
+    """Return whether ``line``, the first of a file, begins an array that has the rows, or all of the file.
+
+    One that is whole and has no object in it is a row that is none.
+    """
+    if not line.lstrip().startswith(b"["):
+        return False
+    try:
+        found = _decode_lenient(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return True
+    return not found or any(isinstance(each, dict) for each in found)
+
+
+def _other(line: bytes) -> str:
+    """Return what to do with a list that begins with ``line``, which is no JSON."""
+    if line.lstrip().startswith((b"{", b"[", b'"')) and b"," not in line:
+        return ""
+    forms = {b"\t": "tsv", b",": "csv", b"://": "txt"}
+    form = next((form for mark, form in forms.items() if mark in line), "")
+    return (
+        f"; if it is {form}, add --list-format {form}"
+        if form and not line.lstrip().startswith(b"{")
+        else ""
+    )
 
 
 def _lenient_dict(line: bytes) -> dict[str, Any]:

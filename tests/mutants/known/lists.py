@@ -11,8 +11,65 @@ FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
 BAGS = "tests/integration/test_bags.py::"
+NOTHING = "tests/faults/test_nothing_started.py::"
 
 KNOWN = (
+    Mutant(
+        "a list is found wrong when its job is forgotten",
+        "--relist or --restart with a list whose column is wrong empties the journal, and says 2",
+        "check_source",
+        "not config.source_kind.editable",
+        "True",
+        (f"{NOTHING}test_a_list_that_is_none_changes_nothing",),
+    ),
+    Mutant(
+        "an array of objects is rows",
+        "a JSON array with one object a line fails line by line, as bad rows",
+        "JsonlParser.begin",
+        "_begins_array(first)",
+        "False",
+        (f"{FORMATS}test_json_arrays_are_told_with_the_command_that_converts_them",),
+    ),
+    Mutant(
+        "the command for semicolons takes any file for UTF-8",
+        "the command that a message gives ends in a UnicodeDecodeError",
+        "encoding_of",
+        "decoder.decode(block)",
+        "block",
+        (f"{FORMATS}test_delimiters_of_spreadsheets",),
+    ),
+    Mutant(
+        "a manifest in upper case is none",
+        "`Manifest-sha256.txt` of a bag is passed over, and wrong bytes are stored with exit code 0",
+        "_find",
+        "_NAME.fullmatch(name)",
+        "re.fullmatch(_NAME.pattern, name)",
+        (f"{BAGS}test_wrong_bytes_are_found_however_the_manifest_is_written",),
+    ),
+    Mutant(
+        "a position of another format is read as it is",
+        "another list in the place of the first ends the run as a defect",
+        "UrlLister._same_form",
+        "raise self._other_form() from None",
+        "raise",
+        (f"{FORMATS}test_another_list_in_the_place_of_the_first_is_told",),
+    ),
+    Mutant(
+        "the beginning of a pipe is read twice",
+        "the first rows of a list on standard input, which were looked at, are not fetched",
+        "Pipe.__init__",
+        "bytearray(beginning())",
+        "bytearray()",
+        (f"{NOTHING}test_a_new_destination_is_not_made",),
+    ),
+    Mutant(
+        "a job that never began makes a journal",
+        "a run that ends with 2 leaves a journal without a job where DEST was to be",
+        "Destination.__init__",
+        "not has_journal(config)",
+        "False",
+        (f"{NOTHING}test_a_new_destination_is_not_made",),
+    ),
     Mutant(
         "a key of an inner object is a column",
         "a million lines of JSON whose URLs are deeper fail one by one, and the list is called wrong",

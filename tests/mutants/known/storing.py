@@ -19,6 +19,54 @@ RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KNOWN = (
+    Mutant(
+        "what nobody reported was not stored",
+        "after Ctrl-C twice the report has 96 files, where thousands are stored and in the journal",
+        "Supervisor._add_unreported",
+        "self._destination.unreported(left)",
+        "Tally()",
+        (f"{SIGNALS}test_report_of_a_run_that_was_ended_counts_what_is_stored",),
+    ),
+    Mutant(
+        "a source is forgotten before it answers",
+        "--relist of a server that is down empties the journal, and nothing seems to be stored",
+        "Destination._read_again",
+        "source_kind(self._config).editable",
+        "True",
+        ("tests/integration/test_relist.py::test_server_that_is_down_takes_nothing_back",),
+    ),
+    Mutant(
+        "samples of an earlier run are stored again",
+        "the report of a run that was ended counts what an earlier run had stored in the same shard",
+        "Destination.unreported",
+        "min(len(known), count)",
+        "0",
+        (f"{SIGNALS}test_report_of_a_run_that_was_ended_counts_what_is_stored",),
+    ),
+    Mutant(
+        "a smaller --limit ends a source earlier",
+        "`--limit 10` on a job that is complete makes it not complete",
+        "Journal.end",
+        "limited and self.ended",
+        "False",
+        (f"{HOST}test_limit_then_the_remaining_files",),
+    ),
+    Mutant(
+        "--limit is no end",
+        "the run says complete, and status says not complete",
+        "status",
+        "journal.read",
+        "journal.ended",
+        (f"{HOST}test_limit_then_the_remaining_files",),
+    ),
+    Mutant(
+        "verify must write",
+        "on a full disk `verify` ends with 4 and reports nothing",
+        "verify",
+        "not home.is_full()",
+        "True",
+        (f"{HOST}test_full_disk",),
+    ),
     # Publishing
     Mutant(
         "final name before the content",
