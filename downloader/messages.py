@@ -144,7 +144,8 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     """Counts that are added up over batches and over runs.
 
     ``replaced``: how many of the stored files replaced a file that belonged to no item; ``encoded``: how
-    many are in a content coding that was not requested.
+    many are in a content coding that was not requested; ``doubtful``: how many may have the body of another
+    file, since their server was found to answer out of order.
     """
 
     stored: int = 0
@@ -154,6 +155,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     unverified: int = 0
     replaced: int = 0
     encoded: int = 0
+    doubtful: int = 0
 
     @property
     def fetched(self) -> int:
@@ -169,6 +171,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.unverified + other.unverified,
             self.replaced + other.replaced,
             self.encoded + other.encoded,
+            self.doubtful + other.doubtful,
         )
 
     def less(self, other: Tally) -> Tally:

@@ -274,13 +274,38 @@ class Worker:
 
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Requeue unanswered tasks without charging an attempt."""
-        for task in reversed(tasks):
+        self.withdraw(tasks)
+        self.give_back(tasks)
+
+    def withdraw(self, tasks: list[FetchTask]) -> None:
+        """Count the requests for ``tasks``, whose responses are not stored."""
+        for task in tasks:
             task.batch.forget(task.index)
             task.batch.requests += 1
             task.batch.wire += 1
+
+    def give_back(self, tasks: list[FetchTask]) -> None:
+        """Requeue ``tasks``, which are withdrawn."""
+        for task in reversed(tasks):
             self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
+
+    def may_follow(self, host: Host) -> bool:
+        """Return whether a task of ``host`` may be sent in an occupied slot."""
+        return not self.draining and self.schedule.may_follow(host)
+
+    def doubt(self, task: FetchTask, files: int) -> None:
+        """Tell that ``files`` stored files of the origin of ``task`` may have the bodies of others."""
+        task.batch.doubt(files)
+        self.link.send(
+            Log(
+                "warning",
+                f"{task.host.key} answers requests on one connection out of order: {files:,} files that "
+                "were stored before this was found may have the bodies of others; the same command "
+                "with --restart --pipeline off fetches them again",
+            )
+        )
 
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""

@@ -227,6 +227,7 @@ class Owner:
         self.failures: list[tuple[FetchTask, FetchError]] = []
         self.attempts: list[str] = []
         self.handed: list[FetchTask] = []
+        self.doubts: list[int] = []
         self.defect: BaseException | None = None
         self.lane: Any = None
         self.over = Event()
@@ -261,6 +262,18 @@ class Owner:
     def requeue(self, jobs: list[FetchTask]) -> None:
         self.queue.extendleft(reversed(jobs))
         self.soon()
+
+    def withdraw(self, jobs: list[FetchTask]) -> None:
+        pass
+
+    def give_back(self, jobs: list[FetchTask]) -> None:
+        self.requeue(jobs)
+
+    def may_follow(self, host: Host) -> bool:
+        return True
+
+    def doubt(self, task: FetchTask, files: int) -> None:
+        self.doubts.append(files)
 
     def demote(self, task: FetchTask) -> None:
         self.queue.append(task)

@@ -72,6 +72,8 @@ _STAY, _LONGEST_STAY = 0.3, 2.0
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
+# Failures that the body of another file causes.
+_CONTRADICTIONS = ("size-mismatch", "checksum-mismatch")
 # Seconds between two looks at the connections that hold responses at the end, and seconds that these may
 # take longer than expected.
 _LOOK, _OVERDUE = 0.05, 1.0
@@ -240,6 +242,32 @@ class PipelinedClient:
             state.lack(most)
         return tasks
 
+    def next_to_compare(self, connection: PipelinedConnection) -> FetchTask | None:
+        """Return a task that ``connection`` is to send alone, None if none may be sent."""
+        state = connection.origin_state
+        if (
+            not state.check.again
+            or connection.slot is None
+            or state.fallback_count >= _MAX_FALLBACKS
+            or state.origin.jar is not None
+            or not self._owner.may_follow(connection.slot)
+        ):
+            return None
+        return state.check.again.popleft()
+
+    def withdraw(self, tasks: list[FetchTask]) -> None:
+        """Count the requests for ``tasks``, which are sent again."""
+        self._owner.withdraw(tasks)
+
+    def give_back(self, tasks: list[FetchTask]) -> None:
+        """Queue ``tasks``, which were withdrawn."""
+        if tasks:
+            self._owner.give_back(tasks)
+
+    def doubt(self, task: FetchTask, files: int) -> None:
+        """Tell that ``files`` stored files of the origin of ``task`` may have the bodies of others."""
+        self._owner.doubt(task, files)
+
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
         self._deepest = max(self._deepest, depth)
@@ -256,7 +284,7 @@ class PipelinedClient:
             idle.append(connection)
             self._session.census.idle[connection] = None
         if slot is not None:
-            connection.origin_state.connection_stopped(monotonic())
+            self.give_back(connection.origin_state.connection_stopped(monotonic()))
             self._owner.release(slot)
 
     def forget(self, connection: PipelinedConnection) -> None:
@@ -325,8 +353,7 @@ class PipelinedClient:
                     raise body
                 self._store(task, body)
             except FetchError as error:
-                error.wire = 1
-                self._owner.attempt_failed(task, error, task.sent)
+                self._failed(task, state, error)
             except DestinationError as error:
                 for _, rest in islice(completed, at, None):
                     discard_body(rest)
@@ -334,6 +361,13 @@ class PipelinedClient:
                 return
             else:
                 self._stored(task, state)
+
+    def _failed(self, task: FetchTask, state: OriginState | None, error: FetchError) -> None:
+        """Report that an attempt at ``task`` failed, which may mean that the body is that of another."""
+        error.wire = 1
+        if state is not None and error.code in _CONTRADICTIONS:
+            state.check.contradicted()
+        self._owner.attempt_failed(task, error, task.sent)
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
