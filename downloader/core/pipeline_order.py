@@ -23,6 +23,7 @@ __all__ = ["Answer", "Order", "answered", "check_size", "contradicted", "due", "
 
 _LEAST = 64  # responses in a check, at least, and for each request in flight
 _FOR_EACH = 2
+_ENOUGH = 16  # answers that differ from others and agree; where responses are slow, a window has few more
 _MOST = 32  # checks in a row that show nothing
 _DOUBTS = 8  # checks because of a contradiction; a list may have many outdated checksums
 # Windows until a depth is checked again, their growth, and at most how many more.
@@ -90,7 +91,7 @@ def answered(order: Order, depth: int, pairs: Sequence[tuple[Answer, Answer]]) -
         return replace(order, proven=0, why="answers differ each time")
     telling = _telling(agreed)
     shown, vain = order.shown + telling, 0 if telling else order.vain + 1
-    if shown >= check_size(order, depth) // 2:
+    if shown >= _ENOUGH:
         again = order.again
         if order.windows >= again:
             again = min(max(order.windows, 1) * _GROWTH, order.windows + _MOST_MORE)
