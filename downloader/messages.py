@@ -32,6 +32,7 @@ __all__ = [
     "Log",
     "Message",
     "Narrowed",
+    "OutOfOrder",
     "Outcome",
     "Page",
     "Rate",
@@ -350,6 +351,16 @@ class HostPause(Message, frozen=True):
     seconds: float
 
 
+class OutOfOrder(Message, frozen=True):
+    """``host`` answers several requests on one connection out of order.
+
+    ``files``: how many files the worker has stored that may have the bodies of others.
+    """
+
+    host: str
+    files: int = 0
+
+
 # worker or feeder → supervisor
 
 
@@ -438,7 +449,7 @@ class Stop(Message, frozen=True):
     source_broke: bool = False
 
 
-ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
+ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause | OutOfOrder
 FromChild = (
     Ready
     | Heartbeat
@@ -450,6 +461,7 @@ FromChild = (
     | Narrowed
     | Returned
     | HostPause
+    | OutOfOrder
     | Log
     | Stop
 )

@@ -303,7 +303,7 @@ class _Driver:
                 "leave out --retry-failed to go on"
             )
         complete = not self._signals and self._stop is None
-        wrong = failed + self._slices.merged.tally.doubtful
+        wrong = failed + self._slices.merged.total().doubtful
         exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(wrong > 0)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         report = self._slices.merged.make(

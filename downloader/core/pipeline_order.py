@@ -19,10 +19,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Answer", "Order", "answered", "check_size", "contradicted", "due", "stored"]
+__all__ = ["OUT_OF_ORDER", "Answer", "Order", "answered", "check_size", "contradicted", "due", "stored"]
 
-_LEAST = 64  # responses in a check, at least, and for each request in flight
-_FOR_EACH = 2
+OUT_OF_ORDER = "answers are out of order"
+
+# Responses in a check, at least: in that of a new depth, also for each request in flight, and in others.
+_LEAST_NEW, _FOR_EACH, _LEAST = 128, 2, 64
 _ENOUGH = 16  # answers that differ from others and agree; where responses are slow, a window has few more
 _MOST = 32  # checks in a row that show nothing
 _DOUBTS = 8  # checks because of a contradiction; a list may have many outdated checksums
@@ -55,7 +57,7 @@ class Order:
 
 def check_size(order: Order, depth: int) -> int:
     """Return how many requests a check at ``depth`` has, at most."""
-    return max(_LEAST, _FOR_EACH * depth) if depth > order.proven else _LEAST
+    return max(_LEAST_NEW, _FOR_EACH * depth) if depth > order.proven else _LEAST
 
 
 def due(order: Order, depth: int) -> bool:
@@ -85,7 +87,7 @@ def answered(order: Order, depth: int, pairs: Sequence[tuple[Answer, Answer]]) -
         return order
     alone = {own for _, own in pairs}
     if any(deep != own and deep in alone for deep, own in pairs):
-        return replace(order, proven=0, why="answers are out of order")
+        return replace(order, proven=0, why=OUT_OF_ORDER)
     agreed = [own for deep, own in pairs if deep == own]
     if len(agreed) * 2 < len(pairs):
         return replace(order, proven=0, why="answers differ each time")

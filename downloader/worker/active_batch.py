@@ -62,7 +62,6 @@ class ActiveBatch:
         "_before",
         "_bytes",
         "_crcs",
-        "_doubtful",
         "_encoded",
         "_failed",
         "_records",
@@ -120,7 +119,7 @@ class ActiveBatch:
         self.latency = Histogram()
         self.failures: list[Failure] = []
         self._stored = self._skipped = self._failed = self._bytes = self._unverified = 0
-        self._replaced = self._encoded = self._doubtful = 0
+        self._replaced = self._encoded = 0
 
     def wanted(self) -> range | tuple[int, ...]:
         """Return the indices of the leased items."""
@@ -288,10 +287,6 @@ class ActiveBatch:
         """Count a stored item whose content coding was not requested."""
         self._encoded += 1
 
-    def doubt(self, files: int) -> None:
-        """Count ``files`` stored files, of any batches, that may have the bodies of others."""
-        self._doubtful += files
-
     def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
         """Record that item ``index`` has failed for good, or is a DUPLICATE; ``url`` is redacted."""
         self.left -= 1
@@ -395,7 +390,6 @@ class ActiveBatch:
             self._unverified,
             self._replaced,
             self._encoded,
-            self._doubtful,
         )
 
     def done(self) -> BatchDone:

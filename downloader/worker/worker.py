@@ -46,6 +46,7 @@ from downloader.messages import (
     Lease,
     Log,
     Narrowed,
+    OutOfOrder,
     Rate,
     Stop,
     Tally,
@@ -295,17 +296,9 @@ class Worker:
         """Return whether a task of ``host`` may be sent in an occupied slot."""
         return not self.draining and self.schedule.may_follow(host)
 
-    def doubt(self, task: FetchTask, files: int) -> None:
-        """Tell that ``files`` stored files of the origin of ``task`` may have the bodies of others."""
-        task.batch.doubt(files)
-        self.link.send(
-            Log(
-                "warning",
-                f"{task.host.key} answers requests on one connection out of order: {files:,} files that "
-                "were stored before this was found may have the bodies of others; the same command "
-                "with --restart --pipeline off fetches them again",
-            )
-        )
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``files`` stored files of ``host`` may have the bodies of others."""
+        self.link.send(OutOfOrder(host, files))
 
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
@@ -463,6 +456,8 @@ class Worker:
             elif isinstance(message, HostPause):
                 host = self.schedule.host(message.host)
                 self.schedule.pause(host, monotonic() + message.seconds)
+            elif isinstance(message, OutOfOrder):
+                self.pipelined.distrust(message.host)
             elif isinstance(message, Rate):
                 self.schedule.interval = 1 / message.per_second if message.per_second else 0.0
             elif isinstance(message, Drain):

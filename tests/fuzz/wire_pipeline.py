@@ -273,7 +273,7 @@ class Owner:
     def may_follow(self, host: Host) -> bool:
         return True
 
-    def doubt(self, task: FetchTask, files: int) -> None:
+    def out_of_order(self, host: str, files: int) -> None:
         self.doubts.append(files)
 
     def demote(self, task: FetchTask) -> None:

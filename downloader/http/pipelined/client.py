@@ -253,7 +253,7 @@ class PipelinedClient:
             or not self._owner.may_follow(connection.slot)
         ):
             return None
-        return state.check.again.popleft()
+        return state.check.take()
 
     def withdraw(self, tasks: list[FetchTask]) -> None:
         """Count the requests for ``tasks``, which are sent again."""
@@ -264,9 +264,15 @@ class PipelinedClient:
         if tasks:
             self._owner.give_back(tasks)
 
-    def doubt(self, task: FetchTask, files: int) -> None:
-        """Tell that ``files`` stored files of the origin of ``task`` may have the bodies of others."""
-        self._owner.doubt(task, files)
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
+        self._owner.out_of_order(host, files)
+
+    def distrust(self, host: str) -> None:
+        """Store nothing more of ``host`` that is pipelined, since another worker has found disorder."""
+        for origin, state in self._origins.items():
+            if origin.key == host and (files := state.distrust()):
+                self.out_of_order(host, files)
 
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""

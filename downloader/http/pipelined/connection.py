@@ -26,6 +26,7 @@ from typing import Any  # noqa: E402
 
 from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
+from downloader.core.pipeline_order import OUT_OF_ORDER  # noqa: E402
 from downloader.core.pipeline_window import room  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -344,8 +345,10 @@ class PipelinedConnection:
         """Compare ``body``, the response to a task that was sent alone, None if there is none."""
         task, self._compared = self._compared, None
         state = self.origin_state
-        if task is not None and state.check.compare(task, body) and (files := state.order_checked()):
-            self._client.doubt(task, files)
+        if task is not None and state.check.compare(task, body):
+            files = state.order_checked()
+            if state.check.order.why == OUT_OF_ORDER:
+                self._client.out_of_order(task.host.key, files)
 
     def _on_close(self) -> None:
         """Close the connection after the server has closed it, or announced that it will.

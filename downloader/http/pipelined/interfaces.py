@@ -47,8 +47,8 @@ class Owner(Protocol):
     def may_follow(self, host: Host) -> bool:
         """Return whether a task of ``host`` that has no slot of its own may be sent now."""
 
-    def doubt(self, task: FetchTask, files: int) -> None:
-        """Tell that ``files`` stored files of the origin of ``task`` may have the bodies of others."""
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
 
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
@@ -98,7 +98,7 @@ class ConnectionOwner(Protocol):
     def give_back(self, tasks: list[FetchTask]) -> None:
         """See ``Owner``."""
 
-    def doubt(self, task: FetchTask, files: int) -> None:
+    def out_of_order(self, host: str, files: int) -> None:
         """See ``Owner``."""
 
     def depth_reached(self, depth: int) -> None:

@@ -16,10 +16,12 @@ patching.require()
 
 from collections import deque  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
+from dataclasses import replace  # noqa: E402
 
 from downloader.core.checksum import crc32  # noqa: E402
 from downloader.core.pipeline_depth import DEEPEST  # noqa: E402
 from downloader.core.pipeline_order import (  # noqa: E402
+    OUT_OF_ORDER,
     Answer,
     Order,
     answered,
@@ -114,6 +116,13 @@ class OrderCheck:
         if order.windows >= order.again:
             self._review()
 
+    def distrust(self) -> None:
+        """Store no more windows that a check would be due for: the responses are out of order."""
+        if self.order.proven:
+            self.order = replace(self.order, proven=0, why=OUT_OF_ORDER)
+        self.limit = 1
+        self._review()
+
     def contradicted(self) -> None:
         """Check soon, since a response is not what the source states."""
         self.order = contradicted(self.order)
@@ -134,6 +143,13 @@ class OrderCheck:
             self._expected[task] = _answer(body)
             self.again.append(task)
         self._review()
+
+    def take(self) -> FetchTask:
+        """Return the next task that is to be sent alone; there is one."""
+        task = self.again.popleft()
+        if not self.again:
+            self._review()
+        return task
 
     def compare(self, task: FetchTask, body: Body | None) -> bool:
         """Compare the response to ``task``, alone, with that of the window; None if there was none.

@@ -202,6 +202,12 @@ class OriginState:
         self._stopped = now
         return self.check.abandon()
 
+    def distrust(self) -> int:
+        """Pipeline no more; return how many stored files may be wrong, 0 if that was known."""
+        known = not self.check.order.proven
+        self.check.distrust()
+        return 0 if known else self.order_checked()
+
     def order_checked(self) -> int:
         """Act on the check that has ended; return how many stored files it throws doubt on."""
         order, files = self.check.order, 0
