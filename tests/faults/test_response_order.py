@@ -67,7 +67,8 @@ def test_order_is_found_before_anything_is_stored(
     assert (result.exit, result.report["doubtful"]) == (0, 0)
     assert result.report["attempts_by_error"] == {}
     assert result.report["requests"] == server.asked > COUNT
-    assert result.report["pipeline_depth"]["stopped"] == {"answers are out of order": 1}
+    (stopped,) = result.report["pipeline_depth"]["stopped"]
+    assert stopped == "answers are out of order" or (stopped == "large files" and body is sometimes_large)
 
 
 def test_statuses_have_an_order_too(tmp_path: Path) -> None:
