@@ -392,7 +392,10 @@ KNOWN = (
         "OriginState.depth_of",
         "depth if depth <= check.limit else check.limit",
         "depth",
-        (f"{ORDER}test_order_that_is_kept_is_proven",),
+        (
+            f"{ORDER}test_order_is_found_before_anything_is_stored[completion-same_size-auto]",
+            f"{ORDER}test_order_is_found_before_anything_is_stored[swap-same_size-16]",
+        ),
         more=(
             Replacement(
                 "OrderCheck.must_check",
