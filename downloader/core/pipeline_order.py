@@ -19,12 +19,23 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["OUT_OF_ORDER", "Answer", "Order", "answered", "check_size", "contradicted", "due", "stored"]
+__all__ = [
+    "OUT_OF_ORDER",
+    "Answer",
+    "Order",
+    "answered",
+    "check_depth",
+    "check_size",
+    "contradicted",
+    "due",
+    "stored",
+]
 
 OUT_OF_ORDER = "answers are out of order"
 
 # Responses in a check, at least: in that of a new depth, also for each request in flight, and in others.
 _LEAST_NEW, _FOR_EACH, _LEAST = 128, 2, 64
+_SHORT = 0.25  # seconds
 _ENOUGH = 16  # answers that differ from others and agree; where responses are slow, a window has few more
 _MOST = 32  # checks in a row that show nothing
 _DOUBTS = 8  # checks because of a contradiction; a list may have many outdated checksums
@@ -58,6 +69,15 @@ class Order:
 def check_size(order: Order, depth: int) -> int:
     """Return how many requests a check at ``depth`` has, at most."""
     return max(_LEAST_NEW, _FOR_EACH * depth) if depth > order.proven else _LEAST
+
+
+def check_depth(order: Order, wanted: int, most: int, latency: float) -> int:
+    """Return how many requests to send together in a check: ``wanted``, or ``most`` in the first one.
+
+    That proves all depths, in the time of few latencies. A server that takes ``latency`` for each request,
+    and may process one after the other, would hold them for too long.
+    """
+    return max(wanted, most) if order.proven == 1 and wanted > 1 and latency < _SHORT else wanted
 
 
 def due(order: Order, depth: int) -> bool:

@@ -11,6 +11,7 @@ from downloader.core.pipeline_order import (
     Answer,
     Order,
     answered,
+    check_depth,
     check_size,
     contradicted,
     due,
@@ -26,6 +27,14 @@ def pairs(deep: list[Answer], alone: list[Answer] = FILES) -> list[tuple[Answer,
 
 def proven(depth: int = 8) -> Order:
     return answered(Order(), depth, pairs(FILES))
+
+
+def test_first_check_proves_all_depths_unless_responses_are_slow() -> None:
+    assert check_depth(Order(), 8, 64, 0.01) == 64
+    assert check_depth(Order(), 8, 64, 1.0) == 8
+    assert check_depth(Order(), 4, 4, 0.01) == 4  # by the user
+    assert check_depth(proven(8), 64, 64, 1.0) == 64
+    assert check_depth(Order(), 1, 64, 0.01) == 1
 
 
 def test_nothing_is_stored_before_the_first_check() -> None:

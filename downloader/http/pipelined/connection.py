@@ -259,7 +259,7 @@ class PipelinedConnection:
                 self._compared = task
                 self._send([task], now)
                 return
-            check.offer(self)
+            origin_state.offer_check(self, now - self._window.last_sent)
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
         free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):

@@ -24,6 +24,7 @@ from downloader.core.pipeline_order import (  # noqa: E402
     Answer,
     Order,
     answered,
+    check_depth,
     check_size,
     contradicted,
     due,
@@ -45,15 +46,15 @@ _MIXED = -1  # there was a window with different bodies
 class OrderCheck:
     """The order of an origin's responses, and the check that is under way.
 
-    ``wanted``: the depth that the origin is to have. ``limit``: the depth that connections may have, except
-    ``prober``. ``again``: tasks to be sent alone. ``open``: a connection without requests has something to
+    ``wanted``: the depth that the origin is to have; ``depth``: that of the check. ``limit``: the depth that
+    connections may have, except ``prober``. ``again``: tasks to be sent alone. ``open``: a connection without requests has something to
     do here: send one of these, or begin a check. ``files``: number of files stored from windows that only
     earlier checks speak for.
     """
 
     __slots__ = (
         *("_alike", "_depth", "_expected", "_pairs"),
-        *("again", "files", "limit", "open", "order", "prober", "wanted"),
+        *("again", "depth", "files", "limit", "open", "order", "prober", "wanted"),
     )
 
     def __init__(self, wanted: int) -> None:
@@ -65,6 +66,7 @@ class OrderCheck:
         self._expected: dict[FetchTask, Answer | None] = {}
         self._pairs: list[tuple[Answer, Answer]] = []
         self._depth = self._alike = 0
+        self.depth = 1
         self.open = False
         self._review()
 
@@ -76,6 +78,8 @@ class OrderCheck:
     def want(self, depth: int) -> None:
         """Set the depth that the origin is to have, and begin a check if one is due."""
         self.wanted = depth
+        if depth == 1:
+            self.depth = 1
         self._review()
 
     @property
@@ -83,10 +87,14 @@ class OrderCheck:
         """Return whether connections have to wait until the depth that is wanted is proven."""
         return self.wanted > self.limit
 
-    def offer(self, connection: object) -> None:
-        """Let ``connection``, which has nothing in flight, be the prober if a check is due."""
+    def offer(self, connection: object, most: int, latency: float) -> None:
+        """Let ``connection``, which has nothing in flight, be the prober if a check is due.
+
+        ``most``: the greatest depth that the origin may have; ``latency``: of the last response (seconds).
+        """
         if self.open and not self.again:
             self.prober = connection
+            self.depth = check_depth(self.order, self.wanted, most, latency)
             self.open = False
 
     def release(self, connection: object) -> None:
@@ -98,7 +106,7 @@ class OrderCheck:
     @property
     def size(self) -> int:
         """The number of requests in the window of the prober, at most."""
-        return check_size(self.order, self.wanted)
+        return check_size(self.order, self.depth)
 
     @property
     def busy(self) -> bool:

@@ -60,6 +60,7 @@ class OriginState:
         "_body_size",
         "_broke_at",
         "_client",
+        "_fragile",
         "_head",
         "_joint",
         "_meter",
@@ -96,6 +97,7 @@ class OriginState:
         self.check = OrderCheck(depth.now)
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = self.waits = self.by_trial = False
+        self._fragile = False  # a connection has ended with requests unanswered
         self.trial: DepthTrial | None = None
         self.shapes = shapes
         self._client = client
@@ -129,7 +131,7 @@ class OriginState:
         """
         check, depth = self.check, self.depth.now
         if connection is check.prober:
-            return check.wanted
+            return check.depth
         if self.trial is not None and connection in self.trial.deep:
             depth = depths.next_depth(self.depth)
         return depth if depth <= check.limit else check.limit
@@ -180,6 +182,11 @@ class OriginState:
             self.by_trial = pays
             self._meter.restart()
 
+    def offer_check(self, connection: object, latency: float) -> None:
+        """Let ``connection`` check the order of responses if that is due; see ``OrderCheck.offer``."""
+        most = self.check.wanted if self._fragile else self.depth.most
+        self.check.offer(connection, most, latency)
+
     def lack(self, requests: int) -> None:
         """Record that ``requests`` more could have been sent, but there were no tasks."""
         self._meter.lack(requests)
@@ -219,6 +226,7 @@ class OriginState:
 
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
+        self._fragile = True
         self._set_depth(depths.broke(self.depth))
 
     def broke_at(self, served: int) -> None:
