@@ -38,8 +38,8 @@ QUICK = ("--retries", "2", "--backoff", "20ms", "--read-timeout", "1s", "--worke
 COUNT = 600
 NAMES = [f"file-{n}" for n in range(COUNT)]
 DEPTHS = ("4", "64")
-CHECK = 64
-"""Requests of the first check at a small depth."""
+CHECK = 98
+"""Requests of the first check, behind a single one: the 100th would not be sent with others."""
 CHECKS = 256
 """Requests by which the order of the responses is checked, for so many files of one server, at most."""
 DEEP = [pytest.param("4", marks=pytest.mark.slow), "64"]
@@ -334,9 +334,9 @@ def test_server_that_is_slow_one_request_at_a_time_is_not_pipelined(tmp_path: Pa
 
 def test_slow_server_that_processes_requests_together_is_pipelined(tmp_path: Path) -> None:
     """Each response takes 0.2 to 0.6 s, drawn at random, from the arrival of its request."""
-    with serving(files=900, delay="0.2s-0.6s") as server:
+    with serving(files=2000, delay="0.2s-0.6s") as server:
         result = download(server.url, tmp_path / "d", "--workers", "1", "--connections", "16")
-    assert result.report["stored"] == 900
+    assert result.report["stored"] == 2000
     found = result.report["pipeline_depth"]
     assert found["max"] == 64
     assert not [why for why in found["stopped"] if why.startswith("deeper was ")]

@@ -46,10 +46,10 @@ _MIXED = -1  # there was a window with different bodies
 class OrderCheck:
     """The order of an origin's responses, and the check that is under way.
 
-    ``wanted``: the depth that the origin is to have; ``depth``: that of the check. ``limit``: the depth that
-    connections may have, except ``prober``. ``again``: tasks to be sent alone. ``open``: a connection without requests has something to
-    do here: send one of these, or begin a check. ``files``: number of files stored from windows that only
-    earlier checks speak for.
+    ``wanted``: the depth that the origin is to have; ``depth``: that of the check. ``limit``: the depth
+    that connections may have, except ``prober``. ``again``: tasks to be sent alone. ``open``: a connection
+    without requests has something to do here: send one of these, or begin a check. ``files``: number of
+    files stored from windows that only earlier checks speak for.
     """
 
     __slots__ = (
