@@ -20,7 +20,7 @@ class Unordered:
     """A server of files ``names``. ``respond(name)`` returns a whole response.
 
     ``order``: "completion" of the requests, each of which takes a random time; "swap": of the requests that
-    arrive together, the first two change places, every third time; "kept". ``after``: so many requests are
+    arrive together, the third and fourth of each ten change places; "kept". ``after``: so many requests are
     answered in order first. ``asked``: number of requests for files.
     """
 
@@ -28,7 +28,7 @@ class Unordered:
         self, names: Sequence[str], respond: Callable[[str], bytes], order: str, after: int = 0
     ) -> None:
         self.names, self.respond, self.order, self.after = names, respond, order, after
-        self.asked = self.groups = 0
+        self.asked = 0
         self.random = Random(7)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -70,10 +70,8 @@ class _Connection(asyncio.Protocol):
             for name in names:
                 loop.call_later(server.random.expovariate(500), self._answer, name)
             return
-        if not ordered and len(names) > 1:
-            server.groups += 1
-            if server.groups % 3 == 0:
-                names[:2] = reversed(names[:2])
+        for first in range(0 if ordered else 2, 0 if ordered else len(names) - 1, 10):
+            names[first : first + 2] = reversed(names[first : first + 2])
         for name in names:
             self._answer(name)
 
