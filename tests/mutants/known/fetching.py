@@ -534,8 +534,8 @@ KNOWN = (
     Mutant(
         "pause limited to one worker",
         "the other workers keep sending requests to a server that responded 429",
-        "Supervisor._handle",
-        "self._pool.send_all(message, but=(number, FEEDER))",
+        "Supervisor._pass_on",
+        "self._pool.send_all(found, but=(number, FEEDER))",
         "pass",
         ("tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[429-1-0.9-2.5]",),
     ),
