@@ -85,11 +85,11 @@ def refused(error: Exception) -> NoReturn:
     lasting = True
     if code and code[1] == "NoSuchBucket":
         why = "the bucket does not exist; create it, and run the same command again"
+    elif any(path in text for path in _METADATA_SERVICE):  # which may refuse, too
+        why = _no_credentials()
     elif is_denied(error):
         shown = f" ({code[1]})" if code else ""
         why = f"access is denied{shown}; check the credentials and the rights of their owner"
-    elif any(path in text for path in _METADATA_SERVICE):
-        why = _no_credentials()
     elif "error sending request" in text:
         why = "the server cannot be reached; check --endpoint-url, and run the same command again"
         lasting = False
