@@ -83,9 +83,11 @@ for place, names in OVERRIDDEN.items():
 
 def test_nothing_else_touches_a_private_part_of_another_object() -> None:
     """``x._name`` where x is not self: of our own classes at most, which are named here."""
-    # _replace and _getframe are documented in spite of their names.
+    # The first four are documented in spite of their names.
     ours = {
         "_replace",
+        "_fields",
+        "_field_defaults",
         "_getframe",
         "_lane_origin",
         "_want_more",
