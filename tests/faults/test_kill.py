@@ -238,14 +238,15 @@ def test_kill_campaign_against_a_server_that_never_sends_the_same(
     for name, sent in changing.sent.items():
         assert (dest / name).read_bytes() in sent
     agree(dest, 0, report)
-    assert changing.gets <= 300 + again
+    checks = 0 if depth == "off" or lane == "requests" else CHECKS * WORKERS * 4
+    assert changing.gets <= 300 + again + checks
 
 
 def test_consecutive_kills(server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:
     """Each run continues where the supervisor before it was killed."""
     rng = random.Random(FIRST)
     dest = tmp_path / "dest"
-    argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", 8, "--json")
+    argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", 8, "--pipeline", "off", "--json")
     before, again = server.stats()["gets"], 0
     for _ in range(6):
         job = start(*argv)

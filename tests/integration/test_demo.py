@@ -120,6 +120,8 @@ def test_download_raises_documented_errors(tmp_path: Path, start: Callable[..., 
     assert "Connection refused" in str(early.stopped_by)
     job = start("-", "-o", tmp_path / "used", stdin=subprocess.PIPE)
     with job.process.stdin, pytest.raises(InUse, match=f"process {job.pid}"):  # noqa: PT012
+        job.process.stdin.write(b"http://127.0.0.1:1/x\n")  # nothing starts before the first line
+        job.process.stdin.flush()
         job.until(lambda: len(job.children()) >= 2)
         downloader.download(Config(source="http://h", output=str(tmp_path / "used")))
     (tmp_path / "l.txt").write_text("nonsense\n")
