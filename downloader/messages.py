@@ -32,7 +32,6 @@ __all__ = [
     "Log",
     "Message",
     "Narrowed",
-    "OutOfOrder",
     "Outcome",
     "Page",
     "Rate",
@@ -145,8 +144,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     """Counts that are added up over batches and over runs.
 
     ``replaced``: how many of the stored files replaced a file that belonged to no item; ``encoded``: how
-    many are in a content coding that was not requested; ``doubtful``: how many may have the body of another
-    file, since their server was found to answer out of order.
+    many are in a content coding that was not requested.
     """
 
     stored: int = 0
@@ -156,7 +154,6 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     unverified: int = 0
     replaced: int = 0
     encoded: int = 0
-    doubtful: int = 0
 
     @property
     def fetched(self) -> int:
@@ -172,7 +169,6 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.unverified + other.unverified,
             self.replaced + other.replaced,
             self.encoded + other.encoded,
-            self.doubtful + other.doubtful,
         )
 
     def less(self, other: Tally) -> Tally:
@@ -351,16 +347,6 @@ class HostPause(Message, frozen=True):
     seconds: float
 
 
-class OutOfOrder(Message, frozen=True):
-    """``host`` answers several requests on one connection out of order.
-
-    ``files``: how many files the worker has stored that may have the bodies of others.
-    """
-
-    host: str
-    files: int = 0
-
-
 # worker or feeder → supervisor
 
 
@@ -449,7 +435,7 @@ class Stop(Message, frozen=True):
     source_broke: bool = False
 
 
-ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause | OutOfOrder
+ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
 FromChild = (
     Ready
     | Heartbeat
@@ -461,7 +447,6 @@ FromChild = (
     | Narrowed
     | Returned
     | HostPause
-    | OutOfOrder
     | Log
     | Stop
 )
