@@ -113,6 +113,10 @@ class Resolver:
         if len(found) > 1 and address == found[0]:
             self._known[host] = valid_until, [*found[1:], found[0]]
 
+    def has_several(self, host: str) -> bool:
+        """Return whether several addresses of ``host`` are known."""
+        return len(self._find(host.strip("[]")) or []) > 1
+
     def has_others(self, host: str, tried: Collection[str]) -> bool:
         """Return whether the first address of ``host`` is known and not one that was ``tried``."""
         found = self._find(host.strip("[]")) or []

@@ -241,7 +241,8 @@ class HttpSession(requests.Session):
     def try_elsewhere(self, key: str) -> None:
         """Open new connections to origin ``key``, which is down: another machine of it may be up."""
         origin = self._origin(key)
-        self.census.close_idle((origin.host, origin.port))
+        if self.resolver.has_several(origin.host):
+            self.census.close_idle((origin.host, origin.port))
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""
