@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from downloader.config.config import Config
 from downloader.engine.job import run_job
 from downloader.errors import BootError
 from downloader.process import isolation
-from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end, watched
+from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end
 from downloader.reporting.report import as_text
 from downloader.testserver import content
 
@@ -30,10 +31,11 @@ def serving(*options: str) -> Iterator[list[str]]:
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
     try:
-        with watched(process, STALL_TIMEOUT):
-            lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)]
+        # Not with a thread: this process forks afterwards, and one that was joined may not have ended yet.
+        ready, _, _ = select.select([process.stdout], [], [], STALL_TIMEOUT)
+        lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)] if ready else []
         words = [line.split() for line in lines]
-        if not all(len(pair) == 2 for pair in words):
+        if not words or not all(len(pair) == 2 for pair in words):
             raise BootError("the demo's file server did not start")
         yield [pair[1] for pair in words]
     finally:
