@@ -187,7 +187,10 @@ def test_what_is_planted_is_refused(
     templates: Callable[[str], Template],
     tmp_path: Path,
 ) -> None:
-    done = walk(victim, what, templates(kind), tmp_path, codes)
+    template = templates(kind)
+    if victim.endswith(".part") and not (template.dest / victim).exists():
+        pytest.skip("the shard was finished when the run was killed")
+    done = walk(victim, what, template, tmp_path, codes)
     if not done:
         pytest.skip("not possible here")
     assert [each.code for each in done] == [code for code in codes if code is not None], done
