@@ -48,8 +48,7 @@ def say(text: str) -> None:
 def argv(server: DevServer, dest: Path, seed: int) -> list[object]:
     store = ("tar", "parquet")[seed % 2]
     shards = ("--store", store, "--shard-files", SHARD_FILES)
-    # Without the requests that check the order of answers, since requests are counted.
-    return [server.url, "-o", dest, *shards, "--workers", 2, "--pipeline", "off", "--json"]
+    return [server.url, "-o", dest, *shards, "--workers", 2, "--json"]
 
 
 def cut_in_mid_run(
