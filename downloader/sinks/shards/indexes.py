@@ -61,21 +61,20 @@ class Indexed:
 
     def has(self, shards: int) -> bool:
         """Return whether the indexes were written when ``shards`` shards were published."""
-        try:
-            return self._note.read(_LONGEST_NOTE) == self._text(shards)
-        except UnsafeFile:
-            raise
-        except OSError:
-            return False
+        return self._read() == self._text(shards)
 
     def counts(self, shards: int) -> bool:
         """Return whether they were written then, whatever has become of them since."""
+        return self._read().startswith(_count(shards))
+
+    def _read(self) -> bytes:
+        """Return the note, b"" if there is none."""
         try:
-            return self._note.read(_LONGEST_NOTE).startswith(_count(shards))
+            return self._note.read(_LONGEST_NOTE)
         except UnsafeFile:
             raise
         except OSError:
-            return False
+            return b""
 
     def forget(self) -> None:
         """Have them written again at the end of the next run."""

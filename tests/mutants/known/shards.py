@@ -143,7 +143,7 @@ KNOWN = (
         "indexes without the last shards",
         "after a run has published further shards, shards.json lacks them",
         "Indexed.has",
-        "self._note.read(_LONGEST_NOTE) == self._text(shards)",
+        "self._read() == self._text(shards)",
         "bool(self._note.read(_LONGEST_NOTE))",
         (f"{BESIDE}test_indexes_are_written_when_they_lack_a_shard",),
     ),
