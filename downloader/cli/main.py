@@ -351,6 +351,11 @@ def fetch(**given: Any) -> int:
         console.complain(report.stopped_by)
     elif report.failed:
         console.complain(f"{report.failed:,} of {report.listed:,} files failed")
+    elif report.doubtful:
+        console.complain(
+            f"{report.doubtful:,} of {report.stored:,} stored files may have the bodies of others; "
+            "the same command with --restart --pipeline off fetches them again"
+        )
     return report.exit_code
 
 

@@ -46,6 +46,7 @@ from downloader.messages import (
     Lease,
     Log,
     Narrowed,
+    OutOfOrder,
     Rate,
     Stop,
     Tally,
@@ -283,13 +284,30 @@ class Worker:
 
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Requeue unanswered tasks without charging an attempt."""
-        for task in reversed(tasks):
+        self.withdraw(tasks)
+        self.give_back(tasks)
+
+    def withdraw(self, tasks: list[FetchTask]) -> None:
+        """Count the requests for ``tasks``, whose responses are not stored."""
+        for task in tasks:
             task.batch.forget(task.index)
             task.batch.requests += 1
             task.batch.wire += 1
+
+    def give_back(self, tasks: list[FetchTask]) -> None:
+        """Requeue ``tasks``, which are withdrawn."""
+        for task in reversed(tasks):
             self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
+
+    def may_follow(self, host: Host) -> bool:
+        """Return whether a task of ``host`` may be sent in an occupied slot."""
+        return not self.draining and self.schedule.may_follow(host)
+
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``files`` stored files of ``host`` may have the bodies of others."""
+        self.link.send(OutOfOrder(host, files))
 
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
@@ -453,6 +471,8 @@ class Worker:
             elif isinstance(message, HostPause):
                 host = self.schedule.host(message.host)
                 self.schedule.pause(host, monotonic() + message.seconds)
+            elif isinstance(message, OutOfOrder):
+                self.pipelined.distrust(message.host)
             elif isinstance(message, Rate):
                 self.schedule.interval = 1 / message.per_second if message.per_second else 0.0
             elif isinstance(message, Drain):

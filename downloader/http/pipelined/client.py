@@ -73,6 +73,8 @@ _STAY, _LONGEST_STAY = 0.3, 2.0
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
+# Failures that the body of another file causes.
+_CONTRADICTIONS = ("size-mismatch", "checksum-mismatch")
 # Seconds between two looks at the connections that hold responses at the end, and seconds that these may
 # take longer than expected.
 _LOOK, _OVERDUE = 0.05, 1.0
@@ -253,6 +255,38 @@ class PipelinedClient:
             state.lack(most)
         return tasks
 
+    def next_to_compare(self, connection: PipelinedConnection) -> FetchTask | None:
+        """Return a task that ``connection`` is to send alone, None if none may be sent."""
+        state = connection.origin_state
+        if (
+            not state.check.again
+            or connection.slot is None
+            or state.fallback_count >= _MAX_FALLBACKS
+            or state.origin.jar is not None
+            or not self._owner.may_follow(connection.slot)
+        ):
+            return None
+        return state.check.take()
+
+    def withdraw(self, tasks: list[FetchTask]) -> None:
+        """Count the requests for ``tasks``, which are sent again."""
+        self._owner.withdraw(tasks)
+
+    def give_back(self, tasks: list[FetchTask]) -> None:
+        """Queue ``tasks``, which were withdrawn."""
+        if tasks:
+            self._owner.give_back(tasks)
+
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
+        self._owner.out_of_order(host, files)
+
+    def distrust(self, host: str) -> None:
+        """Store nothing more of ``host`` that is pipelined, since another worker has found disorder."""
+        for origin, state in self._origins.items():
+            if origin.key == host and (files := state.distrust()):
+                self.out_of_order(host, files)
+
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
         self._deepest = max(self._deepest, depth)
@@ -269,7 +303,7 @@ class PipelinedClient:
             idle.append(connection)
             self._session.census.idle[connection] = None
         if slot is not None:
-            connection.origin_state.connection_stopped(monotonic())
+            self.give_back(connection.origin_state.connection_stopped(monotonic()))
             self._owner.release(slot)
 
     def forget(self, connection: PipelinedConnection) -> None:
@@ -339,13 +373,19 @@ class PipelinedClient:
                     raise body
                 self._store(state, task, body)
             except FetchError as error:
-                error.wire = 1
-                self._owner.attempt_failed(task, error, task.sent)
+                self._failed(task, state, error)
             except DestinationError as error:
                 for _, rest in islice(completed, at, None):
                     discard_body(rest)
                 self._owner.fatal(error)
                 return
+
+    def _failed(self, task: FetchTask, state: OriginState | None, error: FetchError) -> None:
+        """Report that an attempt at ``task`` failed, which may mean that the body is that of another."""
+        error.wire = 1
+        if state is not None and error.code in _CONTRADICTIONS:
+            state.check.contradicted()
+        self._owner.attempt_failed(task, error, task.sent)
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""

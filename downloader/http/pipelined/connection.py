@@ -7,6 +7,8 @@ is known to be in step: every request has its response, and nothing more arrives
 response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
 ends before that, the window is fetched again. With one request in flight, any further data closes it.
 
+Some windows are not stored, but compared with responses to single requests: ``order_check`` says which.
+
 A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
 """
@@ -24,6 +26,7 @@ from typing import Any  # noqa: E402
 
 from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
+from downloader.core.pipeline_order import OUT_OF_ORDER  # noqa: E402
 from downloader.core.pipeline_window import room  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -31,8 +34,9 @@ from downloader.http.exceptions import translate  # noqa: E402
 from downloader.http.pipelined import connection_state as states  # noqa: E402
 from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
+from downloader.http.pipelined.order_check import same  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
-from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
 from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
     Blocked,
@@ -55,6 +59,7 @@ class PipelinedConnection:
 
     __slots__ = (
         "_client",
+        "_compared",
         "_deep",
         "_state",
         "_transport",
@@ -88,6 +93,7 @@ class PipelinedConnection:
         self.since = self.last_received = self.began = self.stay = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
         self._window = Window()
+        self._compared: FetchTask | None = None  # the task in flight whose response is compared
 
     def _enter(self, event: Event) -> None:
         self._state = transition(states.TRANSITIONS, self._state, event)
@@ -121,6 +127,8 @@ class PipelinedConnection:
             self._enter(Event.PIPELINE)
             window.began = now
         depth, depths = origin_state.depth_of(self), self._client.depths
+        if depth > window.depth:
+            window.depth = depth
         if depth not in depths:
             depths[depth] = 0
             self._client.depth_reached(depth)
@@ -199,6 +207,8 @@ class PipelinedConnection:
         self._window.sent = 0
         self.origin_state.fallback_count = 0
         self.origin_state.record_responses(now, 1)
+        if self._compared is not None:
+            self._compare(body)
         self._client.deliver(task, body)
         self._continue(now)
 
@@ -233,6 +243,8 @@ class PipelinedConnection:
             window = self._window
             over = self._deep and (origin_state.depth_of(self) == 1 or window.is_long(now))
             most = 0 if over else client.window
+            if origin_state.check.prober is self:
+                most = min(most, origin_state.check.size)
             free = min(free, window.room(depth, most, client.window_bytes, unsent))
             limit = origin_state.window_end(self.sent - self._window.sent)
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
@@ -240,11 +252,20 @@ class PipelinedConnection:
     def _continue(self, now: float) -> None:
         """Send more requests, or rest until the window is committed, or become idle, or close."""
         origin_state, client = self.origin_state, self._client
+        check = origin_state.check
         waiting = len(self.parser.outstanding)
+        if check.open and not (waiting or self._deep):
+            if (task := client.next_to_compare(self)) is not None:
+                self._compared = task
+                self._send([task], now)
+                return
+            origin_state.offer_check(self, now - self._window.last_sent)
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
         free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
+            if check.prober is self and not self._deep:
+                check.release(self)
             return
         if waiting:
             return
@@ -258,6 +279,7 @@ class PipelinedConnection:
         else:
             if self._deep:
                 self._commit_window()  # of which every response was discarded
+            check.release(self)
             self._enter(Event.FINISH)
             client.idle(self)
 
@@ -289,10 +311,44 @@ class PipelinedConnection:
     def _commit_window(self) -> None:
         """Store the held responses, since the connection is in step."""
         completed, self.parser.completed = self.parser.completed, []
-        self.origin_state.record_window(self._window.counted, self._window.held_bytes, deep=self._deep)
+        origin_state, window, check = self.origin_state, self._window, self.origin_state.check
+        origin_state.record_window(window.counted, window.held_bytes, deep=self._deep)
+        if not self._deep:
+            if self._compared is not None and completed:
+                self._compare(completed[0][1])
+        elif check.must_check(self, window.depth):
+            completed = self._check_order(completed)
+        else:
+            check.stored(len(completed))
         self._enter(Event.COMMIT)
-        self._window.clear()
-        self._client.store_completed(self.origin_state, completed)
+        window.clear()
+        self._client.store_completed(origin_state, completed)
+
+    def _check_order(self, completed: list[tuple[FetchTask, Body]]) -> list[tuple[FetchTask, Body]]:
+        """Return ``completed`` if its order does not matter; else requeue it, or have it compared."""
+        check, client = self.origin_state.check, self._client
+        if same(completed):
+            check.all_same(len(completed))
+            check.release(self)
+            return completed
+        compared = 0 if check.busy or not check.order.proven else check.size
+        if compared:
+            client.withdraw([task for task, _ in completed[:compared]])
+            check.begin(self._window.depth, completed[:compared])
+        check.release(self)
+        for _, body in completed:
+            discard_body(body)
+        self._requeue([task for task, _ in completed[compared:]])
+        return []
+
+    def _compare(self, body: Body | None) -> None:
+        """Compare ``body``, the response to a task that was sent alone, None if there is none."""
+        task, self._compared = self._compared, None
+        state = self.origin_state
+        if task is not None and state.check.compare(task, body):
+            files = state.order_checked()
+            if state.check.order.why == OUT_OF_ORDER:
+                self._client.out_of_order(task.host.key, files)
 
     def _on_close(self) -> None:
         """Close the connection after the server has closed it, or announced that it will.
@@ -397,9 +453,12 @@ class PipelinedConnection:
     def end(self) -> None:
         """Close the connection and free the slot."""
         slot, self.slot = self.slot, None
+        if self._compared is not None:
+            self._compare(None)
+        self.origin_state.check.release(self)
         self.close()
         if slot is not None:
-            self.origin_state.connection_stopped(monotonic())
+            self._client.give_back(self.origin_state.connection_stopped(monotonic()))
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:
@@ -412,7 +471,13 @@ class PipelinedConnection:
     # called by the parser; see ``parser.ParserOwner``
 
     def large(self, task: FetchTask, length: int) -> CheckedWriter:
-        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window."""
+        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window.
+
+        Raises NeedsRequestsClient where it is not known whether the body is that of ``task``.
+        """
+        if self._deep and self.origin_state.check.must_check(self, self._window.depth):
+            self.origin_state.large_body()
+            raise NeedsRequestsClient
         outstanding = self.parser.outstanding
         if len(outstanding) > 1 or self.parser.completed:
             self._discard_window()

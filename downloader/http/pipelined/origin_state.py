@@ -14,6 +14,7 @@ from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.core.goodput import Meter  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.depth_trial import DepthTrial  # noqa: E402
+from downloader.http.pipelined.order_check import OrderCheck  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["Connections", "OriginState", "StorageCost"]
@@ -50,6 +51,7 @@ class OriginState:
     see ``parser``; other origins share them. ``waits``: the number of connections is being adapted, and a
     slow server's depth waits for that. ``trial``: that of the next depth, None if none is under way.
     ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
+    ``check``: of the order of its responses.
     """
 
     __slots__ = (
@@ -58,6 +60,7 @@ class OriginState:
         "_body_size",
         "_broke_at",
         "_client",
+        "_fragile",
         "_head",
         "_joint",
         "_meter",
@@ -65,6 +68,7 @@ class OriginState:
         "_stored",
         "_tail",
         "by_trial",
+        "check",
         "depth",
         "fallback_count",
         "limit",
@@ -90,8 +94,10 @@ class OriginState:
         self._head, self._tail = template
         self._joint = self._tail + self._head
         self.depth = depth
+        self.check = OrderCheck(depth.now)
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = self.waits = self.by_trial = False
+        self._fragile = False  # a connection has ended with requests unanswered
         self.trial: DepthTrial | None = None
         self.shapes = shapes
         self._client = client
@@ -119,10 +125,16 @@ class OriginState:
             self._body_size = size // count
 
     def depth_of(self, connection: object) -> int:
-        """Return how many requests may be in flight on ``connection``, which may try another depth."""
+        """Return how many requests may be in flight on ``connection``, which may try another depth.
+
+        Only for the prober may these be more than the order of the responses is known for.
+        """
+        check, depth = self.check, self.depth.now
+        if connection is check.prober:
+            return check.depth
         if self.trial is not None and connection in self.trial.deep:
-            return depths.next_depth(self.depth)
-        return self.depth.now
+            depth = depths.next_depth(self.depth)
+        return depth if depth <= check.limit else check.limit
 
     def depth_within(self, connection: object, memory: int) -> int:
         """Return the same for a ``connection`` whose responses have so much memory."""
@@ -131,7 +143,7 @@ class OriginState:
 
     def record_responses(self, now: float, count: int) -> None:
         """Record ``count`` more responses; the depth may change."""
-        if not self._meter.record(now, count):
+        if not self._meter.record(now, count) or self.check.unproven:
             return
         stored = self._stored
         per_file = stored.seconds / stored.files if stored.files else 0.0
@@ -142,6 +154,7 @@ class OriginState:
             return
         before, self.depth = self.depth, depths.measured(self.depth, sample)
         if self.depth.now != before.now:
+            self.check.want(self.depth.now)
             self._meter.restart()
 
     @property
@@ -165,8 +178,14 @@ class OriginState:
         self.trial = None
         if pays is not None:
             self.depth = depths.tried(self.depth, pays=pays)
+            self.check.want(self.depth.now)
             self.by_trial = pays
             self._meter.restart()
+
+    def offer_check(self, connection: object, latency: float) -> None:
+        """Let ``connection`` check the order of responses if that is due; see ``OrderCheck.offer``."""
+        most = self.check.wanted if self._fragile else self.depth.most
+        self.check.offer(connection, most, latency)
 
     def lack(self, requests: int) -> None:
         """Record that ``requests`` more could have been sent, but there were no tasks."""
@@ -182,14 +201,32 @@ class OriginState:
             self._meter.restart()
         self._active += 1
 
-    def connection_stopped(self, now: float) -> None:
-        """Record that a connection has freed its slot."""
+    def connection_stopped(self, now: float) -> list[FetchTask]:
+        """Record that a connection has freed its slot; return tasks that no other will send."""
         self._active -= 1
-        if not self._active:
-            self._stopped = now
+        if self._active:
+            return []
+        self._stopped = now
+        return self.check.abandon()
+
+    def distrust(self) -> int:
+        """Pipeline no more; return how many stored files may be wrong, 0 if that was known."""
+        known = not self.check.order.proven
+        self.check.distrust()
+        return 0 if known else self.order_checked()
+
+    def order_checked(self) -> int:
+        """Act on the check that has ended; return how many stored files it throws doubt on."""
+        order, files = self.check.order, 0
+        if not order.proven:
+            self.disable_pipelining(order.why)
+            files, self.check.files = self.check.files, 0
+        self._meter.restart()
+        return files
 
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
+        self._fragile = True
         self._set_depth(depths.broke(self.depth))
 
     def broke_at(self, served: int) -> None:
@@ -246,3 +283,4 @@ class OriginState:
         if depth.now != self.depth.now:
             self._meter.restart()
         self.depth = depth
+        self.check.want(depth.now)

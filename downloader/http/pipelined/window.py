@@ -23,13 +23,24 @@ class Window:
     ``sent``: requests; ``counted``: completed responses that ``count`` has seen; ``held_bytes``: their
     total size; ``slowest``: their longest latency in seconds; ``gap``: the longest time between two of
     them; ``began``: when several requests were in flight first; ``last_sent``: when the last one was sent,
-    or the last several at once; ``shifted``: the size of a response differs
-    from what the source states; ``failed``: a response is a failure, which may also mean that responses
-    are shifted.
+    or the last several at once; ``depth``: the greatest one so far; ``shifted``: the size of a response
+    differs from what the source states; ``failed``: a response is a failure, which may also mean that
+    responses are shifted.
     """
 
     __slots__ = (
-        *("began", "counted", "failed", "gap", "held_bytes", "last_sent", "sent", "shifted", "slowest"),
+        *(
+            "began",
+            "counted",
+            "depth",
+            "failed",
+            "gap",
+            "held_bytes",
+            "last_sent",
+            "sent",
+            "shifted",
+            "slowest",
+        ),
     )
 
     def __init__(self) -> None:
@@ -38,7 +49,7 @@ class Window:
 
     def clear(self) -> None:
         """Reset the counts: the connection is in step."""
-        self.sent = self.counted = self.held_bytes = 0
+        self.sent = self.counted = self.held_bytes = self.depth = 0
         self.slowest = self.gap = 0.0
         self.shifted = self.failed = False
 

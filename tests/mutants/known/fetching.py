@@ -9,6 +9,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 PIPELINING = "tests/faults/test_pipelining.py::"
+ORDER = "tests/faults/test_response_order.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
 HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
@@ -373,6 +374,71 @@ KNOWN = (
         (f"{PIPELINING}test_surplus_response_is_not_stored[64-7-0.02]",),
     ),
     Mutant(
+        "order of responses is not checked",
+        "a server that answers in order of completion has files stored under wrong names",
+        "OrderCheck.must_check",
+        "self.prober is connection or depth > self.order.proven",
+        "False",
+        (
+            f"{ORDER}test_order_is_found_before_anything_is_stored[completion-same_size-auto]",
+            f"{ORDER}test_order_is_found_before_anything_is_stored[completion-other_size-16]",
+            f"{ORDER}test_order_is_found_before_anything_is_stored[swap-same_size-16]",
+            f"{ORDER}test_order_is_found_before_anything_is_stored[swap-other_size-auto]",
+        ),
+    ),
+    Mutant(
+        "only the prober waits for the proof",
+        "the other connections store their windows before the order is known",
+        "OriginState.depth_of",
+        "depth if depth <= check.limit else check.limit",
+        "depth",
+        (
+            f"{ORDER}test_order_is_found_before_anything_is_stored[completion-same_size-auto]",
+            f"{ORDER}test_order_is_found_before_anything_is_stored[swap-same_size-16]",
+        ),
+        more=(
+            Replacement(
+                "OrderCheck.must_check",
+                "self.prober is connection or depth > self.order.proven",
+                "self.prober is connection",
+            ),
+        ),
+    ),
+    Mutant(
+        "order is checked once only",
+        "a server that begins to answer out of order has all files behind stored under wrong names, exit 0",
+        "due",
+        "order.windows >= order.again",
+        "False",
+        (
+            f"{ORDER}test_disorder_that_begins_later_is_told",
+            "tests/unit/test_core_pipeline_order.py::test_checks_are_repeated_ever_more_rarely_but_go_on",
+        ),
+    ),
+    Mutant(
+        "large body of an unproven window",
+        "a large file is stored under the name of another that was requested before it",
+        "PipelinedConnection.large",
+        "self._deep and self.origin_state.check.must_check(self, self._window.depth)",
+        "False",
+        (f"{ORDER}test_order_is_found_before_anything_is_stored[completion-sometimes_large-16]",),
+    ),
+    Mutant(
+        "window of equal bodies proves the order",
+        "the first files are the same, and later ones are stored under wrong names",
+        "OrderCheck.all_same",
+        "self._alike != _MIXED",
+        "True",
+        (f"{ORDER}test_order_is_found_before_anything_is_stored[completion-late-16]",),
+        more=(
+            Replacement(
+                "OrderCheck.all_same",
+                "self.limit = DEEPEST",
+                "self.order = replace(self.order, proven=DEEPEST)",
+            ),
+        ),
+    ),
+    Mutant(
         "announced close counts as in step",
         "a surplus response, then a close with requests unanswered: files under other names",
         "PipelinedConnection._on_close",
@@ -468,8 +534,8 @@ KNOWN = (
     Mutant(
         "pause limited to one worker",
         "the other workers keep sending requests to a server that responded 429",
-        "Supervisor._handle",
-        "self._pool.send_all(message, but=(number, FEEDER))",
+        "Supervisor._pass_on",
+        "self._pool.send_all(found, but=(number, FEEDER))",
         "pass",
         ("tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[429-1-0.9-2.5]",),
     ),

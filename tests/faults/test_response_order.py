@@ -1,0 +1,129 @@
+"""Servers that answer several requests on one connection in another order than they came in. As many
+responses come as were requested, and each looks right; still no body is stored under another's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from servers import Result, Unordered, download, ok, status
+
+COUNT = 1000
+NAMES = [f"file-{n}" for n in range(COUNT)]
+QUICK = ("--workers", "1", "--read-timeout", "5s", "--backoff", "20ms")
+
+
+def same_size(name: str) -> bytes:
+    return name.encode().ljust(40, b".")
+
+
+def other_size(name: str) -> bytes:
+    return name.encode() * (1 + int(name.rpartition("-")[2]) % 7)
+
+
+def late(name: str) -> bytes:
+    """Return the same body for most names, at the beginning for all."""
+    number = int(name.rpartition("-")[2])
+    return name.encode() if number > COUNT // 2 and number % 3 == 0 else b"the same"
+
+
+def sometimes_large(name: str) -> bytes:
+    return name.encode() * (40_000 if name.endswith("00") else 3)
+
+
+def serve(
+    body: Callable[[str], bytes], order: str, after: int = 0, names: Sequence[str] = NAMES
+) -> Unordered:
+    return Unordered(names, lambda name: ok(body(name))[0], order, after)  # type: ignore[arg-type, return-value]
+
+
+def fetch(server: Unordered, tmp_path: Path, depth: str) -> Result:
+    return download(server.url, tmp_path / "d", *QUICK, "--connections", "4", "--pipeline", depth)
+
+
+def wrong(result: Result, body: Callable[[str], bytes]) -> list[str]:
+    return [name for name in NAMES if result.files.get(name) != body(name)]
+
+
+@pytest.mark.parametrize(
+    ("order", "body", "depth"),
+    [
+        ("completion", same_size, "auto"),
+        ("completion", other_size, "16"),
+        ("swap", same_size, "16"),
+        ("swap", other_size, "auto"),
+        ("completion", late, "16"),
+        ("completion", sometimes_large, "16"),
+    ],
+)
+def test_order_is_found_before_anything_is_stored(
+    order: str, body: Callable[[str], bytes], depth: str, tmp_path: Path
+) -> None:
+    with serve(body, order) as server:
+        result = fetch(server, tmp_path, depth)
+    assert wrong(result, body) == []
+    assert (result.exit, result.report["doubtful"]) == (0, 0)
+    assert result.report["attempts_by_error"] == {}
+    assert result.report["requests"] == server.asked > COUNT
+    (stopped,) = result.report["pipeline_depth"]["stopped"]
+    assert stopped == "answers are out of order" or (stopped == "large files" and body is sometimes_large)
+
+
+def test_statuses_have_an_order_too(tmp_path: Path) -> None:
+    """All bodies are the same, but each third file does not exist."""
+    gone = NAMES[::3]
+
+    def respond(name: str) -> bytes:
+        return (status(404) if name in gone else ok(b"the same"))[0]  # type: ignore[return-value]
+
+    with Unordered(NAMES, respond, "completion") as server:
+        result = fetch(server, tmp_path, "16")
+    assert result.codes == dict.fromkeys(gone, "http-404")
+    assert len(result.files) == COUNT - len(gone)
+
+
+@pytest.mark.parametrize("order", ["kept", "completion"])
+def test_order_of_equal_bodies_does_not_matter(order: str, tmp_path: Path) -> None:
+    with serve(lambda name: b"the same", order) as server:
+        result = fetch(server, tmp_path, "16")
+    assert (result.exit, result.report["stored"], server.asked) == (0, COUNT, COUNT)
+    assert result.report["pipeline_depth"]["median"] == 16
+
+
+def test_order_that_is_kept_is_proven(tmp_path: Path) -> None:
+    names = [f"file-{n}" for n in range(3 * COUNT)]
+    with serve(same_size, "kept", names=names) as server:
+        result = fetch(server, tmp_path, "auto")
+    assert result.files == {name: same_size(name) for name in names}
+    assert result.report["pipeline_depth"]["max"] == 64
+    assert len(names) < result.report["requests"] == server.asked <= len(names) * 1.2
+
+
+def test_disorder_that_begins_later_is_told(tmp_path: Path) -> None:
+    """What was stored before may be wrong: the exit code says so, too. Afterwards nothing is."""
+    with serve(same_size, "completion", after=500) as server:
+        result = fetch(server, tmp_path, "16")
+    doubtful = result.report["doubtful"]
+    assert (result.exit, result.report["failed"], result.report["stored"]) == (1, 0, COUNT)
+    assert 0 < len(wrong(result, same_size)) <= doubtful < COUNT
+    assert f"out of order: {doubtful} files" in result.stderr
+    assert "--restart --pipeline off" in result.stderr
+    with serve(same_size, "completion") as server:
+        options = (*QUICK, "--restart", "--pipeline", "off")
+        result = download(server.url, tmp_path / "d", *options)
+    assert (result.exit, wrong(result, same_size)) == (0, [])
+
+
+def test_bodies_that_differ_each_time_are_requested_one_at_a_time(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def body(name: str) -> bytes:
+        asked.append(name)
+        return b"%s %d" % (name.encode(), len(asked))
+
+    with serve(body, "kept") as server:
+        result = fetch(server, tmp_path, "16")
+    assert all(result.files[name].startswith(name.encode() + b" ") for name in NAMES)
+    assert result.report["pipeline_depth"]["stopped"] == {"answers differ each time": 1}
