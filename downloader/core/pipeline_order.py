@@ -37,7 +37,7 @@ OUT_OF_ORDER = "answers are out of order"
 _LEAST_NEW, _FOR_EACH, _LEAST = 128, 2, 64
 _SHORT = 0.25  # seconds
 _ENOUGH = 16  # answers that differ from others and agree; where responses are slow, a window has few more
-_MOST = 32  # checks in a row that show nothing
+_MOST = 8  # checks in a row that show nothing
 _DOUBTS = 8  # checks because of a contradiction; a list may have many outdated checksums
 # Windows until a depth is checked again, their growth, and at most how many more.
 _FIRST_AGAIN, _GROWTH, _MOST_MORE = 1, 2, 64

@@ -78,8 +78,8 @@ def test_a_file_that_has_changed_is_no_disorder() -> None:
 
 def test_equal_answers_prove_nothing() -> None:
     order = Order()
-    for _ in range(31):
-        order = answered(order, 8, pairs([(1, 1)] * 64, [(1, 1)] * 64))
+    for answers in ([(1, 1)] * 64, []) * 3 + ([],):
+        order = answered(order, 8, pairs(answers, answers))
         assert order.proven == 1
     assert "could not be checked" in answered(order, 8, pairs([(1, 1)] * 9, [(1, 1)] * 9)).why
     # One other answer among them is little; many such windows are enough.

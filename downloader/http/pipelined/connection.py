@@ -243,10 +243,11 @@ class PipelinedConnection:
             window = self._window
             over = self._deep and (origin_state.depth_of(self) == 1 or window.is_long(now))
             most = 0 if over else client.window
+            committed = self.sent - window.sent
+            limit = origin_state.window_end(committed)
             if origin_state.check.prober is self:
-                most = min(most, origin_state.check.size)
+                most = min(most, origin_state.check.size_within(limit - committed if limit else 0))
             free = min(free, window.room(depth, most, client.window_bytes, unsent))
-            limit = origin_state.window_end(self.sent - self._window.sent)
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:

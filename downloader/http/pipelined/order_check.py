@@ -108,6 +108,14 @@ class OrderCheck:
         """The number of requests in the window of the prober, at most."""
         return check_size(self.order, self.depth)
 
+    def size_within(self, left: int) -> int:
+        """Return the same where the server may close after ``left`` more responses; 0: where it will not.
+
+        Half of these are for the window, so that one connection can send its tasks again, too. Those that
+        are left over when an origin has no connection are not compared.
+        """
+        return min(self.size, max(left // 2, 1)) if left else self.size
+
     @property
     def busy(self) -> bool:
         """Return whether the responses of a window are being compared."""
@@ -183,8 +191,7 @@ class OrderCheck:
 
     def _end(self) -> bool:
         pairs, self._pairs = self._pairs, []
-        if pairs:
-            self.order = answered(self.order, self._depth, pairs)
+        self.order = answered(self.order, self._depth, pairs)
         self.limit = max(self.order.proven, 1)
         self._review()
         return True
