@@ -101,6 +101,18 @@ def test_order_that_is_kept_is_proven(tmp_path: Path) -> None:
     assert len(names) < result.report["requests"] == server.asked <= len(names) * 1.2
 
 
+@pytest.mark.parametrize("limit", [7, 30, 100])
+def test_check_ends_although_the_server_closes_connections(limit: int, tmp_path: Path) -> None:
+    """The only connection ends before all tasks of a check are sent again, if the check does not heed that."""
+    server = Unordered(NAMES, lambda name: ok(same_size(name))[0], "kept", limit=limit)  # type: ignore[arg-type, return-value]
+    with server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--connections", "1", "--pipeline", "16")
+    assert wrong(result, same_size) == []
+    assert result.report["attempts_by_error"] == {}
+    assert result.report["pipeline_depth"]["median"] > 1
+    assert server.asked <= COUNT * 1.12
+
+
 def test_disorder_that_begins_later_is_told(tmp_path: Path) -> None:
     """What was stored before may be wrong: the exit code says so, too. Afterwards nothing is."""
     with serve(same_size, "completion", after=500) as server:

@@ -21,14 +21,20 @@ class Unordered:
 
     ``order``: "completion" of the requests, each of which takes a random time; "swap": of the requests that
     arrive together, the third and fourth of each ten change places; "kept". ``after``: so many requests are
-    answered in order first. ``asked``: number of requests for files.
+    answered in order first. ``limit``: a connection is closed after so many. ``asked``: number of requests
+    for files, those behind a close not counted.
     """
 
     def __init__(
-        self, names: Sequence[str], respond: Callable[[str], bytes], order: str, after: int = 0
+        self,
+        names: Sequence[str],
+        respond: Callable[[str], bytes],
+        order: str,
+        after: int = 0,
+        limit: int | None = None,
     ) -> None:
         self.names, self.respond, self.order, self.after = names, respond, order, after
-        self.asked = 0
+        self.limit, self.asked = limit, 0
         self.random = Random(7)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -49,7 +55,7 @@ class Unordered:
 
 class _Connection(asyncio.Protocol):
     def __init__(self, server: Unordered) -> None:
-        self._server = server
+        self._server, self._left = server, server.limit
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,6 +69,9 @@ class _Connection(asyncio.Protocol):
         if names[:1] == ["list"]:
             self._transport.write(b"".join(listing(server.names)))  # type: ignore[arg-type]
             return
+        if self._left is not None:
+            names = names[: self._left]
+            self._left -= len(names)
         server.asked += len(names)
         ordered = server.order == "kept" or server.asked <= server.after
         if not ordered and server.order == "completion":
@@ -73,8 +82,13 @@ class _Connection(asyncio.Protocol):
         for first in range(0 if ordered else 2, 0 if ordered else len(names) - 1, 10):
             names[first : first + 2] = reversed(names[first : first + 2])
         for name in names:
-            self._answer(name)
+            self._answer(name, last=self._left == 0 and name is names[-1])
 
-    def _answer(self, name: str) -> None:
+    def _answer(self, name: str, *, last: bool = False) -> None:
         if not self._transport.is_closing():
-            self._transport.write(self._server.respond(name))
+            response = self._server.respond(name)
+            self._transport.write(
+                response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) if last else response
+            )
+            if last:
+                self._transport.close()

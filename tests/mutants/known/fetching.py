@@ -405,6 +405,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "window of a check is as long as the connection lasts",
+        "one connection to a server that closes after 100 requests: most files are requested again and again",
+        "OrderCheck.size_within",
+        "left",
+        "False",
+        (f"{ORDER}test_check_ends_although_the_server_closes_connections[100]",),
+    ),
+    Mutant(
         "order is checked once only",
         "a server that begins to answer out of order has all files behind stored under wrong names, exit 0",
         "due",
