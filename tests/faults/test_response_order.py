@@ -34,9 +34,13 @@ def sometimes_large(name: str) -> bytes:
 
 
 def serve(
-    body: Callable[[str], bytes], order: str, after: int = 0, names: Sequence[str] = NAMES
+    body: Callable[[str], bytes],
+    order: str,
+    after: int = 0,
+    names: Sequence[str] = NAMES,
+    limit: int | None = None,
 ) -> Unordered:
-    return Unordered(names, lambda name: ok(body(name))[0], order, after)  # type: ignore[arg-type, return-value]
+    return Unordered(names, lambda name: ok(body(name))[0], order, after, limit)  # type: ignore[arg-type, return-value]
 
 
 def fetch(server: Unordered, tmp_path: Path, depth: str) -> Result:
@@ -103,9 +107,8 @@ def test_order_that_is_kept_is_proven(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [7, 30, 100])
 def test_check_ends_although_the_server_closes_connections(limit: int, tmp_path: Path) -> None:
-    """The only connection ends before all tasks of a check are sent again, if the check does not heed that."""
-    server = Unordered(NAMES, lambda name: ok(same_size(name))[0], "kept", limit=limit)  # type: ignore[arg-type, return-value]
-    with server:
+    """The only connection would end before all tasks of a check are sent again if that heeded no limit."""
+    with serve(same_size, "kept", limit=limit) as server:
         result = download(server.url, tmp_path / "d", *QUICK, "--connections", "1", "--pipeline", "16")
     assert wrong(result, same_size) == []
     assert result.report["attempts_by_error"] == {}

@@ -406,7 +406,7 @@ KNOWN = (
     ),
     Mutant(
         "window of a check is as long as the connection lasts",
-        "one connection to a server that closes after 100 requests: most files are requested again and again",
+        "a single connection to a server that closes it after 100 requests: files are requested repeatedly",
         "OrderCheck.size_within",
         "left",
         "False",
