@@ -408,8 +408,8 @@ KNOWN = (
         "window of a check is as long as the connection lasts",
         "a single connection to a server that closes it after 100 requests: files are requested repeatedly",
         "OrderCheck.size_within",
+        "max(left // 2, 1)",
         "left",
-        "False",
         (f"{ORDER}test_check_ends_although_the_server_closes_connections[100]",),
     ),
     Mutant(
