@@ -2,127 +2,158 @@
 
 Only the order determines which request a response belongs to. A server that handles the requests of a
 connection concurrently, and writes each response when it is ready, sends as many as it should, and each of
-them looks right. So before the responses of several requests in flight are stored, those of a few windows
-are not: their files are requested again, one at a time, and compared. Any disorder within a window shows as
-the answer for another of its files. A server may answer in order mostly, so this is done again at growing
-intervals, and for each greater depth, where more can overtake.
+them looks right. So before a window is stored, some of its files, chosen at random, are requested again and
+compared: many in the first windows of an origin, one in each window once enough have agreed. The first of
+them is requested alone: a server may confuse only what is in flight together. Windows are compared as long
+as there are any, since a server may begin late, or be several behind one name.
 
-Where all the responses of a window are the same, their order neither shows nor matters.
-
-This module has values and functions from one value to the next; ``http.pipelined.order_check`` has the
-tasks.
+This module has values and functions from one value to the next; ``http.pipelined.recheck`` has the files.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from downloader.core.units import show_count
+
 __all__ = [
+    "MANY",
     "OUT_OF_ORDER",
+    "UNCHECKED",
     "Answer",
     "Order",
-    "answered",
-    "check_depth",
-    "check_size",
+    "Verdict",
+    "asking",
     "contradicted",
-    "due",
-    "stored",
+    "doubtful_text",
+    "judged",
+    "recheck_size",
+    "room_before_recheck",
 ]
 
 OUT_OF_ORDER = "answers are out of order"
+UNCHECKED = "the order of answers could not be checked"
+_DIFFER = "answers differ each time"
 
-# Responses in a check, at least: in that of a new depth, also for each request in flight, and in others.
-_LEAST_NEW, _FOR_EACH, _LEAST = 128, 2, 64
-_SHORT = 0.25  # seconds
-_ENOUGH = 16  # answers that differ from others and agree; where responses are slow, a window has few more
-_MOST = 8  # checks in a row that show nothing
-_DOUBTS = 8  # checks because of a contradiction; a list may have many outdated checksums
-# Windows until a depth is checked again, their growth, and at most how many more.
-_FIRST_AGAIN, _GROWTH, _MOST_MORE = 1, 2, 64
+MANY = 32
+"""Files of a window that are requested again where one of them differs, at most."""
 
-Answer = tuple[int, int]
-"""Length and CRC-32 of a body; or -1 and the status of a refusal, by which the server means one file."""
+_FIRST, _SHARE, _FEW = 16, 4, 3  # in the first windows; at most 1 of so many, but a few
+_NEXT = 4  # in those behind them, and where responses are slow
+_SLOW = 0.25  # seconds
+_ENOUGH = 128  # files that were requested again; that agreed and could not have been others
+_ENOUGH_ALIKE = 512  # files that agreed, with the body of most others
+_VAIN = 8  # windows in a row of which nothing could be compared
+_WEAK = 2  # contradictions that one changed file does not explain
+_DOUBTS = 8  # returns to many because of the source; a list may have many outdated checksums
+
+Answer = bytes | bytearray | str | None
+"""A body; or the code of a refusal, by which the server means this file; None says nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What is known about the order of an origin's responses.
 
-    ``proven``: the greatest depth at which they may be stored, 1 before the first check, 0 where they were
-    out of order or could not be compared; ``why``: the reason for that. ``windows``: stored ones of several
-    requests in flight; ``again``: the number of them after which the next check is due. ``shown``: answers
-    in the present series of checks that agreed and differ from others; ``vain``: checks in a row that
-    showed nothing; ``doubts``: how often the source contradicted an answer.
+    ``asked``: files that were requested again; ``shown``: those that agreed, and whose body few others of
+    their window had; ``alike``: others that agreed; ``vain``: windows in a row of which nothing could be
+    compared; ``doubts``: how often the source contradicted a response; ``why``: why no more than one
+    request may be in flight, "" where more may.
     """
 
-    proven: int = 1
-    why: str = ""
-    windows: int = 0
-    again: int = _FIRST_AGAIN
+    asked: int = 0
     shown: int = 0
+    alike: int = 0
     vain: int = 0
     doubts: int = 0
+    why: str = ""
 
 
-def check_size(order: Order, depth: int) -> int:
-    """Return how many requests a check at ``depth`` has, at most."""
-    return max(_LEAST_NEW, _FOR_EACH * depth) if depth > order.proven else _LEAST
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether to store a window, and what is known of the ``order`` after it."""
+
+    order: Order
+    store: bool
 
 
-def check_depth(order: Order, wanted: int, most: int, latency: float) -> int:
-    """Return how many requests to send together in a check: ``wanted``, or ``most`` in the first one.
+def _is_known(order: Order) -> bool:
+    return order.shown >= _ENOUGH or order.alike >= _ENOUGH_ALIKE
 
-    That proves all depths, in the time of few latencies. A server that takes ``latency`` for each request,
-    and may process one after the other, would hold them for too long.
+
+def recheck_size(order: Order, count: int, latency: float) -> int:
+    """Return how many files of a window of ``count`` to request again; ``latency``: the longest in it.
+
+    Where responses are slow, those to many would take long on a server that works on one after the other.
     """
-    return max(wanted, most) if order.proven == 1 and wanted > 1 and latency < _SHORT else wanted
+    if _is_known(order):
+        return 1
+    most = _FIRST if order.asked < _ENOUGH and latency < _SLOW else _NEXT
+    return min(most, max(count // _SHARE, _FEW), count)
 
 
-def due(order: Order, depth: int) -> bool:
-    """Return whether a check is due of an origin that is to have ``depth`` requests in flight."""
-    return order.proven > 0 and depth > 1 and (depth > order.proven or order.windows >= order.again)
+def asking(order: Order, files: int) -> Order:
+    """Return what follows from ``files`` that are requested again now."""
+    return replace(order, asked=order.asked + files)
 
 
-def stored(order: Order) -> Order:
-    """Return what follows from one more window that was stored."""
-    return replace(order, windows=order.windows + 1)
+def room_before_recheck(order: Order, left: int) -> int:
+    """Return how many requests a window may have where the server closes after ``left`` more responses.
+
+    The last of these is not for a window; see ``pipeline_window.room``.
+    """
+    return max((left - 1) // 2, left - 1 - (1 if _is_known(order) else _FIRST), 1)
 
 
 def contradicted(order: Order) -> Order:
-    """Return what follows where an answer is not what the source states: a check is due."""
+    """Return what follows where a response is not what the source states: many are rechecked again."""
     if order.doubts >= _DOUBTS:
         return order
-    return replace(order, again=order.windows, doubts=order.doubts + 1)
+    return replace(order, asked=0, shown=0, alike=0, doubts=order.doubts + 1)
 
 
-def answered(order: Order, depth: int, pairs: Sequence[tuple[Answer, Answer]]) -> Order:
-    """Return what follows from a check at ``depth``: of each file, the answer in the window and alone.
+def judged(order: Order, held: Sequence[Answer], pairs: Sequence[tuple[Answer, Answer]]) -> Verdict:
+    """Return what follows from a recheck of a window whose answers are ``held``.
 
-    An answer that is that for another file, and not its own, is out of order. One that nothing else had
-    may have changed, and shows nothing. Where most have changed, no order can be proven.
+    ``pairs``: the answers for a file in the window and to the second request. A file whose second answer
+    is that of one other in the window has exchanged answers with it. So have two of which one was refused
+    first, and the other is now. One that shared its answer with others and has one of its own now may have
+    got theirs: two of these are too many for files that change. Another difference is that of a file that
+    has changed, or may be fetched once only; where that is so for most, no order can be shown.
     """
-    if not order.proven:
-        return order
-    alone = {own for _, own in pairs}
-    if any(deep != own and deep in alone for deep, own in pairs):
-        return replace(order, proven=0, why=OUT_OF_ORDER)
-    agreed = [own for deep, own in pairs if deep == own]
-    if len(agreed) * 2 < len(pairs):
-        return replace(order, proven=0, why="answers differ each time")
-    telling = _telling(agreed)
-    shown, vain = order.shown + telling, 0 if telling else order.vain + 1
-    if shown >= _ENOUGH:
-        again = order.again
-        if order.windows >= again:
-            again = min(max(order.windows, 1) * _GROWTH, order.windows + _MOST_MORE)
-        return replace(order, proven=max(order.proven, depth), again=again, shown=0, vain=0)
-    if vain >= _MOST:
-        return replace(order, proven=0, why="the order of answers could not be checked")
-    return replace(order, shown=shown, vain=vain)
+    if order.why == OUT_OF_ORDER:
+        return Verdict(order, store=False)
+    known = [(first, again) for first, again in pairs if first is not None and again is not None]
+    if not known:
+        return _shows_nothing(order)
+    agreed = [first for first, again in known if first == again]
+    other = [(first, again) for first, again in known if first != again]
+    weak = sum(held.count(first) > 1 and held.count(again) == 0 for first, again in other)
+    exchanged = any(not isinstance(again, str) and held.count(again) == 1 for _, again in other)
+    found = any(isinstance(first, str) and again in held for first, again in other)
+    lost = any(isinstance(again, str) and again in held for _, again in other)
+    if exchanged or weak >= _WEAK or (found and lost):
+        return Verdict(replace(order, why=OUT_OF_ORDER), store=False)
+    if weak:
+        return _shows_nothing(replace(order, asked=0, shown=0, alike=0))
+    shown = sum(held.count(answer) * 2 <= len(held) for answer in agreed)
+    order = replace(order, shown=order.shown + shown, alike=order.alike + len(agreed) - shown, vain=0)
+    if len(agreed) * 2 >= len(known):
+        return Verdict(order, store=True)
+    # What can be fetched once only would be lost if it were fetched again.
+    once = all(isinstance(again, str) for _, again in other)
+    return Verdict(replace(order, why=order.why or _DIFFER), store=once)
 
 
-def _telling(answers: Collection[Answer]) -> int:
-    """Return how many of ``answers`` differ from the most frequent one, whose files may change places."""
-    return len(answers) - max(Counter(answers).values(), default=0)
+def doubtful_text(files: int) -> str:
+    """Return the line about ``files`` that were stored before disorder was found."""
+    return (
+        f"{show_count(files)} stored files may have the bodies of others, since their server answered "
+        "requests out of order; the same command with --restart --pipeline off fetches them again"
+    )
+
+
+def _shows_nothing(order: Order) -> Verdict:
+    vain = order.vain + 1
+    return Verdict(replace(order, vain=vain, why=order.why or UNCHECKED * (vain >= _VAIN)), store=False)

@@ -176,7 +176,16 @@ class Scheduler(Generic[J]):
         each other on one connection.
         """
         queue = host.queue
-        if not queue or not self.may_follow(host):
+        if (
+            not queue
+            or self.active > self.most
+            or self.interval
+            or host.gap
+            or host.resting
+            or host.verdict is not None
+            or self._solo
+            or self._alone
+        ):
             return []
         if not stay and self._ready and self.active >= self.most and self._others_wait(host):
             return []
@@ -189,18 +198,6 @@ class Scheduler(Generic[J]):
             jobs.append(popleft())  # type: ignore[arg-type]
         self.unstarted -= len(jobs)
         return jobs
-
-    def may_follow(self, host: Host) -> bool:
-        """Return whether a job of ``host`` may start in an occupied slot."""
-        return not (
-            self.active > self.most
-            or self.interval
-            or host.gap
-            or host.resting
-            or host.verdict is not None
-            or self._solo
-            or self._alone
-        )
 
     def _others_wait(self, host: Host) -> bool:
         """Return whether a host that has fewer slots than ``host`` could start a job."""

@@ -273,7 +273,7 @@ class Supervisor:
             self._out_of_order.add(found.host)
             self._pool.send_all(OutOfOrder(found.host), but=(number, FEEDER))
         if found.files:
-            self.result.tally += Tally(doubtful=found.files)
+            self._journal.doubt(found.files)
             self._progress.log(
                 "warning",
                 f"{found.host} answers requests on one connection out of order: {found.files:,} files that "

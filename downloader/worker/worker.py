@@ -284,26 +284,19 @@ class Worker:
 
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Requeue unanswered tasks without charging an attempt."""
-        self.withdraw(tasks)
-        self.give_back(tasks)
-
-    def withdraw(self, tasks: list[FetchTask]) -> None:
-        """Count the requests for ``tasks``, whose responses are not stored."""
-        for task in tasks:
+        for task in reversed(tasks):
             task.batch.forget(task.index)
             task.batch.requests += 1
             task.batch.wire += 1
-
-    def give_back(self, tasks: list[FetchTask]) -> None:
-        """Requeue ``tasks``, which are withdrawn."""
-        for task in reversed(tasks):
             self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
 
-    def may_follow(self, host: Host) -> bool:
-        """Return whether a task of ``host`` may be sent in an occupied slot."""
-        return not self.draining and self.schedule.may_follow(host)
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """Count one more request for each of ``tasks``, whose responses are held."""
+        for task in tasks:
+            task.batch.requests += 1
+            task.batch.wire += 1
 
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``files`` stored files of ``host`` may have the bodies of others."""

@@ -38,10 +38,6 @@ QUICK = ("--retries", "2", "--backoff", "20ms", "--read-timeout", "1s", "--worke
 COUNT = 600
 NAMES = [f"file-{n}" for n in range(COUNT)]
 DEPTHS = ("4", "64")
-CHECK = 98
-"""Requests of the first check, behind a single one: the 100th would not be sent with others."""
-CHECKS = 256
-"""Requests by which the order of the responses is checked, for so many files of one server, at most."""
 DEEP = [pytest.param("4", marks=pytest.mark.slow), "64"]
 
 
@@ -85,8 +81,8 @@ def test_pipelined_files_are_stored_under_their_own_names(depth: str, tmp_path: 
     with serve(lambda nth, request: None) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    assert COUNT < result.report["requests"] <= COUNT + CHECKS
-    assert result.report["lanes"]["wire"] == result.report["requests"]
+    assert result.report["requests"] == COUNT
+    assert result.report["lanes"]["wire"] == COUNT
     if depth != "auto":
         reached = result.report["pipeline_depth"]
         assert reached == {"median": int(depth), "max": int(depth), "stopped": {"--pipeline": 1}}
@@ -197,7 +193,7 @@ def test_closing_after_n_responses_costs_no_attempt(
     if after == 100 and announced:
         # The requests beyond the limit on the first four connections, before the limit was known.
         unknown = 4 * int(depth) if depth != "auto" else 0
-        assert asked <= COUNT * 1.15 + unknown + CHECKS
+        assert asked <= COUNT * 1.15 + unknown
 
 
 @pytest.mark.alone
@@ -252,7 +248,7 @@ def test_error_statuses_belong_to_the_requested_names(depth: str, tmp_path: Path
         asked = server.count("/get/")
     assert all_right(result.files, but=gone)
     assert result.codes == dict.fromkeys(gone, "http-404")
-    assert asked == result.report["requests"] <= COUNT + CHECKS
+    assert asked == COUNT
 
 
 @pytest.mark.parametrize("depth", DEEP)
@@ -265,7 +261,7 @@ def test_interim_responses_are_skipped(depth: str, tmp_path: Path) -> None:
     with serve(answer) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    assert result.report["requests"] <= COUNT + CHECKS
+    assert result.report["requests"] == COUNT
 
 
 @pytest.mark.parametrize("depth", DEEP)
@@ -322,21 +318,19 @@ def test_http_1_0_limits_depth_to_one(keep: bool, tmp_path: Path) -> None:
 
 def test_server_that_is_slow_one_request_at_a_time_is_not_pipelined(tmp_path: Path) -> None:
     """Several requests in flight are tried, which is not faster, and given up."""
-    names = [f"file-{n}" for n in range(1500)]
-    each = Each(lambda nth, request: [Pause(0.02), *plain(request)])
-    with Server(files=dict.fromkeys(names, each)) as server:
+    with serve(lambda nth, request: [Pause(0.1), *plain(request)]) as server:
         result = fetch(server, tmp_path, "auto", "--connections", "8")
-    assert result.files == {name: body(name) for name in names}
+    assert all_right(result.files)
     found = result.report["pipeline_depth"]
-    assert found["median"] <= 8
+    assert found["max"] == 8
     assert [why for why in found["stopped"] if why.startswith("deeper was ")]
 
 
 def test_slow_server_that_processes_requests_together_is_pipelined(tmp_path: Path) -> None:
     """Each response takes 0.2 to 0.6 s, drawn at random, from the arrival of its request."""
-    with serving(files=2000, delay="0.2s-0.6s") as server:
+    with serving(files=900, delay="0.2s-0.6s") as server:
         result = download(server.url, tmp_path / "d", "--workers", "1", "--connections", "16")
-    assert result.report["stored"] == 2000
+    assert result.report["stored"] == 900
     found = result.report["pipeline_depth"]
     assert found["max"] == 64
     assert not [why for why in found["stopped"] if why.startswith("deeper was ")]
@@ -438,7 +432,7 @@ def test_slow_responses_are_stored_while_the_run_goes_on(tmp_path: Path, start: 
     stored: list[int] = []
 
     def answer(nth: int, request: Request) -> Sequence[Step]:
-        if nth == 90:  # the first window is checked
+        if nth == 50:
             stored.append(len(list(dest.glob("file-*"))))
             reached.set()
         return [Pause(0.1), *plain(request)]
@@ -457,28 +451,22 @@ def test_slow_responses_are_stored_while_the_run_goes_on(tmp_path: Path, start: 
     [
         (signal.SIGINT, 0.4, False),
         (signal.SIGINT, 0.4, True),
-        pytest.param(signal.SIGTERM, 0.5, False, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 0.8, False, marks=pytest.mark.slow),
     ],
 )
 def test_held_responses_are_stored_by_a_drain(
     number: signal.Signals, seconds: float, surplus: bool, tmp_path: Path, start: Callable[..., Job]
 ) -> None:
-    """It takes longer than usual then. Not if there is a surplus response: then that window is not in step.
-
-    The first response is alone, those of the next window are compared, and the window behind is slow.
-    """
+    """It takes longer than usual then. Not if there is a surplus response: only the first was in step."""
     dest, reached = tmp_path / "d", Event()
     asked: list[str] = []
 
     def answer(nth: int, request: Request) -> Sequence[Step]:
         asked.append(request.target.rpartition("/")[2])
-        nth -= 1 + 2 * CHECK
-        if nth < 1:
-            return plain(request)
-        if nth == 3:
+        if nth == 4:
             reached.set()
-        steps = status(404) if nth == 2 else plain(request)
-        return [Pause(seconds), *steps, *([extra()] if surplus and nth == 3 else [])]
+        steps = status(404) if nth == 3 else plain(request)
+        return [Pause(seconds), *steps, *([extra()] if surplus and nth == 4 else [])]
 
     with serve(answer) as server:
         options = (*QUICK, "--read-timeout", "9s", "--connections", "1", "--pipeline", "8")
@@ -486,7 +474,6 @@ def test_held_responses_are_stored_by_a_drain(
         assert reached.wait(30)
         run.kill(number)
         assert run.wait(30) == 130
-    before = 1 + 2 * CHECK
-    stored = asked[:before] if surplus else [name for nth, name in enumerate(asked, 1) if nth != before + 2]
+    stored = asked[:1] if surplus else [name for nth, name in enumerate(asked, 1) if nth != 3]
     found = {path.name: path.read_bytes() for path in dest.glob("file-*")}
     assert found == {name: body(name) for name in stored}

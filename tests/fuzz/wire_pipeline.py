@@ -264,14 +264,8 @@ class Owner:
         self.queue.extendleft(reversed(jobs))
         self.soon()
 
-    def withdraw(self, jobs: list[FetchTask]) -> None:
+    def requested_again(self, jobs: list[FetchTask]) -> None:
         pass
-
-    def give_back(self, jobs: list[FetchTask]) -> None:
-        self.requeue(jobs)
-
-    def may_follow(self, host: Host) -> bool:
-        return True
 
     def out_of_order(self, host: str, files: int) -> None:
         self.doubts.append(files)
@@ -308,8 +302,7 @@ def serving(script: Script) -> Iterator[str]:
 
 def in_order(state: OriginState) -> None:
     """Let it be known that the responses of ``state`` are in order."""
-    state.check.order, state.check.limit = Order(proven=DEEPEST, again=1 << 30), DEEPEST
-    state.check.want(state.depth.now)
+    state.order = Order(shown=1 << 20)
 
 
 def run(

@@ -13,15 +13,22 @@ from random import Random
 
 from servers.answers import listing
 
-__all__ = ["Unordered"]
+__all__ = ["OTHER", "Unordered"]
+
+OTHER = "other-0"
+"""The name of a file that nobody asks for."""
+
+_LARGE = 100_000  # bytes
 
 
 class Unordered:
     """A server of files ``names``. ``respond(name)`` returns a whole response.
 
-    ``order``: "completion" of the requests, each of which takes a random time; "swap": of the requests that
-    arrive together, the third and fourth of each ten change places; "kept". ``after``: so many requests are
-    answered in order first. ``limit``: a connection is closed after so many. ``asked``: number of requests
+    ``order``: "completion" of the requests, each of which takes a random time. Of the requests that arrive
+    together: "swap": the third and fourth of each ten change places; "reverse"; "last": all are answered
+    with the file of the last one, "page": with one that none of them is for. "large last": large files are
+    sent later than the others. Or "kept". ``after``: so many
+    requests are answered in order first. ``share``: on 1 of so many connections only. ``limit``: a connection is closed after so many. ``asked``: number of requests
     for files, those behind a close not counted.
     """
 
@@ -32,9 +39,11 @@ class Unordered:
         order: str,
         after: int = 0,
         limit: int | None = None,
+        share: int = 1,
     ) -> None:
         self.names, self.respond, self.order, self.after = names, respond, order, after
         self.limit, self.asked = limit, 0
+        self.share, self.connections = share, 0
         self.random = Random(7)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -53,9 +62,25 @@ class Unordered:
         self._loop.close()
 
 
+def _swapped(names: list[str]) -> list[str]:
+    for first in range(2, len(names) - 1, 10):
+        names[first : first + 2] = reversed(names[first : first + 2])
+    return names
+
+
+_DISORDERS: dict[str, Callable[[list[str]], list[str]]] = {
+    "swap": _swapped,
+    "reverse": lambda names: names[::-1],
+    "last": lambda names: names[-1:] * len(names),
+    "page": lambda names: [OTHER] * len(names),
+}
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, server: Unordered) -> None:
         self._server, self._left = server, server.limit
+        server.connections += 1
+        self._kept = server.order == "kept" or server.connections % server.share != 0
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,16 +98,23 @@ class _Connection(asyncio.Protocol):
             names = names[: self._left]
             self._left -= len(names)
         server.asked += len(names)
-        ordered = server.order == "kept" or server.asked <= server.after
+        ordered = self._kept or server.asked <= server.after or len(names) == 1
         if not ordered and server.order == "completion":
             loop = asyncio.get_running_loop()
             for name in names:
                 loop.call_later(server.random.expovariate(500), self._answer, name)
             return
-        for first in range(0 if ordered else 2, 0 if ordered else len(names) - 1, 10):
-            names[first : first + 2] = reversed(names[first : first + 2])
-        for name in names:
-            self._answer(name, last=self._left == 0 and name is names[-1])
+        if server.order == "large last":
+            for name in names:
+                if len(server.respond(name)) > _LARGE:
+                    asyncio.get_running_loop().call_later(0.02, self._answer, name)
+                else:
+                    self._answer(name)
+            return
+        if not ordered:
+            names = _DISORDERS[server.order](names)
+        for number, name in enumerate(names, 1):
+            self._answer(name, last=self._left == 0 and number == len(names))
 
     def _answer(self, name: str, *, last: bool = False) -> None:
         if not self._transport.is_closing():

@@ -255,27 +255,9 @@ class PipelinedClient:
             state.lack(most)
         return tasks
 
-    def next_to_compare(self, connection: PipelinedConnection) -> FetchTask | None:
-        """Return a task that ``connection`` is to send alone, None if none may be sent."""
-        state = connection.origin_state
-        if (
-            not state.check.again
-            or connection.slot is None
-            or state.fallback_count >= _MAX_FALLBACKS
-            or state.origin.jar is not None
-            or not self._owner.may_follow(connection.slot)
-        ):
-            return None
-        return state.check.take()
-
-    def withdraw(self, tasks: list[FetchTask]) -> None:
-        """Count the requests for ``tasks``, which are sent again."""
-        self._owner.withdraw(tasks)
-
-    def give_back(self, tasks: list[FetchTask]) -> None:
-        """Queue ``tasks``, which were withdrawn."""
-        if tasks:
-            self._owner.give_back(tasks)
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """Count one more request for each of ``tasks``."""
+        self._owner.requested_again(tasks)
 
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
@@ -303,7 +285,7 @@ class PipelinedClient:
             idle.append(connection)
             self._session.census.idle[connection] = None
         if slot is not None:
-            self.give_back(connection.origin_state.connection_stopped(monotonic()))
+            connection.origin_state.connection_stopped(monotonic())
             self._owner.release(slot)
 
     def forget(self, connection: PipelinedConnection) -> None:
@@ -373,19 +355,15 @@ class PipelinedClient:
                     raise body
                 self._store(state, task, body)
             except FetchError as error:
-                self._failed(task, state, error)
+                error.wire = 1
+                if state is not None and error.code in _CONTRADICTIONS:
+                    state.contradicted()
+                self._owner.attempt_failed(task, error, task.sent)
             except DestinationError as error:
                 for _, rest in islice(completed, at, None):
                     discard_body(rest)
                 self._owner.fatal(error)
                 return
-
-    def _failed(self, task: FetchTask, state: OriginState | None, error: FetchError) -> None:
-        """Report that an attempt at ``task`` failed, which may mean that the body is that of another."""
-        error.wire = 1
-        if state is not None and error.code in _CONTRADICTIONS:
-            state.check.contradicted()
-        self._owner.attempt_failed(task, error, task.sent)
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""

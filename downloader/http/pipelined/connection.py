@@ -6,8 +6,7 @@ flight, complete responses are held in memory, a window at a time. They are stor
 is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
 response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
 ends before that, the window is fetched again. With one request in flight, any further data closes it.
-
-Some windows are not stored, but compared with responses to single requests: ``order_check`` says which.
+And they are stored only if some of them, requested again, are the same: see ``recheck``.
 
 A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
@@ -26,7 +25,13 @@ from typing import Any  # noqa: E402
 
 from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
-from downloader.core.pipeline_order import OUT_OF_ORDER  # noqa: E402
+from downloader.core.pipeline_order import (  # noqa: E402
+    OUT_OF_ORDER,
+    UNCHECKED,
+    asking,
+    recheck_size,
+    room_before_recheck,
+)
 from downloader.core.pipeline_window import room  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -34,9 +39,9 @@ from downloader.http.exceptions import translate  # noqa: E402
 from downloader.http.pipelined import connection_state as states  # noqa: E402
 from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
-from downloader.http.pipelined.order_check import same  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
 from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
+from downloader.http.pipelined.recheck import Recheck  # noqa: E402
 from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
     Blocked,
@@ -59,8 +64,8 @@ class PipelinedConnection:
 
     __slots__ = (
         "_client",
-        "_compared",
         "_deep",
+        "_recheck",
         "_state",
         "_transport",
         "_window",
@@ -93,7 +98,7 @@ class PipelinedConnection:
         self.since = self.last_received = self.began = self.stay = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
         self._window = Window()
-        self._compared: FetchTask | None = None  # the task in flight whose response is compared
+        self._recheck: Recheck | None = None
 
     def _enter(self, event: Event) -> None:
         self._state = transition(states.TRANSITIONS, self._state, event)
@@ -127,8 +132,6 @@ class PipelinedConnection:
             self._enter(Event.PIPELINE)
             window.began = now
         depth, depths = origin_state.depth_of(self), self._client.depths
-        if depth > window.depth:
-            window.depth = depth
         if depth not in depths:
             depths[depth] = 0
             self._client.depth_reached(depth)
@@ -207,8 +210,6 @@ class PipelinedConnection:
         self._window.sent = 0
         self.origin_state.fallback_count = 0
         self.origin_state.record_responses(now, 1)
-        if self._compared is not None:
-            self._compare(body)
         self._client.deliver(task, body)
         self._continue(now)
 
@@ -244,53 +245,93 @@ class PipelinedConnection:
             over = self._deep and (origin_state.depth_of(self) == 1 or window.is_long(now))
             most = 0 if over else client.window
             committed = self.sent - window.sent
-            limit = origin_state.window_end(committed)
-            if origin_state.check.prober is self:
-                most = min(most, origin_state.check.size_within(limit - committed if limit else 0))
+            if limit := origin_state.window_end(committed):
+                most = min(most, room_before_recheck(origin_state.order, limit - committed))
             free = min(free, window.room(depth, most, client.window_bytes, unsent))
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:
-        """Send more requests, or rest until the window is committed, or become idle, or close."""
+        """Send more requests, recheck the window, rest until it is committed, become idle, or close."""
         origin_state, client = self.origin_state, self._client
-        check = origin_state.check
         waiting = len(self.parser.outstanding)
-        if check.open and not (waiting or self._deep):
-            if (task := client.next_to_compare(self)) is not None:
-                self._compared = task
-                self._send([task], now)
-                return
-            origin_state.offer_check(self, now - self._window.last_sent)
+        if self._recheck is not None:
+            if not waiting:
+                self._rechecked(self._recheck, now)
+            return
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
         free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
             self._send(tasks, now)
-            if check.prober is self and not self._deep:
-                check.release(self)
             return
         if waiting:
             return
         spent = bool(origin_state.limit) and self.sent >= origin_state.limit
-        if self.parser.completed or (spent and not origin_state.no_keepalive):
-            self._enter(Event.REST if self._deep else Event.AWAIT_CLOSE)
-            self._transport.acknowledge()
-            client.commit_queue.enqueue_after(self, self._window.rest(now))
+        if self.parser.completed:
+            self._enter(Event.RECHECK)
+            held, self.parser.completed = self.parser.completed, []
+            size = recheck_size(origin_state.order, len(held), self._window.slowest)
+            origin_state.order = asking(origin_state.order, size)
+            self._recheck = Recheck(held, size)
+            self._send_again(self._recheck.tasks, now)
+        elif spent and not origin_state.no_keepalive:
+            self._rest(Event.AWAIT_CLOSE, now)
         elif spent:
             self.end()
         else:
             if self._deep:
                 self._commit_window()  # of which every response was discarded
-            check.release(self)
             self._enter(Event.FINISH)
             client.idle(self)
+
+    def _rest(self, event: Event, now: float) -> None:
+        """Wait until nothing more can be expected; the connection commits then."""
+        self._enter(event)
+        self._transport.acknowledge()
+        self._client.commit_queue.enqueue_after(self, self._window.rest(now))
+
+    def _send_again(self, tasks: list[FetchTask], now: float) -> None:
+        """Request the files of ``tasks``, which are held, again."""
+        self.since = self._window.last_sent = now
+        self.sent += len(tasks)
+        self.parser.outstanding.extend(tasks)
+        self._client.requested_again(tasks)
+        self._transport.send(self.origin_state.requests(tasks))
+
+    def _rechecked(self, recheck: Recheck, now: float) -> None:
+        """Process the responses to all that was requested again."""
+        answers, self.parser.completed = self.parser.completed, []
+        self.served += len(answers)
+        if recheck.answered(answers):
+            self._send_again(recheck.tasks, now)
+            return
+        self.parser.completed = recheck.held
+        self._rest(Event.REST, now)
+
+    @property
+    def _is_rechecking(self) -> bool:
+        return self._recheck is not None and self.parser.completed is not self._recheck.held
+
+    def _end_recheck(self) -> bool:
+        """Hold the window as before its recheck, if one is under way: it does not come to its end."""
+        if self._recheck is None or not self._is_rechecking:
+            return False
+        recheck, self._recheck = self._recheck, None
+        self.parser.discard()
+        self.parser.take_outstanding()
+        for _, body in self.parser.completed:
+            discard_body(body)
+        self.parser.completed = recheck.held
+        return True
 
     @property
     def holds_until(self) -> float:
         """When the held responses are expected to be in step, infinity if there are none."""
-        if not self.parser.completed:
+        if not self.parser.completed and self._recheck is None:
             return math.inf
-        last = self._window.answered_at if self.parser.outstanding else self.last_received
-        return last + self._window.rest(last)
+        window = self._window
+        last = window.answered_at if self.parser.outstanding else self.last_received
+        # Those that are requested again take as long as others.
+        return last + window.rest(last) + (0.0 if self._recheck else window.slowest)
 
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.
@@ -301,7 +342,7 @@ class PipelinedConnection:
             self._readable()
             if self.slot is None or self.parser.outstanding:
                 return 0
-        stored = len(self.parser.completed)
+        stored = len(self.parser.completed)  # or requeued, which takes as long
         self._commit_window()
         origin_state = self.origin_state
         if origin_state.limit and self.sent >= origin_state.limit and not origin_state.no_keepalive:
@@ -310,46 +351,32 @@ class PipelinedConnection:
         return stored
 
     def _commit_window(self) -> None:
-        """Store the held responses, since the connection is in step."""
+        """Store the held responses, since the connection is in step; of a window, if they are in order."""
         completed, self.parser.completed = self.parser.completed, []
-        origin_state, window, check = self.origin_state, self._window, self.origin_state.check
-        origin_state.record_window(window.counted, window.held_bytes, deep=self._deep)
-        if not self._deep:
-            if self._compared is not None and completed:
-                self._compare(completed[0][1])
-        elif check.must_check(self, window.depth):
-            completed = self._check_order(completed)
-        else:
-            check.stored(len(completed))
+        if self._deep and completed and not self._in_order(len(completed)):
+            for _, body in completed:
+                discard_body(body)
+            self._requeue([task for task, _ in completed])
+            completed = []
+        if self._window.limited:
+            self.origin_state.limits_requests()
+        self.origin_state.record_window(self._window.counted, self._window.held_bytes, deep=self._deep)
         self._enter(Event.COMMIT)
-        window.clear()
-        self._client.store_completed(origin_state, completed)
+        self._window.clear()
+        self._client.store_completed(self.origin_state, completed)
 
-    def _check_order(self, completed: list[tuple[FetchTask, Body]]) -> list[tuple[FetchTask, Body]]:
-        """Return ``completed`` if its order does not matter; else requeue it, or have it compared."""
-        check, client = self.origin_state.check, self._client
-        if same(completed):
-            check.all_same(len(completed))
-            check.release(self)
-            return completed
-        compared = 0 if check.busy or not check.order.proven else check.size
-        if compared:
-            client.withdraw([task for task, _ in completed[:compared]])
-            check.begin(self._window.depth, completed[:compared])
-        check.release(self)
-        for _, body in completed:
-            discard_body(body)
-        self._requeue([task for task, _ in completed[compared:]])
-        return []
-
-    def _compare(self, body: Body | None) -> None:
-        """Compare ``body``, the response to a task that was sent alone, None if there is none."""
-        task, self._compared = self._compared, None
-        state = self.origin_state
-        if task is not None and state.check.compare(task, body):
-            files = state.order_checked()
-            if state.check.order.why == OUT_OF_ORDER:
-                self._client.out_of_order(task.host.key, files)
+    def _in_order(self, count: int) -> bool:
+        """Return whether to store the window of ``count``, by its recheck."""
+        recheck, self._recheck = self._recheck, None
+        if recheck is None:
+            return False
+        origin_state = self.origin_state
+        known = origin_state.order.why
+        verdict = recheck.verdict(origin_state.order)
+        doubtful = origin_state.window_judged(verdict, count)
+        if origin_state.order.why == OUT_OF_ORDER != known and self.slot is not None:
+            self._client.out_of_order(self.slot.key, doubtful)
+        return verdict.store
 
     def _on_close(self) -> None:
         """Close the connection after the server has closed it, or announced that it will.
@@ -357,6 +384,8 @@ class PipelinedConnection:
         Within a window a request may be unanswered even though all seem to be answered: see
         ``OriginState.closes_early``.
         """
+        if self._is_rechecking:
+            self.served += len(self.parser.completed)
         if self._deep:
             self.origin_state.closes_early(self.served)
             self.requeue_outstanding()
@@ -368,6 +397,9 @@ class PipelinedConnection:
     def _on_end(self, error: FetchError | None) -> None:
         """Close the connection after it has ended, with ``error`` or, if that is None, in order."""
         parser, origin_state = self.parser, self.origin_state
+        if self._is_rechecking:
+            self._on_close()
+            return
         if not parser.outstanding:
             if error is None:
                 self._on_close()
@@ -398,6 +430,10 @@ class PipelinedConnection:
 
         Where its head has refused it, that is the failure, whatever else is wrong with it.
         """
+        if self._end_recheck():
+            self.origin_state.disable_pipelining(UNCHECKED)
+            self.requeue_outstanding()
+            return
         parser, client = self.parser, self._client
         refusal = parser.refusal
         if isinstance(problem, FetchError):
@@ -422,6 +458,9 @@ class PipelinedConnection:
 
     def preempt(self) -> None:
         """Give up the response that is awaited, requeue those behind it, and close the connection."""
+        if self._end_recheck():
+            self.requeue_outstanding()
+            return
         parser = self.parser
         parser.discard()
         first, *behind = parser.take_outstanding()
@@ -454,16 +493,14 @@ class PipelinedConnection:
     def end(self) -> None:
         """Close the connection and free the slot."""
         slot, self.slot = self.slot, None
-        if self._compared is not None:
-            self._compare(None)
-        self.origin_state.check.release(self)
         self.close()
         if slot is not None:
-            self._client.give_back(self.origin_state.connection_stopped(monotonic()))
+            self.origin_state.connection_stopped(monotonic())
             self._client.release(slot)
 
     def requeue_outstanding(self) -> None:
         """Close the connection and requeue all tasks that were sent and are not stored."""
+        self._end_recheck()
         self.parser.discard()
         self._requeue(self.parser.take_outstanding())
         self._discard_window()
@@ -472,21 +509,13 @@ class PipelinedConnection:
     # called by the parser; see ``parser.ParserOwner``
 
     def large(self, task: FetchTask, length: int) -> CheckedWriter:
-        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window.
+        """Return a writer for the large body of ``task``.
 
-        Raises NeedsRequestsClient where it is not known whether the body is that of ``task``.
+        Raises NeedsRequestsClient in a window: what is not held cannot be compared.
         """
-        if self._deep and self.origin_state.check.must_check(self, self._window.depth):
-            self.origin_state.large_body()
-            raise NeedsRequestsClient
-        outstanding = self.parser.outstanding
-        if len(outstanding) > 1 or self.parser.completed:
-            self._discard_window()
-            behind = self.parser.take_outstanding()[1:]
-            self._requeue(behind)
-            outstanding.append(task)
-            outstanding.extend([None] * len(behind))
         self.origin_state.large_body()
+        if self._deep:
+            raise NeedsRequestsClient
         self._transport.widen(length)
         return self._client.open_writer(task, length)
 

@@ -38,14 +38,8 @@ class Owner(Protocol):
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Queue unanswered ``tasks`` again without charging an attempt."""
 
-    def withdraw(self, tasks: list[FetchTask]) -> None:
-        """Count the requests for ``tasks``, whose responses are not stored; they will be sent again."""
-
-    def give_back(self, tasks: list[FetchTask]) -> None:
-        """Queue ``tasks``, which were withdrawn, since no connection sends them."""
-
-    def may_follow(self, host: Host) -> bool:
-        """Return whether a task of ``host`` that has no slot of its own may be sent now."""
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """Count one more request for each of ``tasks``, whose responses are held."""
 
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
@@ -92,18 +86,6 @@ class ConnectionOwner(Protocol):
     def next_tasks(self, connection: Any, most: int) -> list[FetchTask]:
         """Return up to ``most`` tasks that ``connection`` may send next."""
 
-    def next_to_compare(self, connection: Any) -> FetchTask | None:
-        """Return a task that ``connection`` is to send alone, None if none may be sent."""
-
-    def withdraw(self, tasks: list[FetchTask]) -> None:
-        """See ``Owner``."""
-
-    def give_back(self, tasks: list[FetchTask]) -> None:
-        """See ``Owner``."""
-
-    def out_of_order(self, host: str, files: int) -> None:
-        """See ``Owner``."""
-
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
 
@@ -114,6 +96,12 @@ class ConnectionOwner(Protocol):
         """Remove ``connection``, which is being closed."""
 
     def requeue(self, tasks: list[FetchTask]) -> None:
+        """See ``Owner``."""
+
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """See ``Owner``."""
+
+    def out_of_order(self, host: str, files: int) -> None:
         """See ``Owner``."""
 
     def demote(self, task: FetchTask) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping  # noqa: E402
 from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
 
-from downloader.core.pipeline_depth import next_depth  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
 from downloader.http.pipelined.depth_trial import FEWEST, MOST, DepthTrial  # noqa: E402
@@ -80,10 +79,6 @@ class OriginDepths:
 
     def _try(self, state: OriginState) -> None:
         if state.depth.now < state.depth.most:
-            deeper = next_depth(state.depth)
-            if deeper > state.check.limit:
-                state.check.want(deeper)
-                return
             settled = (each for each in self._busy if each.origin_state is state and each.served)
             connections = list(islice(settled, MOST))
             if len(connections) >= FEWEST:

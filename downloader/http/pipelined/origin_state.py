@@ -6,15 +6,15 @@ from downloader.process import patching
 
 patching.require()
 
-from dataclasses import dataclass  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
 from time import monotonic, thread_time  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.core.goodput import Meter  # noqa: E402
+from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contradicted  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.depth_trial import DepthTrial  # noqa: E402
-from downloader.http.pipelined.order_check import OrderCheck  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["Connections", "OriginState", "StorageCost"]
@@ -24,6 +24,9 @@ __all__ = ["Connections", "OriginState", "StorageCost"]
 _IDLE = 1.0
 # The number of requests after which Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
+
+
+_NEW = Order()
 
 
 @dataclass(slots=True)
@@ -51,7 +54,7 @@ class OriginState:
     see ``parser``; other origins share them. ``waits``: the number of connections is being adapted, and a
     slow server's depth waits for that. ``trial``: that of the next depth, None if none is under way.
     ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
-    ``check``: of the order of its responses.
+    ``order``: of its responses.
     """
 
     __slots__ = (
@@ -60,19 +63,19 @@ class OriginState:
         "_body_size",
         "_broke_at",
         "_client",
-        "_fragile",
         "_head",
         "_joint",
         "_meter",
+        "_pipelined",
         "_stopped",
         "_stored",
         "_tail",
         "by_trial",
-        "check",
         "depth",
         "fallback_count",
         "limit",
         "no_keepalive",
+        "order",
         "origin",
         "shapes",
         "trial",
@@ -94,10 +97,10 @@ class OriginState:
         self._head, self._tail = template
         self._joint = self._tail + self._head
         self.depth = depth
-        self.check = OrderCheck(depth.now)
+        self.order = _NEW
+        self._pipelined = 0  # files stored of windows
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = self.waits = self.by_trial = False
-        self._fragile = False  # a connection has ended with requests unanswered
         self.trial: DepthTrial | None = None
         self.shapes = shapes
         self._client = client
@@ -125,16 +128,10 @@ class OriginState:
             self._body_size = size // count
 
     def depth_of(self, connection: object) -> int:
-        """Return how many requests may be in flight on ``connection``, which may try another depth.
-
-        Only for the prober may these be more than the order of the responses is known for.
-        """
-        check, depth = self.check, self.depth.now
-        if connection is check.prober:
-            return check.depth
+        """Return how many requests may be in flight on ``connection``, which may try another depth."""
         if self.trial is not None and connection in self.trial.deep:
-            depth = depths.next_depth(self.depth)
-        return depth if depth <= check.limit else check.limit
+            return depths.next_depth(self.depth)
+        return self.depth.now
 
     def depth_within(self, connection: object, memory: int) -> int:
         """Return the same for a ``connection`` whose responses have so much memory."""
@@ -143,7 +140,7 @@ class OriginState:
 
     def record_responses(self, now: float, count: int) -> None:
         """Record ``count`` more responses; the depth may change."""
-        if not self._meter.record(now, count) or self.check.unproven:
+        if not self._meter.record(now, count):
             return
         stored = self._stored
         per_file = stored.seconds / stored.files if stored.files else 0.0
@@ -154,7 +151,6 @@ class OriginState:
             return
         before, self.depth = self.depth, depths.measured(self.depth, sample)
         if self.depth.now != before.now:
-            self.check.want(self.depth.now)
             self._meter.restart()
 
     @property
@@ -178,14 +174,8 @@ class OriginState:
         self.trial = None
         if pays is not None:
             self.depth = depths.tried(self.depth, pays=pays)
-            self.check.want(self.depth.now)
             self.by_trial = pays
             self._meter.restart()
-
-    def offer_check(self, connection: object, latency: float) -> None:
-        """Let ``connection`` check the order of responses if that is due; see ``OrderCheck.offer``."""
-        most = self.check.wanted if self._fragile else self.depth.most
-        self.check.offer(connection, most, latency)
 
     def lack(self, requests: int) -> None:
         """Record that ``requests`` more could have been sent, but there were no tasks."""
@@ -201,32 +191,36 @@ class OriginState:
             self._meter.restart()
         self._active += 1
 
-    def connection_stopped(self, now: float) -> list[FetchTask]:
-        """Record that a connection has freed its slot; return tasks that no other will send."""
+    def connection_stopped(self, now: float) -> None:
+        """Record that a connection has freed its slot."""
         self._active -= 1
-        if self._active:
-            return []
-        self._stopped = now
-        return self.check.abandon()
+        if not self._active:
+            self._stopped = now
+
+    def window_judged(self, verdict: Verdict, count: int) -> int:
+        """Act on ``verdict`` on a window of ``count``; return how many stored files are in doubt now."""
+        before, self.order = self.order, verdict.order
+        self._pipelined += count if verdict.store else 0
+        if self.order.why and not before.why:
+            self.disable_pipelining(self.order.why)
+        return self._doubtful() if self.order.why == OUT_OF_ORDER != before.why else 0
+
+    def _doubtful(self) -> int:
+        files, self._pipelined = self._pipelined, 0
+        return files
 
     def distrust(self) -> int:
-        """Pipeline no more; return how many stored files may be wrong, 0 if that was known."""
-        known = not self.check.order.proven
-        self.check.distrust()
-        return 0 if known else self.order_checked()
+        """Pipeline no more, since responses are out of order; return how many stored files are in doubt."""
+        if self.order.why == OUT_OF_ORDER:
+            return 0
+        return self.window_judged(Verdict(replace(self.order, why=OUT_OF_ORDER), store=False), 0)
 
-    def order_checked(self) -> int:
-        """Act on the check that has ended; return how many stored files it throws doubt on."""
-        order, files = self.check.order, 0
-        if not order.proven:
-            self.disable_pipelining(order.why)
-            files, self.check.files = self.check.files, 0
-        self._meter.restart()
-        return files
+    def contradicted(self) -> None:
+        """Recheck more files, since a response is not what the source states."""
+        self.order = contradicted(self.order)
 
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
-        self._fragile = True
         self._set_depth(depths.broke(self.depth))
 
     def broke_at(self, served: int) -> None:
@@ -267,6 +261,10 @@ class OriginState:
         """Send one request at a time from now on."""
         self._set_depth(depths.shut(self.depth, why))
 
+    def limits_requests(self) -> None:
+        """Reduce the depth after a response said that there were too many requests."""
+        self._set_depth(depths.limited(self.depth))
+
     def large_body(self) -> None:
         """Reset the depth after a large body."""
         self._set_depth(depths.large(self.depth))
@@ -283,4 +281,3 @@ class OriginState:
         if depth.now != self.depth.now:
             self._meter.restart()
         self.depth = depth
-        self.check.want(depth.now)

@@ -23,24 +23,14 @@ class Window:
     ``sent``: requests; ``counted``: completed responses that ``count`` has seen; ``held_bytes``: their
     total size; ``slowest``: their longest latency in seconds; ``gap``: the longest time between two of
     them; ``began``: when several requests were in flight first; ``last_sent``: when the last one was sent,
-    or the last several at once; ``depth``: the greatest one so far; ``shifted``: the size of a response
-    differs from what the source states; ``failed``: a response is a failure, which may also mean that
-    responses are shifted.
+    or the last several at once; ``shifted``: the size of a response differs
+    from what the source states; ``failed``: a response is a failure, which may also mean that responses
+    are shifted; ``limited``: one says that there were too many requests.
     """
 
     __slots__ = (
-        *(
-            "began",
-            "counted",
-            "depth",
-            "failed",
-            "gap",
-            "held_bytes",
-            "last_sent",
-            "sent",
-            "shifted",
-            "slowest",
-        ),
+        *("began", "counted", "failed", "gap", "held_bytes"),
+        *("last_sent", "limited", "sent", "shifted", "slowest"),
     )
 
     def __init__(self) -> None:
@@ -49,9 +39,9 @@ class Window:
 
     def clear(self) -> None:
         """Reset the counts: the connection is in step."""
-        self.sent = self.counted = self.held_bytes = self.depth = 0
+        self.sent = self.counted = self.held_bytes = 0
         self.slowest = self.gap = 0.0
-        self.shifted = self.failed = False
+        self.shifted = self.failed = self.limited = False
 
     def room(self, depth: int, most: int, most_bytes: int, unsent: int) -> int:
         """Return how many more requests fit in, of at most ``most`` with responses of ``most_bytes``.
@@ -85,6 +75,7 @@ class Window:
                     self.shifted = True
             elif isinstance(body, FetchError):
                 self.failed = True
+                self.limited = self.limited or body.code == "http-429" or body.retry_after is not None
         self.held_bytes += size
         first, last = completed[self.counted][0], completed[-1][0]
         if first.sent is last.sent and first.batch is last.batch:
