@@ -129,7 +129,7 @@ def judged(order: Order, held: Sequence[Answer], pairs: Sequence[tuple[Answer, A
         return _shows_nothing(order)
     agreed = [first for first, again in known if first == again]
     other = [(first, again) for first, again in known if first != again]
-    weak = sum(held.count(first) > 1 and held.count(again) == 0 for first, again in other)
+    weak = sum(_may_be_of_others(first, again, held) for first, again in other)
     exchanged = any(not isinstance(again, str) and held.count(again) == 1 for _, again in other)
     found = any(isinstance(first, str) and again in held for first, again in other)
     lost = any(isinstance(again, str) and again in held for _, again in other)
@@ -144,6 +144,10 @@ def judged(order: Order, held: Sequence[Answer], pairs: Sequence[tuple[Answer, A
     # What can be fetched once only would be lost if it were fetched again.
     once = all(isinstance(again, str) for _, again in other)
     return Verdict(replace(order, why=order.why or _DIFFER), store=once)
+
+
+def _may_be_of_others(first: Answer, again: Answer, held: Sequence[Answer]) -> bool:
+    return not isinstance(first, str) and held.count(first) > 1 and held.count(again) == 0
 
 
 def doubtful_text(files: int) -> str:

@@ -27,9 +27,9 @@ class Unordered:
     ``order``: "completion" of the requests, each of which takes a random time. Of the requests that arrive
     together: "swap": the third and fourth of each ten change places; "reverse"; "last": all are answered
     with the file of the last one, "page": with one that none of them is for. "large last": large files are
-    sent later than the others. Or "kept". ``after``: so many
-    requests are answered in order first. ``share``: on 1 of so many connections only. ``limit``: a connection is closed after so many. ``asked``: number of requests
-    for files, those behind a close not counted.
+    sent later than the others. Or "kept". ``after``: so many requests are answered in order first.
+    ``share``: on 1 of so many connections only. ``limit``: a connection is closed after so many. ``asked``:
+    number of requests for files, those behind a close not counted.
     """
 
     def __init__(

@@ -10,100 +10,109 @@ from downloader.core.pipeline_order import (
     OUT_OF_ORDER,
     Answer,
     Order,
-    answered,
-    check_depth,
-    check_size,
+    Verdict,
+    asking,
     contradicted,
-    due,
-    stored,
+    judged,
+    recheck_size,
+    room_before_recheck,
 )
 
-FILES: list[Answer] = [(100, crc) for crc in range(128)]
+FILES: list[Answer] = [b"%d" % n for n in range(128)]
+KNOWN = Order(asked=200, shown=200)
 
 
-def pairs(deep: list[Answer], alone: list[Answer] = FILES) -> list[tuple[Answer, Answer]]:
-    return list(zip(deep, alone, strict=False))
+def pairs(held: list[Answer], alone: list[Answer] = FILES) -> list[tuple[Answer, Answer]]:
+    return list(zip(held, alone, strict=False))
 
 
-def proven(depth: int = 8) -> Order:
-    return answered(Order(), depth, pairs(FILES))
+def after(held: list[Answer], alone: list[Answer] = FILES, order: Order = KNOWN) -> Verdict:
+    return judged(order, held, pairs(held, alone))
 
 
-def test_first_check_proves_all_depths_unless_responses_are_slow() -> None:
-    assert check_depth(Order(), 8, 64, 0.01) == 64
-    assert check_depth(Order(), 8, 64, 1.0) == 8
-    assert check_depth(Order(), 4, 4, 0.01) == 4  # by the user
-    assert check_depth(proven(8), 64, 64, 1.0) == 64
-    assert check_depth(Order(), 1, 64, 0.01) == 1
+def test_many_are_requested_again_until_enough_have_agreed() -> None:
+    first = recheck_size(Order(), 256, 0.01)
+    assert first > recheck_size(Order(), 256, 1.0) > 1  # responses are slow
+    assert first > recheck_size(Order(asked=1000), 256, 0.01) > 1  # the first ones are under way
+    assert recheck_size(KNOWN, 256, 0.01) == recheck_size(Order(alike=1000), 256, 0.01) == 1
+    assert [recheck_size(Order(), count, 0.01) for count in (1, 2, 3)] == [1, 2, 3]
+    order = Order()
+    while recheck_size(order, 128, 0.01) > 1:
+        order = judged(asking(order, 16), FILES, pairs(FILES[:16])).order
+    assert order.shown == 128
 
 
-def test_nothing_is_stored_before_the_first_check() -> None:
-    assert not due(Order(), 1)
-    assert due(Order(), 8)
-    assert proven().proven == 8
-    assert not due(proven(), 8)
-    assert due(proven(), 64)  # where more can overtake
-    assert check_size(Order(), 64) >= 128
+@pytest.mark.parametrize("left", range(1, 200))
+@pytest.mark.parametrize("order", [Order(), KNOWN])
+def test_connection_lasts_until_a_window_is_rechecked(left: int, order: Order) -> None:
+    count = room_before_recheck(order, left)
+    assert count == 1 or count + recheck_size(order, count, 0.01) <= left - 1
 
 
-@pytest.mark.parametrize("size", ["same", "different"])
-def test_one_exchange_among_many_is_disorder(size: str) -> None:
-    files = FILES if size == "same" else [(crc, crc) for _, crc in FILES]
-    deep = [*files[:70], files[71], files[70], *files[72:]]
-    order = answered(Order(), 8, pairs(deep, files))
-    assert (order.proven, order.why) == (0, OUT_OF_ORDER)
-    assert not due(order, 64)
-    assert answered(order, 8, pairs(FILES)) == order
+def test_what_agrees_is_stored() -> None:
+    assert after(FILES).store
+    assert after([b"same"] * 9, [b"same"] * 9, Order()) == Verdict(Order(alike=9), store=True)
+
+
+@pytest.mark.parametrize("held", [FILES[::-1], [*FILES[:70], FILES[71], FILES[70], *FILES[72:]]])
+def test_exchanged_answers_are_disorder(held: list[Answer]) -> None:
+    verdict = after(held)
+    assert (verdict.order.why, verdict.store) == (OUT_OF_ORDER, False)
+    assert after(FILES, order=verdict.order) == verdict
 
 
 def test_one_answer_twice_and_one_missing_is_disorder() -> None:
-    assert answered(Order(), 8, pairs([FILES[0], *FILES[:-1]])).why == OUT_OF_ORDER
+    assert after([FILES[0], *FILES[:-1]]).order.why == OUT_OF_ORDER
+
+
+def test_answer_of_the_last_for_all_is_disorder() -> None:
+    assert after([b"last"] * 5).order.why == OUT_OF_ORDER
 
 
 def test_completion_order_is_disorder_with_any_few_files() -> None:
     random = Random(3)
     for count in range(3, 12):
-        deep = FILES[:count]
-        while deep == FILES[:count]:
-            random.shuffle(deep)
-        assert answered(Order(), 8, pairs(deep, FILES[:count])).why == OUT_OF_ORDER
+        held = FILES[:count]
+        while held == FILES[:count]:
+            random.shuffle(held)
+        assert after(held, FILES[:count]).order.why == OUT_OF_ORDER
+
+
+def test_exchanged_statuses_are_disorder() -> None:
+    held: list[Answer] = [b"same", "http-404", b"same", "http-404"]
+    assert after(held, [b"same", b"same", "http-404", "http-404"]).order.why == OUT_OF_ORDER
+    assert after(held, held).store
+    assert after(held, [b"same", "http-404", b"same", b"new"]).store  # it is there now
 
 
 def test_a_file_that_has_changed_is_no_disorder() -> None:
-    order = answered(Order(), 8, pairs([(7, 7), *FILES[1:]]))
-    assert order.proven == 8
-    changed = [(7, 1000 + crc) for _, crc in FILES]
-    assert answered(Order(), 8, pairs(changed)).why == "answers differ each time"
+    assert after([b"before", *FILES[1:]]).store
+    changed: list[Answer] = [b"%d before" % n for n in range(128)]
+    assert after(changed) == Verdict(Order(200, 200, why="answers differ each time"), store=False)
 
 
-def test_equal_answers_prove_nothing() -> None:
-    order = Order()
-    for answers in ([(1, 1)] * 64, []) * 3 + ([],):
-        order = answered(order, 8, pairs(answers, answers))
-        assert order.proven == 1
-    assert "could not be checked" in answered(order, 8, pairs([(1, 1)] * 9, [(1, 1)] * 9)).why
-    # One other answer among them is little; many such windows are enough.
-    for _ in range(16):
-        order = answered(order, 8, pairs([(1, 1), (2, 2)], [(1, 1), (2, 2)]))
-    assert order.proven == 8
+def test_files_that_may_be_fetched_once_only_are_stored() -> None:
+    assert after(FILES, ["http-410"] * 128) == Verdict(
+        Order(200, 200, why="answers differ each time"), store=True
+    )
 
 
-def test_checks_are_repeated_ever_more_rarely_but_go_on() -> None:
-    order, at = proven(64), []
-    for window in range(1, 1001):
-        order = stored(order)
-        if due(order, 64):
-            order = answered(order, 64, pairs(FILES[:64]))
-            at.append(window)
-    assert at[:8] == [1, 2, 4, 8, 16, 32, 64, 128]
-    assert at[8:11] == [192, 256, 320]
+@pytest.mark.parametrize(("held", "alone"), [(FILES, [None] * 128), ([b"page"] * 9, [b"own"])])
+def test_what_shows_nothing_is_not_stored(held: list[Answer], alone: list[Answer]) -> None:
+    order, windows = Order(), 0
+    while not order.why:
+        verdict = after(held, alone, order)
+        order, windows = verdict.order, windows + 1
+        assert not verdict.store
+    assert order.why == "the order of answers could not be checked"
+    assert windows > 3
+    assert after(FILES, order=Order(vain=windows - 1)).order.vain == 0
 
 
-def test_what_the_source_contradicts_is_checked_soon_but_not_for_ever() -> None:
-    order, checks = proven(), 0
+def test_what_the_source_contradicts_is_checked_more_but_not_for_ever() -> None:
+    order, times = KNOWN, 0
     for _ in range(100):
-        order = contradicted(stored(order))
-        if due(order, 8):
-            order, checks = answered(order, 8, pairs(FILES)), checks + 1
-    assert due(contradicted(proven()), 8)
-    assert checks < 20
+        order = contradicted(order)
+        if recheck_size(order, 256, 0.01) > 1:
+            order, times = KNOWN.__class__(200, 200, doubts=order.doubts), times + 1
+    assert 0 < times < 20

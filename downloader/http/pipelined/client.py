@@ -219,7 +219,8 @@ class PipelinedClient:
         than they can be expected.
         """
         while (now := monotonic()) < deadline:
-            held = any(now - _OVERDUE < each.holds_until <= deadline for each in self._busy)
+            expected = [each.storable for each in self._busy]
+            held = any(soonest <= deadline and now - _OVERDUE < latest for soonest, latest in expected)
             if not held and not self._storing:
                 return
             gevent.sleep(_LOOK)

@@ -3,10 +3,10 @@
 In HTTP/1.1 only the order determines which request a response belongs to. If a server sends one response
 too many, all that follow are shifted, and each of them looks right. So while more than one request is in
 flight, complete responses are held in memory, a window at a time. They are stored only when the connection
-is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
-response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
-ends before that, the window is fetched again. With one request in flight, any further data closes it.
-And they are stored only if some of them, requested again, are the same: see ``recheck``.
+is known to be in step and in order: some of them, requested again, are the same (see ``recheck``). Where
+that does not show that none was too many, nothing more may arrive for as long as the slowest response took.
+Then the connection joins the ``commit_queue``. If something does arrive, or the connection ends before
+that, the window is fetched again. With one request in flight, any further data closes it.
 
 A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
@@ -274,7 +274,7 @@ class PipelinedConnection:
             self._recheck = Recheck(held, size)
             self._send_again(self._recheck.tasks, now)
         elif spent and not origin_state.no_keepalive:
-            self._rest(Event.AWAIT_CLOSE, now)
+            self._rest(Event.AWAIT_CLOSE, self._window.rest(now))
         elif spent:
             self.end()
         else:
@@ -283,11 +283,14 @@ class PipelinedConnection:
             self._enter(Event.FINISH)
             client.idle(self)
 
-    def _rest(self, event: Event, now: float) -> None:
+    def _rest(self, event: Event, seconds: float) -> None:
         """Wait until nothing more can be expected; the connection commits then."""
         self._enter(event)
         self._transport.acknowledge()
-        self._client.commit_queue.enqueue_after(self, self._window.rest(now))
+        if seconds:
+            self._client.commit_queue.enqueue_after(self, seconds)
+        else:
+            self._client.commit_queue.enqueue(self)
 
     def _send_again(self, tasks: list[FetchTask], now: float) -> None:
         """Request the files of ``tasks``, which are held, again."""
@@ -305,7 +308,7 @@ class PipelinedConnection:
             self._send_again(recheck.tasks, now)
             return
         self.parser.completed = recheck.held
-        self._rest(Event.REST, now)
+        self._rest(Event.REST, 0.0 if recheck.in_step else self._window.rest(now))
 
     @property
     def _is_rechecking(self) -> bool:
@@ -324,14 +327,20 @@ class PipelinedConnection:
         return True
 
     @property
-    def holds_until(self) -> float:
-        """When the held responses are expected to be in step, infinity if there are none."""
+    def storable(self) -> tuple[float, float]:
+        """When the held responses are expected to be in step, at the soonest and at the latest.
+
+        Infinity if there are none. Until a recheck ends, its requests may wait for one another, or not.
+        """
+        window, waiting = self._window, len(self.parser.outstanding)
         if not self.parser.completed and self._recheck is None:
-            return math.inf
-        window = self._window
-        last = window.answered_at if self.parser.outstanding else self.last_received
-        # Those that are requested again take as long as others.
-        return last + window.rest(last) + (0.0 if self._recheck else window.slowest)
+            return math.inf, math.inf
+        if self._is_rechecking:
+            soonest, last = window.last_sent + window.gap * waiting, window.answered_at
+            return soonest, last + window.rest(last)
+        last = window.answered_at if waiting else self.last_received
+        last += window.rest(last)
+        return (last, last) if self._recheck else (last + window.gap, last + window.slowest)
 
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.

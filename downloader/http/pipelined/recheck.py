@@ -61,6 +61,18 @@ class Recheck:
         self._choose(self._wanted - len(self._again))
         return True
 
+    @property
+    def in_step(self) -> bool:
+        """Whether the last response shows that none was too many: else it would be the one before it."""
+        answers = [(_answer(self.held[index][1]), again) for index, again in self._again]
+        before = answers[-2][1] if len(answers) > 1 else _answer(self.held[-1][1])
+        last = answers[-1][1]
+        return (
+            all(first == again for first, again in answers)
+            and None not in (last, before)
+            and last != before
+        )
+
     def verdict(self, order: Order) -> Verdict:
         """Return what follows from the responses, and from ``order``, what was known before."""
         held = [_answer(body) for _, body in self.held]

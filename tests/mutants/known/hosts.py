@@ -54,7 +54,7 @@ KNOWN = (
     Mutant(
         "smaller limit without effect",
         "connections in use go on with further files, however many fewer were chosen",
-        "Scheduler.may_follow",
+        "Scheduler.next_jobs",
         "self.active > self.most",
         "False",
         ("tests/unit/test_scheduler_slots.py::test_fewer_slots_take_effect_on_connections_in_use",),
