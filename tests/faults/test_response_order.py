@@ -75,7 +75,7 @@ def test_order_is_found_before_anything_is_stored(
     assert wrong(result, body) == []
     assert (result.exit, result.report["doubtful"]) == (0, 0)
     assert result.report["attempts_by_error"] == {}
-    assert result.report["requests"] == server.asked > COUNT
+    assert result.report["requests"] == server.asked >= COUNT
     if order != "page":  # which nothing can tell from files that change
         (stopped,) = result.report["pipeline_depth"]["stopped"]
         assert stopped == "answers are out of order" or (
