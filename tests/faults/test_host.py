@@ -337,7 +337,7 @@ def test_files_outside_the_journal_are_compared_and_replaced(
 
 def test_retry_failed(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
-    argv = (server.url, "-o", dest)
+    argv = (server.url, "-o", dest, *EACH_ONCE)
     none = run_downloader(*argv, "--retry-failed")
     assert none.returncode == 2
     assert "no journal" in one_line(none.stderr, "error")
