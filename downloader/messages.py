@@ -32,6 +32,7 @@ __all__ = [
     "Log",
     "Message",
     "Narrowed",
+    "OutOfOrder",
     "Outcome",
     "Page",
     "Rate",
@@ -144,7 +145,8 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     """Counts that are added up over batches and over runs.
 
     ``replaced``: how many of the stored files replaced a file that belonged to no item; ``encoded``: how
-    many are in a content coding that was not requested.
+    many are in a content coding that was not requested; ``doubtful``: how many may have the body of another
+    file, since their server was found to answer out of order.
     """
 
     stored: int = 0
@@ -154,6 +156,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     unverified: int = 0
     replaced: int = 0
     encoded: int = 0
+    doubtful: int = 0
 
     @property
     def fetched(self) -> int:
@@ -169,6 +172,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             self.unverified + other.unverified,
             self.replaced + other.replaced,
             self.encoded + other.encoded,
+            self.doubtful + other.doubtful,
         )
 
     def less(self, other: Tally) -> Tally:
@@ -347,6 +351,16 @@ class HostPause(Message, frozen=True):
     seconds: float
 
 
+class OutOfOrder(Message, frozen=True):
+    """``host`` answers several requests on one connection out of order.
+
+    ``files``: how many files the worker has stored that may have the bodies of others.
+    """
+
+    host: str
+    files: int = 0
+
+
 # worker or feeder → supervisor
 
 
@@ -435,7 +449,7 @@ class Stop(Message, frozen=True):
     source_broke: bool = False
 
 
-ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause
+ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause | OutOfOrder
 FromChild = (
     Ready
     | Heartbeat
@@ -447,6 +461,7 @@ FromChild = (
     | Narrowed
     | Returned
     | HostPause
+    | OutOfOrder
     | Log
     | Stop
 )

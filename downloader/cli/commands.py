@@ -45,6 +45,7 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines has its plan.
     """
     from downloader.cluster.status import cluster_status
+    from downloader.core.pipeline_order import doubtful_text
     from downloader.reporting.report import state_of
     from downloader.storage.verify import status as read_status
 
@@ -64,9 +65,11 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
             say("  slices   " + ", ".join(f"{number:,} {what}" for what, number in found.slices.items()))
         for code, number in found.failed_by_error.items():
             say(f"           {number:,}  {code}")
+        if found.doubtful:
+            say(doubtful_text(found.doubtful))
     if not found.complete:
         return 4
-    return 1 if found.failed else 0
+    return 1 if found.failed or found.doubtful else 0
 
 
 @click.command(cls=Command)

@@ -38,6 +38,7 @@ from downloader.config.source_kinds import SOURCE_KINDS
 from downloader.core.digests import HASHES
 from downloader.core.file_errors import refusal
 from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
+from downloader.core.pipeline_order import doubtful_text
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
 from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
@@ -351,6 +352,8 @@ def fetch(**given: Any) -> int:
         console.complain(report.stopped_by)
     elif report.failed:
         console.complain(f"{report.failed:,} of {report.listed:,} files failed")
+    elif report.doubtful:
+        console.complain(doubtful_text(report.doubtful))
     return report.exit_code
 
 

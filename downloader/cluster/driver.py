@@ -322,7 +322,8 @@ class _Driver:
                 "leave out --retry-failed to go on"
             )
         complete = not self._signals and self._stop is None
-        exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(failed > 0)
+        wrong = failed + self._slices.merged.total().doubtful
+        exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(wrong > 0)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         report = self._slices.merged.make(
             source=self._config.shown_source,

@@ -52,6 +52,7 @@ class MergedReport:
             unverified=report.unverified,
             replaced=report.replaced,
             encoded=report.encoded,
+            doubtful=report.doubtful,
         )
         self._any = report
         self._nodes.add(done.node)
@@ -129,6 +130,7 @@ class MergedReport:
             peak_rss_mb=self._rss or {"supervisor": 0.0, "worker": 0.0},
             replaced=total.replaced,
             encoded=total.encoded,
+            doubtful=total.doubtful,
             versions=self._any.versions if self._any else {},
             preflight=self._any.preflight if self._any else "",
             nodes=self.nodes,

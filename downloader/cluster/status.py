@@ -84,6 +84,7 @@ def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Statu
         complete=read and not left,
         failed_by_error=merged.failed_by_error(),
         slices=dict(slices),
+        doubtful=tally.doubtful,
     )
 
 

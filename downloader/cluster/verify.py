@@ -147,7 +147,10 @@ class _Verifying:
             published += self._shards.indexes([file for number in sorted(files) for file in files[number]])
         unrecorded = self._shards.unrecorded if self._shards is not None else 0
         kept = dict(published[:_NAMED])
-        return Verified(checked, checked - wrong, wrong, names, not self._read_only, kept, unrecorded)
+        doubtful = sum(done.report.doubtful for done in dones)
+        return Verified(
+            checked, checked - wrong, wrong, names, not self._read_only, kept, unrecorded, doubtful
+        )
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
         """Return whether a driver has written the indexes since the last shard was published."""

@@ -35,6 +35,7 @@ __all__ = [
     "broke",
     "fixed",
     "large",
+    "limited",
     "measured",
     "next_depth",
     "shut",
@@ -189,6 +190,16 @@ def broke(depth: Depth) -> Depth:
     if depth.now == 1:
         return depth
     return _stop_growing(replace(depth, now=depth.now // 2), "connections broke with requests unanswered")
+
+
+def limited(depth: Depth) -> Depth:
+    """Return the depth after a server refused some of the requests as too many.
+
+    What had been sent behind them is refused, too, before anything can wait.
+    """
+    if depth.now == 1:
+        return depth
+    return _stop_growing(replace(depth, now=max(depth.now // STEP, 1)), "the server limits requests")
 
 
 def shut(depth: Depth, why: str) -> Depth:

@@ -44,6 +44,7 @@ from downloader.messages import (
     Lease,
     Log,
     Narrowed,
+    OutOfOrder,
     Rate,
     Ready,
     Returned,
@@ -84,6 +85,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
+        self._out_of_order: set[str] = set()  # hosts
         shards = config.sink_kind.shard_items(config) > 0
         self._queue = BatchQueue(
             self._journal, failed_only=config.retry_failed, shards=shards, relisting=destination.relisting
@@ -245,10 +247,8 @@ class Supervisor:
             self._destination.begin_anew()
             self._journal.end(limited=message.limited)
             self._queue.end()
-        elif isinstance(message, HostPause):
-            self._pool.send_all(message, but=(number, FEEDER))
-            if self._coordinator is not None:
-                self._coordinator.paused(message)
+        elif isinstance(message, (HostPause, OutOfOrder)):
+            self._pass_on(number, message)
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
         elif isinstance(message, Stop):
@@ -261,6 +261,24 @@ class Supervisor:
             () if isinstance(outcome, Returned) or not self._config.verbose else outcome.failures
         ):
             self._progress.log("info", f"failed: {failed_text(failure)}")
+
+    def _pass_on(self, number: int, found: HostPause | OutOfOrder) -> None:
+        """Tell the other workers what worker ``number`` has found; count files that are doubtful."""
+        if isinstance(found, HostPause):
+            self._pool.send_all(found, but=(number, FEEDER))
+            if self._coordinator is not None:
+                self._coordinator.paused(found)
+            return
+        if found.host not in self._out_of_order:
+            self._out_of_order.add(found.host)
+            self._pool.send_all(OutOfOrder(found.host), but=(number, FEEDER))
+        if found.files:
+            self._journal.doubt(found.files)
+            self._progress.log(
+                "warning",
+                f"{found.host} answers requests on one connection out of order: {found.files:,} files that "
+                "a worker stored before this was found may have the bodies of others",
+            )
 
     def _child_ready(self, process: Process, message: Ready) -> None:
         process.ready = True

@@ -41,6 +41,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool
     replaced: int
     encoded: int = 0
+    doubtful: int = 0
     complete_since: str | None = None
     versions: dict[str, str]
     preflight: str

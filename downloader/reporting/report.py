@@ -42,7 +42,8 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
     if not complete:
         # Of batches that nobody has finished, what earlier runs have stored is recorded only.
         skipped = max(skipped, recorded.stored - stored)
-    exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(failed > 0)
+    wrong = failed + journal.doubtful
+    exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(wrong > 0)
     if complete and not (listed == stored + skipped + failed and not journal.open_count()):
         complete, exit_code = False, DownloaderError.exit_code
         stop = (
@@ -90,6 +91,7 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
         resumed=destination.resumed,
         replaced=run.tally.replaced,
         encoded=run.tally.encoded,
+        doubtful=journal.doubtful,
         complete_since=(destination.complete_since or None)
         if complete and not stored + run.requests
         else None,
@@ -190,6 +192,10 @@ def _remarks(report: Report) -> tuple[tuple[int, str], ...]:
         (report.replaced, "replaced files that were there before (--existing keep leaves them)"),
         (report.unverified, "had no length to check against"),
         (report.encoded, "are in a Content-Encoding that was not requested (--compressed decodes it)"),
+        (
+            report.doubtful,
+            "may have the bodies of others: their server answers out of order (--restart --pipeline off)",
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from downloader.core.file_errors import Step, advice, code_of
 from downloader.errors import DestinationError, FetchError
 
-__all__ = ["content_error", "destination_error", "file_error", "name_taken_text"]
+__all__ = ["content_error", "destination_error", "file_error"]
 
 _REASONS = {
     "bad-name": "the file system of DEST refuses this name",
@@ -33,11 +33,3 @@ def destination_error(error: OSError, name: str, number: int | None = None) -> D
     if isinstance(error, DestinationError):
         return error
     return DestinationError(f"cannot store {name}: {advice(error, number)}")
-
-
-def name_taken_text(root: str, name: str) -> str:
-    """Return the message about a file of somebody else that has the name of one of a shard."""
-    return (
-        f"{root} has {name}, which is not of this job, and --existing forbids to replace it; move it away, "
-        "and run the same command again"
-    )

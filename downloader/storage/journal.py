@@ -186,6 +186,15 @@ class Journal:
         """Record that every file was written again and synced after a failed sync."""
         self._put("unsynced", "")
 
+    @property
+    def doubtful(self) -> int:
+        """Number of stored files that may have the bodies of others, in all runs."""
+        return int(self._get("doubtful") or 0)
+
+    def doubt(self, files: int) -> None:
+        """Record that ``files`` more may have the bodies of others. Only --restart forgets that."""
+        self._put("doubtful", str(self.doubtful + files))
+
     def _get(self, key: str) -> str | None:
         row = self._rows.find("job", "WHERE key = ?", key)
         return None if row is None else str(row[1])

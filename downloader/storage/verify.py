@@ -16,6 +16,7 @@ import msgspec
 from downloader.core import item_states as core_marks
 from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
+from downloader.core.pipeline_order import doubtful_text
 from downloader.core.units import show_count
 from downloader.errors import ConfigError, JournalError
 from downloader.files.directory import Directory, Entry, check_owner, open_home
@@ -31,7 +32,7 @@ from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import is_locked, lock
 
-__all__ = ["Status", "Verified", "status", "verify"]
+__all__ = ["Status", "Verified", "remarks", "status", "verify"]
 
 _NAMED = 1000
 
@@ -40,7 +41,7 @@ class Status(msgspec.Struct, frozen=True):
     """A summary of a destination's journal. ``stored`` counts all runs.
 
     ``complete``, as in a report: the source was read to its end, or to --limit, and every file is stored or
-    failed. ``source_read``: it was read to its end.
+    failed. ``source_read``: it was read to its end. ``doubtful``: see ``Report``.
     """
 
     source: str
@@ -55,6 +56,7 @@ class Status(msgspec.Struct, frozen=True):
     complete: bool
     failed_by_error: dict[str, int]
     slices: dict[str, int] = {}
+    doubtful: int = 0
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class Verified(msgspec.Struct, frozen=True):
     ``written_down``: they are recorded as damaged, so that the next run fetches them again. ``published``:
     what is wrong with files that the store has made of them, by name, at most the first 1,000;
     ``unrecorded``: how many shards are compared less than wholly, since their records are not there.
+    ``doubtful``: how many files may have had the bodies of others when they were stored.
     """
 
     checked: int
@@ -73,11 +76,12 @@ class Verified(msgspec.Struct, frozen=True):
     written_down: bool = True
     published: dict[str, str] = {}
     unrecorded: int = 0
+    doubtful: int = 0
 
     @property
     def exit_code(self) -> int:
         """Return the exit code of ``verify``."""
-        return 1 if self.damaged_count or self.published else 0
+        return 1 if self.damaged_count or self.published or self.doubtful else 0
 
 
 def status(root: str) -> Status:
@@ -102,6 +106,7 @@ def status(root: str) -> Status:
             source_read=journal.ended,
             complete=journal.read and not pending and not journal.open_count(),
             failed_by_error=journal.failures_by_code(),
+            doubtful=journal.doubtful,
         )
 
 
@@ -255,6 +260,7 @@ def _verify(
         left is None,
         dict(published[:_NAMED]),
         comparison.unrecorded if comparison is not None else 0,
+        journal.doubtful,
     )
 
 
@@ -322,7 +328,9 @@ def _job(journal: Journal) -> JobSpec:
 
 
 def remarks(found: Verified) -> Iterator[str]:
-    """Yield what is to be known of the files that a store has made, and what to do."""
+    """Yield what is to be known of what was compared, and what to do."""
+    if found.doubtful:
+        yield doubtful_text(found.doubtful)
     if found.published.keys() - {INDEX, SIZES}:
         yield (
             "to have a shard stored again, move it away with the files beside it (its rows and stats), "

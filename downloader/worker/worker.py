@@ -46,6 +46,7 @@ from downloader.messages import (
     Lease,
     Log,
     Narrowed,
+    OutOfOrder,
     Rate,
     Stop,
     Tally,
@@ -291,6 +292,16 @@ class Worker:
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
 
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """Count one more request for each of ``tasks``, whose responses are held."""
+        for task in tasks:
+            task.batch.requests += 1
+            task.batch.wire += 1
+
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``files`` stored files of ``host`` may have the bodies of others."""
+        self.link.send(OutOfOrder(host, files))
+
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
         task.demotions += 1
@@ -453,6 +464,8 @@ class Worker:
             elif isinstance(message, HostPause):
                 host = self.schedule.host(message.host)
                 self.schedule.pause(host, monotonic() + message.seconds)
+            elif isinstance(message, OutOfOrder):
+                self.pipelined.distrust(message.host)
             elif isinstance(message, Rate):
                 self.schedule.interval = 1 / message.per_second if message.per_second else 0.0
             elif isinstance(message, Drain):

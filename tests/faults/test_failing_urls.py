@@ -14,6 +14,7 @@ import pytest
 from harness import Job, serving
 from servers import RESET, Nth, Pause, Request, Server, Step, download, ok, redirect, status
 
+CHECKS = 2 * 256  # requests that check the order of answers, at most
 PATIENT = ("--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
 BODY = b"hello"
 
@@ -63,8 +64,10 @@ def test_three_in_ten_fail_and_no_other_is_lost(which: str, code: int, count: in
         int(f[1:]) for f in expected
     }
     assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {(f"http-{code}", 1)}
-    assert set(asked.values()) == {1}
-    assert result.report["requests"] == len(asked) == count
+    # And once more, at most, where the order of the server's answers was checked.
+    assert set(asked.values()) <= {1, 2}
+    assert len(asked) == count
+    assert result.report["requests"] == sum(asked.values()) <= count + CHECKS
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])
@@ -79,7 +82,8 @@ def test_bad_files_have_all_their_retries_beside_each_other(lane: str, tmp_path:
     bad = sum(by_hash(n) for n in range(1000))
     assert (len(result.files), len(result.failures)) == (1000 - bad, bad)
     assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {("http-503", 6)}
-    assert all(count == (6 if by_hash(number(target)) else 1) for target, count in asked.items())
+    more = sum(count - (6 if by_hash(number(target)) else 1) for target, count in asked.items())
+    assert 0 <= more <= CHECKS
     # The backoffs of one file are 3.1 s at most; of all, one after the other, they would be minutes.
     assert result.report["seconds"] < 25
 
@@ -99,7 +103,8 @@ def test_server_that_refuses_now_and_then(tmp_path: Path) -> None:
         listed = "\n".join(f"{server.url}/f{n}" for n in range(1000))
         result = download("-", tmp_path / "d", *PATIENT, "--backoff", "50ms", stdin=listed)
     assert (result.exit, len(result.files)) == (0, 1000)
-    assert result.report["retries"] == len(routes)
+    # A refusal in a check of the order of answers costs no attempt.
+    assert 0 < result.report["retries"] <= len(routes)
 
 
 def test_files_that_are_redirected_to_a_host_that_refuses_some(tmp_path: Path) -> None:

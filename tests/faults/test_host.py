@@ -26,6 +26,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 Serve = Callable[..., DevServer]
 Start = Callable[..., Job]
 TRUTH = Truth(300, 100, 2000)
+EACH_ONCE = ("--pipeline", "off")  # else some files are requested again, to compare
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_full_disk(room: int, dev_server: Serve, run_downloader: Run, tmp_path: 
         check(dest, truth, interrupted=True, beside={"ballast"})
         ballast.unlink()
         before = server.stats()["gets"]
-        last = run_downloader(*argv, "--json")
+        last = run_downloader(*argv, *EACH_ONCE, "--json")
         assert last.returncode == 0, last.stdout + last.stderr
         checked = check(dest, truth, beside=())
         # What was published before the disk was full is not fetched again.
@@ -273,7 +274,7 @@ def test_damaged_journal(
         assert "--restart" in one_line(done.stderr, "error")
         assert "Traceback" not in done.stderr
     before = server.stats()["gets"]
-    last = run_downloader(server.url, "-o", stored, "--restart", "--json")
+    last = run_downloader(server.url, "-o", stored, "--restart", *EACH_ONCE, "--json")
     assert last.returncode == 0, last.stderr
     # Files that are in no journal are fetched again and compared.
     assert json.loads(last.stdout)["skipped"] == TRUTH.files == server.stats()["gets"] - before
@@ -310,7 +311,7 @@ def test_journal_of_another_version(server: DevServer, run_downloader: Run, stor
 def test_restart_begins_anew(server: DevServer, run_downloader: Run, stored: Path) -> None:
     (stored / TRUTH.name(7)).write_bytes(b"changed")
     before = server.stats()["gets"]
-    done = run_downloader(server.url, "-o", stored, "--restart", "--json")
+    done = run_downloader(server.url, "-o", stored, "--restart", *EACH_ONCE, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert server.stats()["gets"] - before == TRUTH.files
@@ -336,7 +337,7 @@ def test_files_outside_the_journal_are_compared_and_replaced(
 
 def test_retry_failed(server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
-    argv = (server.url, "-o", dest)
+    argv = (server.url, "-o", dest, *EACH_ONCE)
     none = run_downloader(*argv, "--retry-failed")
     assert none.returncode == 2
     assert "no journal" in one_line(none.stderr, "error")
@@ -406,14 +407,14 @@ def test_limit_then_the_remaining_files(server: DevServer, run_downloader: Run, 
     dest = tmp_path / "dest"
     before = server.stats()["gets"]
     for _ in range(2):
-        done = run_downloader(server.url, "-o", dest, "--limit", 100)
+        done = run_downloader(server.url, "-o", dest, *EACH_ONCE, "--limit", 100)
         assert done.returncode == 0
         assert done.stdout.partition("\n")[0].endswith(": complete")
         assert_complete(run_downloader, dest, 100, read=False)
         check(dest, Truth(100, 100, 2000), limited=True)
     # A limit that is less than what was read takes nothing back.
     for limit in ((), ("--limit", 10)):
-        assert run_downloader(server.url, "-o", dest, *limit).returncode == 0
+        assert run_downloader(server.url, "-o", dest, *EACH_ONCE, *limit).returncode == 0
         assert_complete(run_downloader, dest, TRUTH.files, read=True)
     check(dest, TRUTH)
     assert server.stats()["gets"] - before == TRUTH.files

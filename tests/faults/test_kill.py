@@ -33,6 +33,8 @@ WORKERS = 2
 PROMPT = 20.0  # seconds in which the children of a dead supervisor exit, also on a busy machine
 # The most files that a connection may have requested and not stored, by depth: see `lanes.pipeline`.
 HELD = {"off": 2, "4": 256, "auto": 512}
+# The most requests of a worker that check the order of a server's answers (see `core.pipeline_order`).
+CHECKS = 256
 VICTIMS = (
     *("supervisor", "supervisor", "worker", "feeder", "SIGTERM", "SIGINT", "stopped", "several"),
     "any, stopped and killed",
@@ -164,7 +166,8 @@ def test_kill_campaign(
     say(f"fetched again: {fetched - TRUTH.files}, allowed: {again}")
     # What a faulty server cut off was requested again, too, and everything behind it.
     assert fetched >= TRUTH.files
-    assert fetched <= TRUTH.files + again or seed % 2
+    checks = 0 if depth == "off" else CHECKS * WORKERS * 2
+    assert fetched <= TRUTH.files + again + checks or seed % 2
 
     # Run again: a finished job fetches nothing.
     if seed % 10 == 0:
@@ -235,14 +238,15 @@ def test_kill_campaign_against_a_server_that_never_sends_the_same(
     for name, sent in changing.sent.items():
         assert (dest / name).read_bytes() in sent
     agree(dest, 0, report)
-    assert changing.gets <= 300 + again
+    checks = 0 if depth == "off" or lane == "requests" else CHECKS * WORKERS * 4
+    assert changing.gets <= 300 + again + checks
 
 
 def test_consecutive_kills(server: DevServer, start: Callable[..., Job], tmp_path: Path) -> None:
     """Each run continues where the supervisor before it was killed."""
     rng = random.Random(FIRST)
     dest = tmp_path / "dest"
-    argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", 8, "--json")
+    argv = (server.url, "-o", dest, "--workers", WORKERS, "--connections", 8, "--pipeline", "off", "--json")
     before, again = server.stats()["gets"], 0
     for _ in range(6):
         job = start(*argv)
@@ -288,7 +292,7 @@ def test_kill_during_retries_of_failed_files(
 ) -> None:
     """What a retry stored before it was killed is not fetched again, either."""
     dest = tmp_path / "dest"
-    argv = (server.url, "-o", dest, "--workers", 1, "--connections", 8, "--json")
+    argv = (server.url, "-o", dest, "--workers", 1, "--connections", 8, "--pipeline", "off", "--json")
     # A larger file fails: nearly all do.
     first = start(*argv, "--max-size", 110)
     assert first.wait() == 1

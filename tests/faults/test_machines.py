@@ -17,6 +17,7 @@ import dns.message
 import dns.rdatatype
 import dns.rrset
 import pytest
+from dns.rcode import Rcode
 from servers import CLOSE, HANG, RESET, Answer, Certificates, Server, Tls, download, ok, status
 
 NAME = "machines.test"
@@ -49,8 +50,15 @@ MACHINES = {
 
 
 @contextmanager
-def name_server(addresses: list[str]) -> Iterator[str]:
-    """Serve ``NAME`` with ``addresses``, in this order; yield the value of --dns-server."""
+def name_server(addresses: list[str], missing: Rcode = Rcode.NOERROR) -> Iterator[str]:
+    """Serve ``NAME`` with ``addresses``, in this order; yield the value of --dns-server.
+
+    ``missing``: how queries are answered for the family of which there are none.
+    """
+    known = {
+        dns.rdatatype.A: [each for each in addresses if ":" not in each],
+        dns.rdatatype.AAAA: [each for each in addresses if ":" in each],
+    }
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
 
@@ -61,8 +69,11 @@ def name_server(addresses: list[str]) -> Iterator[str]:
                     return
                 reply = dns.message.make_response(dns.message.from_wire(query))
                 reply.flags |= dns.flags.RA
-                if reply.question[0].rdtype == dns.rdatatype.A:
-                    reply.answer.append(dns.rrset.from_text(f"{NAME}.", 60, "IN", "A", *addresses))
+                kind = reply.question[0].rdtype
+                if known.get(kind):
+                    reply.answer.append(dns.rrset.from_text(f"{NAME}.", 60, "IN", kind, *known[kind]))
+                else:
+                    reply.set_rcode(missing)
                 sock.sendto(reply.to_wire(), client)
 
         thread = threading.Thread(target=serve)
@@ -96,6 +107,18 @@ def test_another_machine_behind_the_name_serves(machine: str, lane: str, tmp_pat
         scheme = "http" if context is None else "https"
         listed = "\n".join(f"{scheme}://{NAME}:{good.port}/f{n}" for n in range(FILES))
         argv = ("--lane", lane, "--dns-server", names, *options)
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+    assert (result.exit, result.codes) == (0, {})
+    assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("missing", [Rcode.NOERROR, Rcode.NXDOMAIN, Rcode.SERVFAIL])
+def test_host_has_an_ipv6_address_only(missing: Rcode, lane: str, tmp_path: Path) -> None:
+    """Some name servers answer for the family that a host lacks as if the name did not exist."""
+    with Server(default=ok(b"whole"), host="::1") as server, name_server(["::1"], missing) as names:
+        listed = "\n".join(f"http://{NAME}:{server.port}/f{n}" for n in range(FILES))
+        argv = ("--lane", lane, "--dns-server", names, *OPTIONS)
         result = download("-", tmp_path / "d", *argv, stdin=listed)
     assert (result.exit, result.codes) == (0, {})
     assert result.files == {f"f{n}": b"whole" for n in range(FILES)}

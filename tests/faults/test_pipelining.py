@@ -38,6 +38,8 @@ QUICK = ("--retries", "2", "--backoff", "20ms", "--read-timeout", "1s", "--worke
 COUNT = 600
 NAMES = [f"file-{n}" for n in range(COUNT)]
 DEPTHS = ("4", "64")
+RECHECKS = COUNT // 3
+"""Files that are requested again to know the order of the responses, of those of one server, at most."""
 DEEP = [pytest.param("4", marks=pytest.mark.slow), "64"]
 
 
@@ -81,8 +83,8 @@ def test_pipelined_files_are_stored_under_their_own_names(depth: str, tmp_path: 
     with serve(lambda nth, request: None) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    assert result.report["requests"] == COUNT
-    assert result.report["lanes"]["wire"] == COUNT
+    assert COUNT < result.report["requests"] <= COUNT + RECHECKS
+    assert result.report["lanes"]["wire"] == result.report["requests"]
     if depth != "auto":
         reached = result.report["pipeline_depth"]
         assert reached == {"median": int(depth), "max": int(depth), "stopped": {"--pipeline": 1}}
@@ -193,7 +195,7 @@ def test_closing_after_n_responses_costs_no_attempt(
     if after == 100 and announced:
         # The requests beyond the limit on the first four connections, before the limit was known.
         unknown = 4 * int(depth) if depth != "auto" else 0
-        assert asked <= COUNT * 1.15 + unknown
+        assert asked <= COUNT * 1.15 + unknown + RECHECKS
 
 
 @pytest.mark.alone
@@ -248,7 +250,7 @@ def test_error_statuses_belong_to_the_requested_names(depth: str, tmp_path: Path
         asked = server.count("/get/")
     assert all_right(result.files, but=gone)
     assert result.codes == dict.fromkeys(gone, "http-404")
-    assert asked == COUNT
+    assert asked == result.report["requests"] <= COUNT + RECHECKS
 
 
 @pytest.mark.parametrize("depth", DEEP)
@@ -261,7 +263,7 @@ def test_interim_responses_are_skipped(depth: str, tmp_path: Path) -> None:
     with serve(answer) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    assert result.report["requests"] == COUNT
+    assert result.report["requests"] <= COUNT + RECHECKS
 
 
 @pytest.mark.parametrize("depth", DEEP)
@@ -465,7 +467,7 @@ def test_held_responses_are_stored_by_a_drain(
         asked.append(request.target.rpartition("/")[2])
         if nth == 4:
             reached.set()
-        steps = status(404) if nth == 3 else plain(request)
+        steps = status(404) if asked[-1] in asked[2:3] else plain(request)
         return [Pause(seconds), *steps, *([extra()] if surplus and nth == 4 else [])]
 
     with serve(answer) as server:
@@ -474,6 +476,6 @@ def test_held_responses_are_stored_by_a_drain(
         assert reached.wait(30)
         run.kill(number)
         assert run.wait(30) == 130
-    stored = asked[:1] if surplus else [name for nth, name in enumerate(asked, 1) if nth != 3]
+    stored = {asked[0]} if surplus else set(asked) - {asked[2]}
     found = {path.name: path.read_bytes() for path in dest.glob("file-*")}
     assert found == {name: body(name) for name in stored}

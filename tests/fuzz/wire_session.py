@@ -36,7 +36,11 @@ def test_target_is_sent_as_it_was_written(url: str) -> None:
     event("dot segments" if dots else "as it is")
     sent = session.target(session.normal(url)).decode()
     if dots:
-        assert sent == urljoin("http://h/", path).removeprefix("http://h") + mark + query or "//" in path
+        assert (
+            sent == urljoin("http://h/", path).removeprefix("http://h") + mark + query
+            or "//" in path
+            or path.endswith(";")
+        )
     else:
         assert sent == written
     assert session.normal(session.normal(url)) == session.normal(url)

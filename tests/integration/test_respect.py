@@ -76,7 +76,7 @@ def test_connections_are_kept_and_pipelined(tmp_path: Path) -> None:
         options = (*OPTIONS, "--connections", "2", "--pipeline", "8")
         result = download(server.url, tmp_path / "d", *options)
         assert server.connections <= 2 + 2  # and those of the listing
-        assert len(server.requests) == 1000 + 1
+        assert 1000 < len(server.requests) <= 1 + 1000 * 1.4  # with those that check the order
     assert len(result.files) == 500
     assert result.report["lanes"]["requests"] == 0
 

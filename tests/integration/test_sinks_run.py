@@ -100,7 +100,7 @@ def test_many_files_in_each_layout(
 ) -> None:
     server = dev_server(files=1000, size="0-300")
     root = tmp_path / "d"
-    done = run_downloader(server.url, "-o", root, "--layout", layout, "--json")
+    done = run_downloader(server.url, "-o", root, "--layout", layout, "--pipeline", "off", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = [path for path in root.rglob("file-*") if path.is_file()]
     assert len(found) == 1000

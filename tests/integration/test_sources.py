@@ -155,7 +155,8 @@ def test_resume_with_a_grown_list_and_a_changed_list(
     report = report_of(grown)
     assert report["resumed"]
     assert report["listed"] == 3001
-    assert server.count("/n") - before == report["stored"]
+    checks = 2 * 256  # requests that check the order of answers, at most
+    assert server.count("/n") - before == report["requests"] <= report["stored"] + checks
     assert len(stored(dest)) == 3001
     done = server.count()
     again = run_downloader(path, "-o", dest, *ONE, "--json")

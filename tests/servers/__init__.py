@@ -38,6 +38,7 @@ from servers.mix import ASKING, CODES, LASTING, ODD, PASSING, Faults, body_of
 from servers.raw import Request, Server
 from servers.tls import Certificates, Tls
 from servers.tunnel import Tunnel
+from servers.unordered import Unordered
 
 __all__ = [
     "ASKING",
@@ -62,6 +63,7 @@ __all__ = [
     "Step",
     "Tls",
     "Tunnel",
+    "Unordered",
     "Until",
     "body_of",
     "download",

@@ -79,14 +79,15 @@ class Server:
         self._stopped = threading.Event()
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server((host, port), backlog=512)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=512)
         self.host = host
         self.port: int = self._listener.getsockname()[1]
 
     @property
     def url(self) -> str:
         """Return ``http(s)://host:port``, with the host spelt as ``localhost`` never is."""
-        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
+        host = {"0.0.0.0": "127.0.0.1", "::1": "[::1]"}.get(self.host, self.host)
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def count(self, target: str = "") -> int:

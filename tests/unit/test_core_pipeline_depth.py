@@ -6,7 +6,18 @@ from itertools import pairwise
 
 import pytest
 
-from downloader.core.pipeline_depth import DEEPEST, STEP, Depth, Sample, broke, fixed, large, shut, waits
+from downloader.core.pipeline_depth import (
+    DEEPEST,
+    STEP,
+    Depth,
+    Sample,
+    broke,
+    fixed,
+    large,
+    limited,
+    shut,
+    waits,
+)
 from downloader.core.pipeline_depth import measured as measure
 
 MANY = 10_000  # responses in a measurement
@@ -107,6 +118,12 @@ def test_disabled_pipelining_stays_disabled_with_its_first_reason(start: Depth) 
         depth = measured(depth, rate)
     assert (depth.now, depth.most, depth.stopped) == (1, 1, "HTTP/1.0")
     assert large(depth) == depth
+
+
+def test_limit_of_the_server_reduces_the_depth() -> None:
+    depth = limited(fixed(DEEPEST))
+    assert (depth.now, depth.stopped) == (DEEPEST // STEP, "the server limits requests")
+    assert limited(Depth()) == Depth()
 
 
 def test_large_file_restarts_the_depth() -> None:

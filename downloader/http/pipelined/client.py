@@ -73,6 +73,8 @@ _STAY, _LONGEST_STAY = 0.3, 2.0
 _HELD, _HELD_BYTES = 32 << 10, 16 << 20
 _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
+# Failures that the body of another file causes.
+_CONTRADICTIONS = ("size-mismatch", "checksum-mismatch")
 # Seconds between two looks at the connections that hold responses at the end, and seconds that these may
 # take longer than expected.
 _LOOK, _OVERDUE = 0.05, 1.0
@@ -217,7 +219,8 @@ class PipelinedClient:
         than they can be expected.
         """
         while (now := monotonic()) < deadline:
-            held = any(now - _OVERDUE < each.holds_until <= deadline for each in self._busy)
+            expected = [each.storable for each in self._busy]
+            held = any(soonest <= deadline and now - _OVERDUE < latest for soonest, latest in expected)
             if not held and not self._storing:
                 return
             gevent.sleep(_LOOK)
@@ -252,6 +255,20 @@ class PipelinedClient:
         if not tasks:
             state.lack(most)
         return tasks
+
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """Count one more request for each of ``tasks``."""
+        self._owner.requested_again(tasks)
+
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
+        self._owner.out_of_order(host, files)
+
+    def distrust(self, host: str) -> None:
+        """Store nothing more of ``host`` that is pipelined, since another worker has found disorder."""
+        for origin, state in self._origins.items():
+            if origin.key == host and (files := state.distrust()):
+                self.out_of_order(host, files)
 
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
@@ -340,6 +357,8 @@ class PipelinedClient:
                 self._store(state, task, body)
             except FetchError as error:
                 error.wire = 1
+                if state is not None and error.code in _CONTRADICTIONS:
+                    state.contradicted()
                 self._owner.attempt_failed(task, error, task.sent)
             except DestinationError as error:
                 for _, rest in islice(completed, at, None):

@@ -3,9 +3,10 @@
 In HTTP/1.1 only the order determines which request a response belongs to. If a server sends one response
 too many, all that follow are shifted, and each of them looks right. So while more than one request is in
 flight, complete responses are held in memory, a window at a time. They are stored only when the connection
-is known to be in step: every request has its response, and nothing more arrives for as long as the slowest
-response took. Then the connection joins the ``commit_queue``. If something does arrive, or the connection
-ends before that, the window is fetched again. With one request in flight, any further data closes it.
+is known to be in step and in order: some of them, requested again, are the same (see ``recheck``). Where
+that does not show that none was too many, nothing more may arrive for as long as the slowest response took.
+Then the connection joins the ``commit_queue``. If something does arrive, or the connection ends before
+that, the window is fetched again. With one request in flight, any further data closes it.
 
 A connection has no greenlet: a watcher calls ``_readable``, which reads, parses, and sends the next
 requests. A method whose docstring says that it may close the connection may leave it without a slot.
@@ -24,6 +25,13 @@ from typing import Any  # noqa: E402
 
 from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
+from downloader.core.pipeline_order import (  # noqa: E402
+    OUT_OF_ORDER,
+    UNCHECKED,
+    asking,
+    recheck_size,
+    room_before_recheck,
+)
 from downloader.core.pipeline_window import room  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
@@ -32,7 +40,8 @@ from downloader.http.pipelined import connection_state as states  # noqa: E402
 from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
 from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
-from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
+from downloader.http.pipelined.recheck import Recheck  # noqa: E402
 from downloader.http.pipelined.transport import (  # noqa: E402
     ACKNOWLEDGED_AT_ONCE,
     Blocked,
@@ -56,6 +65,7 @@ class PipelinedConnection:
     __slots__ = (
         "_client",
         "_deep",
+        "_recheck",
         "_state",
         "_transport",
         "_window",
@@ -88,6 +98,7 @@ class PipelinedConnection:
         self.since = self.last_received = self.began = self.stay = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
         self._window = Window()
+        self._recheck: Recheck | None = None
 
     def _enter(self, event: Event) -> None:
         self._state = transition(states.TRANSITIONS, self._state, event)
@@ -233,14 +244,20 @@ class PipelinedConnection:
             window = self._window
             over = self._deep and (origin_state.depth_of(self) == 1 or window.is_long(now))
             most = 0 if over else client.window
+            committed = self.sent - window.sent
+            if limit := origin_state.window_end(committed):
+                most = min(most, room_before_recheck(origin_state.order, limit - committed))
             free = min(free, window.room(depth, most, client.window_bytes, unsent))
-            limit = origin_state.window_end(self.sent - self._window.sent)
         return room(free, limit, self.sent + unsent, alone=not (self._deep or waiting))
 
     def _continue(self, now: float) -> None:
-        """Send more requests, or rest until the window is committed, or become idle, or close."""
+        """Send more requests, recheck the window, rest until it is committed, become idle, or close."""
         origin_state, client = self.origin_state, self._client
         waiting = len(self.parser.outstanding)
+        if self._recheck is not None:
+            if not waiting:
+                self._rechecked(self._recheck, now)
+            return
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
         free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
@@ -249,10 +266,15 @@ class PipelinedConnection:
         if waiting:
             return
         spent = bool(origin_state.limit) and self.sent >= origin_state.limit
-        if self.parser.completed or (spent and not origin_state.no_keepalive):
-            self._enter(Event.REST if self._deep else Event.AWAIT_CLOSE)
-            self._transport.acknowledge()
-            client.commit_queue.enqueue_after(self, self._window.rest(now))
+        if self.parser.completed:
+            self._enter(Event.RECHECK)
+            held, self.parser.completed = self.parser.completed, []
+            size = recheck_size(origin_state.order, len(held), self._window.slowest)
+            origin_state.order = asking(origin_state.order, size)
+            self._recheck = Recheck(held, size)
+            self._send_again(self._recheck.tasks, now)
+        elif spent and not origin_state.no_keepalive:
+            self._rest(Event.AWAIT_CLOSE, self._window.rest(now))
         elif spent:
             self.end()
         else:
@@ -261,13 +283,64 @@ class PipelinedConnection:
             self._enter(Event.FINISH)
             client.idle(self)
 
+    def _rest(self, event: Event, seconds: float) -> None:
+        """Wait until nothing more can be expected; the connection commits then."""
+        self._enter(event)
+        self._transport.acknowledge()
+        if seconds:
+            self._client.commit_queue.enqueue_after(self, seconds)
+        else:
+            self._client.commit_queue.enqueue(self)
+
+    def _send_again(self, tasks: list[FetchTask], now: float) -> None:
+        """Request the files of ``tasks``, which are held, again."""
+        self.since = self._window.last_sent = now
+        self.sent += len(tasks)
+        self.parser.outstanding.extend(tasks)
+        self._client.requested_again(tasks)
+        self._transport.send(self.origin_state.requests(tasks))
+
+    def _rechecked(self, recheck: Recheck, now: float) -> None:
+        """Process the responses to all that was requested again."""
+        answers, self.parser.completed = self.parser.completed, []
+        self.served += len(answers)
+        if recheck.answered(answers):
+            self._send_again(recheck.tasks, now)
+            return
+        self.parser.completed = recheck.held
+        self._rest(Event.REST, 0.0 if recheck.in_step else self._window.rest(now))
+
     @property
-    def holds_until(self) -> float:
-        """When the held responses are expected to be in step, infinity if there are none."""
-        if not self.parser.completed:
-            return math.inf
-        last = self._window.answered_at if self.parser.outstanding else self.last_received
-        return last + self._window.rest(last)
+    def _is_rechecking(self) -> bool:
+        return self._recheck is not None and self.parser.completed is not self._recheck.held
+
+    def _end_recheck(self) -> bool:
+        """Hold the window as before its recheck, if one is under way: it does not come to its end."""
+        if self._recheck is None or not self._is_rechecking:
+            return False
+        recheck, self._recheck = self._recheck, None
+        self.parser.discard()
+        self.parser.take_outstanding()
+        for _, body in self.parser.completed:
+            discard_body(body)
+        self.parser.completed = recheck.held
+        return True
+
+    @property
+    def storable(self) -> tuple[float, float]:
+        """When the held responses are expected to be in step, at the soonest and at the latest.
+
+        Infinity if there are none. Until a recheck ends, its requests may wait for one another, or not.
+        """
+        window, waiting = self._window, len(self.parser.outstanding)
+        if not self.parser.completed and self._recheck is None:
+            return math.inf, math.inf
+        if self._is_rechecking:
+            soonest, last = window.last_sent + window.gap * waiting, window.answered_at
+            return soonest, last + window.rest(last)
+        last = window.answered_at if waiting else self.last_received
+        last += window.rest(last)
+        return (last, last) if self._recheck else (last + window.gap, last + window.slowest)
 
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.
@@ -278,7 +351,7 @@ class PipelinedConnection:
             self._readable()
             if self.slot is None or self.parser.outstanding:
                 return 0
-        stored = len(self.parser.completed)
+        stored = len(self.parser.completed)  # or requeued, which takes as long
         self._commit_window()
         origin_state = self.origin_state
         if origin_state.limit and self.sent >= origin_state.limit and not origin_state.no_keepalive:
@@ -287,12 +360,32 @@ class PipelinedConnection:
         return stored
 
     def _commit_window(self) -> None:
-        """Store the held responses, since the connection is in step."""
+        """Store the held responses, since the connection is in step; of a window, if they are in order."""
         completed, self.parser.completed = self.parser.completed, []
+        if self._deep and completed and not self._in_order(len(completed)):
+            for _, body in completed:
+                discard_body(body)
+            self._requeue([task for task, _ in completed])
+            completed = []
+        if self._window.limited:
+            self.origin_state.limits_requests()
         self.origin_state.record_window(self._window.counted, self._window.held_bytes, deep=self._deep)
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
+
+    def _in_order(self, count: int) -> bool:
+        """Return whether to store the window of ``count``, by its recheck."""
+        recheck, self._recheck = self._recheck, None
+        if recheck is None:
+            return False
+        origin_state = self.origin_state
+        known = origin_state.order.why
+        verdict = recheck.verdict(origin_state.order)
+        doubtful = origin_state.window_judged(verdict, count)
+        if origin_state.order.why == OUT_OF_ORDER != known and self.slot is not None:
+            self._client.out_of_order(self.slot.key, doubtful)
+        return verdict.store
 
     def _on_close(self) -> None:
         """Close the connection after the server has closed it, or announced that it will.
@@ -300,6 +393,8 @@ class PipelinedConnection:
         Within a window a request may be unanswered even though all seem to be answered: see
         ``OriginState.closes_early``.
         """
+        if self._is_rechecking:
+            self.served += len(self.parser.completed)
         if self._deep:
             self.origin_state.closes_early(self.served)
             self.requeue_outstanding()
@@ -311,6 +406,9 @@ class PipelinedConnection:
     def _on_end(self, error: FetchError | None) -> None:
         """Close the connection after it has ended, with ``error`` or, if that is None, in order."""
         parser, origin_state = self.parser, self.origin_state
+        if self._is_rechecking:
+            self._on_close()
+            return
         if not parser.outstanding:
             if error is None:
                 self._on_close()
@@ -341,6 +439,10 @@ class PipelinedConnection:
 
         Where its head has refused it, that is the failure, whatever else is wrong with it.
         """
+        if self._end_recheck():
+            self.origin_state.disable_pipelining(UNCHECKED)
+            self.requeue_outstanding()
+            return
         parser, client = self.parser, self._client
         refusal = parser.refusal
         if isinstance(problem, FetchError):
@@ -365,6 +467,9 @@ class PipelinedConnection:
 
     def preempt(self) -> None:
         """Give up the response that is awaited, requeue those behind it, and close the connection."""
+        if self._end_recheck():
+            self.requeue_outstanding()
+            return
         parser = self.parser
         parser.discard()
         first, *behind = parser.take_outstanding()
@@ -404,6 +509,7 @@ class PipelinedConnection:
 
     def requeue_outstanding(self) -> None:
         """Close the connection and requeue all tasks that were sent and are not stored."""
+        self._end_recheck()
         self.parser.discard()
         self._requeue(self.parser.take_outstanding())
         self._discard_window()
@@ -412,15 +518,13 @@ class PipelinedConnection:
     # called by the parser; see ``parser.ParserOwner``
 
     def large(self, task: FetchTask, length: int) -> CheckedWriter:
-        """Return a writer for the large body of ``task``; requeue the tasks behind it and the window."""
-        outstanding = self.parser.outstanding
-        if len(outstanding) > 1 or self.parser.completed:
-            self._discard_window()
-            behind = self.parser.take_outstanding()[1:]
-            self._requeue(behind)
-            outstanding.append(task)
-            outstanding.extend([None] * len(behind))
+        """Return a writer for the large body of ``task``.
+
+        Raises NeedsRequestsClient in a window: what is not held cannot be compared.
+        """
         self.origin_state.large_body()
+        if self._deep:
+            raise NeedsRequestsClient
         self._transport.widen(length)
         return self._client.open_writer(task, length)
 

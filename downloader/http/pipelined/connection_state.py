@@ -2,9 +2,9 @@
 
 ::
 
-    IDLE ──START──► SERVING ──PIPELINE──► PIPELINING ──REST──► RESTING
-      ▲               │ ▲ ▲                   │                   │
-      └────FINISH─────┘ │ └──────COMMIT───────┴──────COMMIT───────┘
+    IDLE ──START──► SERVING ──PIPELINE──► PIPELINING ──RECHECK──► RECHECKING ──REST──► RESTING
+      ▲               │ ▲ ▲                   │                                          │
+      └────FINISH─────┘ │ └──────COMMIT───────┴──────────────────COMMIT──────────────────┘
                         └──COMMIT── AWAITING_CLOSE ◄──AWAIT_CLOSE── SERVING
 
 CLOSE leads to CLOSED from everywhere.
@@ -23,24 +23,27 @@ __all__ = ["DEEP", "TRANSITIONS", "ConnectionEvent", "ConnectionState"]
 class ConnectionState(Enum):
     """IDLE: open, without a slot. SERVING: one request at a time is in flight, and each response is stored
     at once. PIPELINING: more than one request of the current window was in flight; responses are held.
-    RESTING: all of them are answered; the window is committed if nothing more arrives. AWAITING_CLOSE: the
-    last request that the server answers on a connection is answered. CLOSED: the socket is closed."""
+    RECHECKING: all of them are answered, and some of its files are requested again. RESTING: these are
+    answered, too; the window is committed if nothing more arrives. AWAITING_CLOSE: the last request that
+    the server answers on a connection is answered. CLOSED: the socket is closed."""
 
     IDLE = "idle"
     SERVING = "serving"
     PIPELINING = "pipelining"
+    RECHECKING = "rechecking"
     RESTING = "resting"
     AWAITING_CLOSE = "awaiting close"
     CLOSED = "closed"
 
 
 class ConnectionEvent(Enum):
-    """START: the first request of a task is sent. PIPELINE: a second request is in flight. REST: the window
-    waits to be committed. AWAIT_CLOSE: the server is given the time to close. COMMIT: the window is stored.
-    FINISH: there are no more tasks. CLOSE: the socket is closed."""
+    """START: the first request of a task is sent. PIPELINE: a second request is in flight. RECHECK: the
+    window is complete. REST: it waits to be committed. AWAIT_CLOSE: the server is given the time to close.
+    COMMIT: the window is stored. FINISH: there are no more tasks. CLOSE: the socket is closed."""
 
     START = "start"
     PIPELINE = "pipeline"
+    RECHECK = "recheck"
     REST = "rest"
     AWAIT_CLOSE = "await close"
     COMMIT = "commit"
@@ -61,14 +64,15 @@ TRANSITIONS: Final[Transitions[ConnectionState, ConnectionEvent]] = {
     },
     _STATE.PIPELINING: {
         _EVENT.PIPELINE: _STATE.PIPELINING,
-        _EVENT.REST: _STATE.RESTING,
+        _EVENT.RECHECK: _STATE.RECHECKING,
         _EVENT.COMMIT: _STATE.SERVING,
         _EVENT.CLOSE: _STATE.CLOSED,
     },
+    _STATE.RECHECKING: {_EVENT.REST: _STATE.RESTING, _EVENT.CLOSE: _STATE.CLOSED},
     _STATE.RESTING: {_EVENT.COMMIT: _STATE.SERVING, _EVENT.CLOSE: _STATE.CLOSED},
     _STATE.AWAITING_CLOSE: {_EVENT.COMMIT: _STATE.SERVING, _EVENT.CLOSE: _STATE.CLOSED},
     _STATE.CLOSED: {_EVENT.CLOSE: _STATE.CLOSED},
 }
 
-DEEP: Final = frozenset({ConnectionState.PIPELINING, ConnectionState.RESTING})
+DEEP: Final = frozenset({ConnectionState.PIPELINING, ConnectionState.RECHECKING, ConnectionState.RESTING})
 """The states in which responses are held, since one too many would shift all that follow."""

@@ -38,6 +38,12 @@ class Owner(Protocol):
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Queue unanswered ``tasks`` again without charging an attempt."""
 
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """Count one more request for each of ``tasks``, whose responses are held."""
+
+    def out_of_order(self, host: str, files: int) -> None:
+        """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
+
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
 
@@ -90,6 +96,12 @@ class ConnectionOwner(Protocol):
         """Remove ``connection``, which is being closed."""
 
     def requeue(self, tasks: list[FetchTask]) -> None:
+        """See ``Owner``."""
+
+    def requested_again(self, tasks: list[FetchTask]) -> None:
+        """See ``Owner``."""
+
+    def out_of_order(self, host: str, files: int) -> None:
         """See ``Owner``."""
 
     def demote(self, task: FetchTask) -> None:

@@ -6,12 +6,13 @@ from downloader.process import patching
 
 patching.require()
 
-from dataclasses import dataclass  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
 from time import monotonic, thread_time  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
 from downloader.core import pipeline_depth as depths  # noqa: E402
 from downloader.core.goodput import Meter  # noqa: E402
+from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contradicted  # noqa: E402
 from downloader.http.origin import Origin  # noqa: E402
 from downloader.http.pipelined.depth_trial import DepthTrial  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
@@ -23,6 +24,9 @@ __all__ = ["Connections", "OriginState", "StorageCost"]
 _IDLE = 1.0
 # The number of requests after which Apache and nginx close a connection by default.
 _USUAL_LIMITS = (100, 1000)
+
+
+_NEW = Order()
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class OriginState:
     see ``parser``; other origins share them. ``waits``: the number of connections is being adapted, and a
     slow server's depth waits for that. ``trial``: that of the next depth, None if none is under way.
     ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
+    ``order``: of its responses.
     """
 
     __slots__ = (
@@ -61,6 +66,7 @@ class OriginState:
         "_head",
         "_joint",
         "_meter",
+        "_pipelined",
         "_stopped",
         "_stored",
         "_tail",
@@ -69,6 +75,7 @@ class OriginState:
         "fallback_count",
         "limit",
         "no_keepalive",
+        "order",
         "origin",
         "shapes",
         "trial",
@@ -90,6 +97,8 @@ class OriginState:
         self._head, self._tail = template
         self._joint = self._tail + self._head
         self.depth = depth
+        self.order = _NEW
+        self._pipelined = 0  # files stored of windows
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = self.waits = self.by_trial = False
         self.trial: DepthTrial | None = None
@@ -188,6 +197,28 @@ class OriginState:
         if not self._active:
             self._stopped = now
 
+    def window_judged(self, verdict: Verdict, count: int) -> int:
+        """Act on ``verdict`` on a window of ``count``; return how many stored files are in doubt now."""
+        before, self.order = self.order, verdict.order
+        self._pipelined += count if verdict.store else 0
+        if self.order.why and not before.why:
+            self.disable_pipelining(self.order.why)
+        return self._doubtful() if self.order.why == OUT_OF_ORDER != before.why else 0
+
+    def _doubtful(self) -> int:
+        files, self._pipelined = self._pipelined, 0
+        return files
+
+    def distrust(self) -> int:
+        """Pipeline no more, since responses are out of order; return how many stored files are in doubt."""
+        if self.order.why == OUT_OF_ORDER:
+            return 0
+        return self.window_judged(Verdict(replace(self.order, why=OUT_OF_ORDER), store=False), 0)
+
+    def contradicted(self) -> None:
+        """Recheck more files, since a response is not what the source states."""
+        self.order = contradicted(self.order)
+
     def broke(self) -> None:
         """Reduce the depth after a connection ended with requests unanswered."""
         self._set_depth(depths.broke(self.depth))
@@ -229,6 +260,10 @@ class OriginState:
     def disable_pipelining(self, why: str) -> None:
         """Send one request at a time from now on."""
         self._set_depth(depths.shut(self.depth, why))
+
+    def limits_requests(self) -> None:
+        """Reduce the depth after a response said that there were too many requests."""
+        self._set_depth(depths.limited(self.depth))
 
     def large_body(self) -> None:
         """Reset the depth after a large body."""

@@ -25,11 +25,12 @@ class Window:
     them; ``began``: when several requests were in flight first; ``last_sent``: when the last one was sent,
     or the last several at once; ``shifted``: the size of a response differs
     from what the source states; ``failed``: a response is a failure, which may also mean that responses
-    are shifted.
+    are shifted; ``limited``: one says that there were too many requests.
     """
 
     __slots__ = (
-        *("began", "counted", "failed", "gap", "held_bytes", "last_sent", "sent", "shifted", "slowest"),
+        *("began", "counted", "failed", "gap", "held_bytes"),
+        *("last_sent", "limited", "sent", "shifted", "slowest"),
     )
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Window:
         """Reset the counts: the connection is in step."""
         self.sent = self.counted = self.held_bytes = 0
         self.slowest = self.gap = 0.0
-        self.shifted = self.failed = False
+        self.shifted = self.failed = self.limited = False
 
     def room(self, depth: int, most: int, most_bytes: int, unsent: int) -> int:
         """Return how many more requests fit in, of at most ``most`` with responses of ``most_bytes``.
@@ -74,6 +75,7 @@ class Window:
                     self.shifted = True
             elif isinstance(body, FetchError):
                 self.failed = True
+                self.limited = self.limited or body.code == "http-429" or body.retry_after is not None
         self.held_bytes += size
         first, last = completed[self.counted][0], completed[-1][0]
         if first.sent is last.sent and first.batch is last.batch:

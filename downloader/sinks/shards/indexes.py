@@ -21,11 +21,11 @@ from downloader.errors import DestinationError
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.process import isolation
 from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
-from downloader.sinks.failing import name_taken_text
 from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import PublisherSettings, bucket_settings
 from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
 from downloader.sinks.stored import md5_of_file
+from downloader.sinks.taken_names import give_name
 
 __all__ = ["Indexed", "index_lines", "sizes_lines", "write_indexes", "write_indexes_of"]
 
@@ -235,17 +235,9 @@ def _write(
         known = _Known(home, name)
         # Before it has the name: a run that is killed then finds that it is ours.
         known.add(digest.hexdigest())
-        try:
-            path.move_new(target)
-            return False
-        except FileExistsError:
-            pass
-        is_ours = known.has(target)
-        if not is_ours and existing != "replace":
-            raise DestinationError(name_taken_text(str(directory), name))
-        path.move(target)
+        replaced = give_name(path, target, str(directory), existing, known.has)
         known.only(digest.hexdigest())
-        return not is_ours
+        return replaced
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()

@@ -21,10 +21,10 @@ import msgspec
 from downloader.core.file_errors import advice
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, Entry, open_directory, open_home
-from downloader.sinks.failing import name_taken_text
 from downloader.sinks.shards.records import OtherFile, Ours, ShardRecord
 from downloader.sinks.shards.stats import IS_OURS, FileStats, items_name, read_stats
 from downloader.sinks.stored import md5_of_file
+from downloader.sinks.taken_names import give_name
 
 __all__ = [
     "ATTEMPTS",
@@ -180,13 +180,10 @@ class StagingDirectory:
                 "damaged, --restart begins anew"
             )
         try:
-            try:
-                staged.move_new(target)
-            except FileExistsError:
-                # Perhaps another process has just moved a file of the same content.
-                if self._existing != "replace" and staged.exists() and not ours.has(target):
-                    raise DestinationError(name_taken_text(self._root, target.name)) from None
-                staged.move(target)
+            # Where it is not staged any more, another process has just moved a file of the same content.
+            give_name(
+                staged, target, self._root, self._existing, lambda at: not staged.exists() or ours.has(at)
+            )
         except FileNotFoundError:
             if target.size() == size:
                 return

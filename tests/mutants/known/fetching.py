@@ -9,6 +9,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 PIPELINING = "tests/faults/test_pipelining.py::"
+ORDER = "tests/faults/test_response_order.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
 HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
@@ -373,6 +374,74 @@ KNOWN = (
         (f"{PIPELINING}test_surplus_response_is_not_stored[64-7-0.02]",),
     ),
     Mutant(
+        "windows are stored without a recheck",
+        "a server that answers in order of completion has files stored under wrong names",
+        "PipelinedConnection._commit_window",
+        "not self._in_order(len(completed))",
+        "False",
+        (
+            f"{ORDER}test_order_is_found_before_anything_is_stored[completion-same_size-auto]",
+            f"{ORDER}test_order_is_found_before_anything_is_stored[reverse-same_size-auto]",
+            f"{ORDER}test_each_connection_is_checked",
+        ),
+    ),
+    Mutant(
+        "files are requested again together only",
+        "a server that confuses what is in flight together confuses these in the same way",
+        "Recheck.__init__",
+        "self._choose(1)",
+        "self._choose(count)",
+        (f"{ORDER}test_order_is_found_before_anything_is_stored[page-same_size-16]",),
+    ),
+    Mutant(
+        "a body that many files had may have changed",
+        "requests that are read together are all answered with one page, which is stored",
+        "judged",
+        "if weak:\n    return _shows_nothing(replace(order, asked=0, shown=0, alike=0))",
+        "pass",
+        (f"{ORDER}test_order_is_found_before_anything_is_stored[page-same_size-16]",),
+    ),
+    Mutant(
+        "window leaves no requests for its recheck",
+        "a single connection to a server that closes it after 100 requests: windows are never stored",
+        "room_before_recheck",
+        "max((left - 1) // 2, left - 1 - (1 if _is_known(order) else _FIRST), 1)",
+        "left",
+        (f"{ORDER}test_windows_are_rechecked_although_the_server_closes_connections[100]",),
+    ),
+    Mutant(
+        "large body of a window",
+        "a large file is stored under the name of another that was requested before it",
+        "PipelinedConnection.large",
+        "self._deep",
+        "False",
+        (f"{ORDER}test_large_bodies_are_not_stored_from_a_window",),
+    ),
+    Mutant(
+        "file that exists no more is requested again",
+        "URLs that can be requested once only: files that had arrived are thrown away",
+        "judged",
+        "all(isinstance(again, str) for _, again in other)",
+        "False",
+        (f"{ORDER}test_files_that_can_be_requested_once_only_are_stored",),
+    ),
+    Mutant(
+        "doubt is forgotten",
+        "the same command again ends with exit code 0, though files may have the bodies of others",
+        "Journal.doubt",
+        "self.doubtful + files",
+        "0",
+        (f"{ORDER}test_disorder_that_begins_later_is_told",),
+    ),
+    Mutant(
+        "depth is kept where the server limits requests",
+        "of what is sent behind a refusal all is refused, and files spend their attempts",
+        "limited",
+        "max(depth.now // STEP, 1)",
+        "depth.now",
+        ("tests/unit/test_core_pipeline_depth.py::test_limit_of_the_server_reduces_the_depth",),
+    ),
+    Mutant(
         "announced close counts as in step",
         "a surplus response, then a close with requests unanswered: files under other names",
         "PipelinedConnection._on_close",
@@ -468,8 +537,8 @@ KNOWN = (
     Mutant(
         "pause limited to one worker",
         "the other workers keep sending requests to a server that responded 429",
-        "Supervisor._handle",
-        "self._pool.send_all(message, but=(number, FEEDER))",
+        "Supervisor._pass_on",
+        "self._pool.send_all(found, but=(number, FEEDER))",
         "pass",
         ("tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[429-1-0.9-2.5]",),
     ),

@@ -89,7 +89,7 @@ KNOWN = (
     Mutant(
         "the file of somebody else under the name of a shard is replaced in silence",
         "the only copy of something is lost, and nobody is told",
-        "Directory.publish",
+        "give_name",
         "path.move_new(target)",
         "path.move(target)",
         (f"{EXISTING}test_files_are_kept_and_the_run_goes_on_once_they_are_moved[keep]",),

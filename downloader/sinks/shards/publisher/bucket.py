@@ -15,10 +15,10 @@ from downloader.files.directory import Entry, open_home
 from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, refused
 from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
-from downloader.sinks.shards.publisher.publishing import NameTaken
 from downloader.sinks.shards.records import Ours
 from downloader.sinks.shards.stats import ShardStats, read_stats
 from downloader.sinks.stored import md5_of_file
+from downloader.sinks.taken_names import NameTaken
 
 __all__ = ["MD5", "Bucket", "BucketError"]
 
@@ -43,6 +43,7 @@ class Bucket:
     def __init__(self, settings: PublisherSettings) -> None:
         self.home = open_home(Path(settings.home))
         (self.home / STATS).make_directory()
+        self.root = settings.root
         self.store = open_bucket(settings.root, settings.endpoint_url, settings.region)
 
     def temporary(self, name: str) -> Entry:
@@ -76,7 +77,7 @@ class Bucket:
             return False
         is_ours = found is not None and ours.has_digest(name, *found)
         if existing != "replace" and not is_ours and (found is not None or size <= _CHUNK):
-            raise NameTaken(name)
+            raise NameTaken(self.root, name)
         self._put(file, name, digest)
         return found is not None and not is_ours
 

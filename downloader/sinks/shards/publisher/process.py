@@ -20,13 +20,13 @@ from downloader.errors import ConfigError
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
-from downloader.sinks.failing import name_taken_text
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
 from downloader.sinks.shards.publisher.bucket_staging import carry_out
 from downloader.sinks.shards.publisher.part import PartError
-from downloader.sinks.shards.publisher.publishing import Directory, NameTaken, Place, publish
+from downloader.sinks.shards.publisher.publishing import Directory, Place, publish
 from downloader.sinks.shards.staging_bucket import BucketAnswer, BucketTask
+from downloader.sinks.taken_names import NameTaken
 
 __all__ = ["serve", "serve_put", "serve_staging"]
 
@@ -160,7 +160,7 @@ def _answer(
     except OSError as error:
         why = advice(error)
     except NameTaken as taken:
-        return NotPublished(job.number, name_taken_text(settings.root, taken.name))
+        return NotPublished(job.number, str(taken))
     except PartError as error:
         return NotPublished(
             job.number,

@@ -41,19 +41,12 @@ from downloader.sinks.shards.stats import (
     stats_name,
 )
 from downloader.sinks.shards.ustar import END
+from downloader.sinks.taken_names import give_name
 
-__all__ = ["Directory", "NameTaken", "Place", "publish"]
+__all__ = ["Directory", "Place", "publish"]
 
 _by_key = attrgetter("key")
 _MOST_FORMER = 20  # files of attempts that were killed
-
-
-class NameTaken(Exception):
-    """A file of somebody else has the name of a file of a shard; --existing forbids to replace it."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 class Place(Protocol):
@@ -265,17 +258,7 @@ class Directory:
         return found is not None and found.st_dev == os.fstat(self._root.fd).st_dev
 
     def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
-        target = self._root / name
-        try:
-            path.move_new(target)
-            return False
-        except FileExistsError:
-            pass
-        is_ours = ours.has(target)
-        if not is_ours and existing != "replace":
-            raise NameTaken(name)
-        path.move(target)
-        return not is_ours
+        return give_name(path, self._root / name, str(self._root), existing, ours.has)
 
     def record(self, stats: bytes, name: str) -> None:
         """Do nothing: the stats are beside the shard."""

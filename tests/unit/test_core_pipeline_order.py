@@ -1,0 +1,118 @@
+"""Decisions about the order of responses."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from downloader.core.pipeline_order import (
+    OUT_OF_ORDER,
+    Answer,
+    Order,
+    Verdict,
+    asking,
+    contradicted,
+    judged,
+    recheck_size,
+    room_before_recheck,
+)
+
+FILES: list[Answer] = [b"%d" % n for n in range(128)]
+KNOWN = Order(asked=200, shown=200)
+
+
+def pairs(held: list[Answer], alone: list[Answer] = FILES) -> list[tuple[Answer, Answer]]:
+    return list(zip(held, alone, strict=False))
+
+
+def after(held: list[Answer], alone: list[Answer] = FILES, order: Order = KNOWN) -> Verdict:
+    return judged(order, held, pairs(held, alone))
+
+
+def test_many_are_requested_again_until_enough_have_agreed() -> None:
+    first = recheck_size(Order(), 256, 0.01)
+    assert first > recheck_size(Order(), 256, 1.0) > 1  # responses are slow
+    assert first > recheck_size(Order(asked=1000), 256, 0.01) > 1  # the first ones are under way
+    assert recheck_size(KNOWN, 256, 0.01) == recheck_size(Order(alike=1000), 256, 0.01) == 1
+    assert [recheck_size(Order(), count, 0.01) for count in (1, 2, 3)] == [1, 2, 3]
+    order = Order()
+    while recheck_size(order, 128, 0.01) > 1:
+        order = judged(asking(order, 16), FILES, pairs(FILES[:16])).order
+    assert order.shown == 128
+
+
+@pytest.mark.parametrize("left", range(1, 200))
+@pytest.mark.parametrize("order", [Order(), KNOWN])
+def test_connection_lasts_until_a_window_is_rechecked(left: int, order: Order) -> None:
+    count = room_before_recheck(order, left)
+    assert count == 1 or count + recheck_size(order, count, 0.01) <= left - 1
+
+
+def test_what_agrees_is_stored() -> None:
+    assert after(FILES).store
+    assert after([b"same"] * 9, [b"same"] * 9, Order()) == Verdict(Order(alike=9), store=True)
+
+
+@pytest.mark.parametrize("held", [FILES[::-1], [*FILES[:70], FILES[71], FILES[70], *FILES[72:]]])
+def test_exchanged_answers_are_disorder(held: list[Answer]) -> None:
+    verdict = after(held)
+    assert (verdict.order.why, verdict.store) == (OUT_OF_ORDER, False)
+    assert after(FILES, order=verdict.order) == verdict
+
+
+def test_one_answer_twice_and_one_missing_is_disorder() -> None:
+    assert after([FILES[0], *FILES[:-1]]).order.why == OUT_OF_ORDER
+
+
+def test_answer_of_the_last_for_all_is_disorder() -> None:
+    assert after([b"last"] * 5).order.why == OUT_OF_ORDER
+
+
+def test_completion_order_is_disorder_with_any_few_files() -> None:
+    random = Random(3)
+    for count in range(3, 12):
+        held = FILES[:count]
+        while held == FILES[:count]:
+            random.shuffle(held)
+        assert after(held, FILES[:count]).order.why == OUT_OF_ORDER
+
+
+def test_exchanged_statuses_are_disorder() -> None:
+    held: list[Answer] = [b"same", "http-404", b"same", "http-404"]
+    assert after(held, [b"same", b"same", "http-404", "http-404"]).order.why == OUT_OF_ORDER
+    assert after(held, held).store
+    assert after(held, [b"same", "http-404", b"same", b"new"]).store  # it is there now
+
+
+def test_a_file_that_has_changed_is_no_disorder() -> None:
+    assert after([b"before", *FILES[1:]]).store
+    changed: list[Answer] = [b"%d before" % n for n in range(128)]
+    assert after(changed) == Verdict(Order(200, 200, why="answers differ each time"), store=False)
+
+
+def test_files_that_may_be_fetched_once_only_are_stored() -> None:
+    assert after(FILES, ["http-410"] * 128) == Verdict(
+        Order(200, 200, why="answers differ each time"), store=True
+    )
+
+
+@pytest.mark.parametrize(("held", "alone"), [(FILES, [None] * 128), ([b"page"] * 9, [b"own"])])
+def test_what_shows_nothing_is_not_stored(held: list[Answer], alone: list[Answer]) -> None:
+    order, windows = Order(), 0
+    while not order.why:
+        verdict = after(held, alone, order)
+        order, windows = verdict.order, windows + 1
+        assert not verdict.store
+    assert order.why == "the order of answers could not be checked"
+    assert windows > 3
+    assert after(FILES, order=Order(vain=windows - 1)).order.vain == 0
+
+
+def test_what_the_source_contradicts_is_checked_more_but_not_for_ever() -> None:
+    order, times = KNOWN, 0
+    for _ in range(100):
+        order = contradicted(order)
+        if recheck_size(order, 256, 0.01) > 1:
+            order, times = KNOWN.__class__(200, 200, doubts=order.doubts), times + 1
+    assert 0 < times < 20
