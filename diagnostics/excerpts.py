@@ -42,7 +42,7 @@ def excerpts_of(
 
 
 def _located(place: str, facts: dict[str, Any]) -> tuple[str, int] | None:
-    """Return the file and the line of a place as it is printed, which may be relative to several folders."""
+    """Return the file and the line of a place as it is printed, relative to one of several folders."""
     match = _PLACE.fullmatch(place)
     if match is None:
         return None

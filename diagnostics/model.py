@@ -145,7 +145,7 @@ class RequestSpan(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A time in which something held the hub. ``request``: the one that did; None where it was no request."""
+    """A time in which something held the hub. ``request``: the one that did; None if none of them did."""
 
     began: float
     ended: float
@@ -154,7 +154,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """A round of ``many`` requests that took ``seconds``. ``requests``: the first of them, by their index."""
+    """A round of ``many`` requests that took ``seconds``. ``requests``: the first of them, by index."""
 
     many: int
     delay: float
@@ -182,8 +182,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     ``causes`` of a concurrent process are limits that the program sets itself. ``remedies`` were measured
     to work, best first; ``tried`` were measured not to work; ``fixable``: remedies are known for the cause,
-    whether measured or not. ``timeline`` and ``excerpts`` (of the places in ``causes`` and ``held``) are for
-    people, and not in the JSON.
+    whether measured or not. ``timeline`` and ``excerpts`` (of the places in ``causes`` and ``held``) are
+    not in the JSON.
     """
 
     verdict: Verdict

@@ -216,7 +216,8 @@ class Origin:
         """Return the counts by run.
 
         ``requests``: how many came; ``peak``: the maximum that waited at once; ``levels``: for each number
-        of requests, the seconds in which that many waited; ``spans``: see ``_Run``. Raises ProbeError when the server is gone.
+        of requests, the seconds in which that many waited; ``spans``: see ``_Run``. Raises ProbeError when
+        the server is gone.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

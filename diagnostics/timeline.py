@@ -1,11 +1,9 @@
-"""Combine what the process and the server recorded of one round: which request waited and held the hub when.
+"""Combine what the process and the server recorded of a round: which request waited, which held the hub.
 
 Pure. The record comes from the process under check, so what does not fit is left out.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 

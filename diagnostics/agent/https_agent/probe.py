@@ -78,7 +78,7 @@ class Probe(object):
                 longer()
 
         watch.on_tick = tick
-        watch.on_held = lambda *seen: self._timeline.held(*seen)
+        watch.on_held = self._held
         watch.start()
         self._looking = True
         gevent.spawn(self._look)
@@ -167,6 +167,10 @@ class Probe(object):
             "first": errors,
             "timeline": timeline.told(),
         }
+
+    def _held(self, *seen):
+        # type: (*Any) -> None
+        self._timeline.held(*seen)
 
     def _look(self):
         # type: () -> None

@@ -133,7 +133,7 @@ class Sampler(object):
         self.stamp = clock()
         self._timer = hub.loop.timer(tick, tick, ref=False)
         self.on_tick = None  # type: Optional[Callable[[], None]]
-        # Called with the frame, the time of the hub's last sign, from when to when it was held, and the place.
+        # Called with the frame, the time of the hub's last sign, from when to when it was held, the place.
         self.on_held = None  # type: Optional[Callable[..., None]]
 
     def start(self):

@@ -59,7 +59,8 @@ class Timeline(object):
     def told(self):
         # type: () -> Dict[str, Any]
         """Return the record: by request ``[index, began, ended, failed]``, and the holds."""
-        requests = [[index] + seen for index, seen in sorted(self._requests.copy().items())]
+        seen = sorted(self._requests.copy().items())
+        requests = [(index, began, ended, failed) for index, (began, ended, failed) in seen]
         return {"began": self._began, "requests": requests, "holds": self._holds[:]}
 
 
