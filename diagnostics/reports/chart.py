@@ -115,10 +115,12 @@ def _request(
     for each in own:
         text = f"{_from_to(each.began, each.ended)}: held the hub at {each.where}"
         _bar(drawn, timeline, each.began, each.ended, 10, 7, "held", text)
-    end = "no end" if request.ended is None else f"{request.ended:.2f} s"
-    cell = inside(row, "td", end)
-    if request.failed and request.ended is not None:
-        inside(cell, "span", " failed", class_="failed")
+    if request.ended is None:
+        inside(row, "td", "not ended")
+    elif request.failed:
+        inside(row, "td", "failed", class_="failed", title=f"at {request.ended:.2f} s")
+    else:
+        inside(row, "td", f"{request.ended:.2f} s")
 
 
 def _axis(body: Element, timeline: Timeline) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import tempfile
+from errno import EACCES
 from functools import partial
 from typing import BinaryIO
 
@@ -54,16 +55,17 @@ def _put(content: bytes, file: BinaryIO) -> None:
 def _check(option: str, path: str) -> None:
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
-    if os.path.isdir(target):
+    if os.path.isdir(path):
         raise UsageError(f"{option}: {path} is a directory; name a file")
-    if not os.path.isdir(folder):
-        raise UsageError(f"{option}: {path}: there is no directory {folder}; make it first")
     try:
-        if os.path.exists(target) and not os.access(target, os.W_OK):
-            raise PermissionError(13, "Permission denied")
-        if os.path.isfile(target) or not os.path.exists(target):
-            # It will be written beside that name first. Permissions alone do not show that this works.
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+        if os.path.exists(path) and not os.access(path, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
+        if os.path.exists(path) and not os.path.isfile(path):
+            return  # /dev/stdout, a named pipe: written as it is
+        if not os.path.isdir(folder):
+            raise UsageError(f"{option}: {path}: there is no directory {folder}; make it first")
+        # It will be written beside that name first. Permissions alone do not show that this works.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise UsageError(f"{option}: {path} cannot be written: {error.strerror}; name another") from None

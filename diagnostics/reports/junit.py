@@ -50,7 +50,7 @@ def junit(outcome: Outcome, now: datetime.datetime, fixed: bool) -> bytes:
         ElementTree.SubElement(case, "system-out").text = shown(text)
     else:
         tag = "failure" if failed else "error"
-        ElementTree.SubElement(case, tag, {"message": shown(title), "type": kind}).text = shown(text)
+        ElementTree.SubElement(case, tag, {"message": shown(title), "type": shown(kind)}).text = shown(text)
     ElementTree.indent(root)
     document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"

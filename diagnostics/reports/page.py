@@ -6,6 +6,7 @@ The page is a tree of elements, so that whatever text is in it is escaped where 
 from __future__ import annotations
 
 import datetime
+from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -43,8 +44,8 @@ def page(outcome: Outcome, now: datetime.datetime, fixed: bool) -> bytes:
             section = _section(body, "Timeline")
             section.extend(chart(found.timeline))
         _causes(body, found)
-        _held(body, found)
         _remedies(body, found, fixed)
+        _held(body, found)
         _facts(body, found)
     text = ElementTree.tostring(document, encoding="unicode", method="html")
     return f"<!DOCTYPE html>\n{text}\n".encode()
@@ -111,23 +112,28 @@ def _code(excerpt: Excerpt) -> Element:
 
 
 def _held(body: Element, found: Diagnosis) -> None:
-    held = [each for each in found.held if each["seconds"] >= _SHOWN_HOLD]
+    places: dict[str, list[dict[str, Any]]] = {}
+    for each in found.held:
+        places.setdefault(each["frames"][0] if each["frames"] else "", []).append(each)
+    held = [each for each in places.values() if _sum(each, "seconds") >= _SHOWN_HOLD]
     if not held or found.verdict == "concurrent":
         return
     section = _section(body, "What held the hub")
-    for each in held:
+    for group in held:
         block = inside(section, "article")
-        text = f"{each['seconds']:.2f} s, {each['cpu_s']:.2f} s of it computing"
-        frames: list[str] = each["frames"]
+        text = f"{_sum(group, 'seconds'):.2f} s, {_sum(group, 'cpu_s'):.2f} s of it computing"
         inside(block, "h3", text)
-        if not frames:
-            continue
-        excerpt = found.excerpt(frames[0].partition(" ")[0])
+        frames: list[str] = group[0]["frames"]
+        excerpt = found.excerpt(frames[0].rpartition(" ")[0]) if frames else None
         if excerpt and all(cause.where != excerpt.where for cause in found.causes):
             block.append(_code(excerpt))
         stack = inside(block, "ol", class_="stack")
         for frame in frames:
             inside(inside(stack, "li"), "code", frame)
+
+
+def _sum(held: list[dict[str, Any]], key: str) -> float:
+    return sum(float(each[key]) for each in held)
 
 
 def _remedies(body: Element, found: Diagnosis, fixed: bool) -> None:

@@ -40,8 +40,8 @@ code, .number {{
   background: var(--bad); }}
 .badge.concurrent {{ background: var(--good); }}
 article {{ margin: 1rem 0 1.5rem; }}
-article ul, .stack {{ padding-left: 1.25rem; }}
-.stack {{ font-size: .9rem; color: var(--quiet); }}
+article ul {{ padding-left: 1.25rem; }}
+.stack {{ padding-left: 2rem; font-size: .9rem; color: var(--quiet); }}
 
 .code {{ margin: .75rem 0; padding: .5rem 0; background: var(--panel); border: 1px solid var(--rule);
   border-radius: .4rem; }}
@@ -71,7 +71,7 @@ svg text {{ fill: var(--quiet); font-size: 12px; }}
 .held, .before {{ fill: var(--bad); }}
 .held.other {{ fill: var(--bad-other); }}
 .after {{ fill: var(--good); }}
-.failed {{ color: var(--bad); }}
+.timeline .failed {{ color: var(--bad); }}
 .legend {{ list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem;
   color: var(--quiet); font-size: .85rem; }}
 .legend li {{ display: flex; align-items: center; gap: .5rem; }}
