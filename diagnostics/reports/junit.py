@@ -41,11 +41,11 @@ def junit(outcome: Outcome, now: datetime.datetime, fixed: bool) -> bytes:
         title, kind, text = headline(found), found.verdict, _text(outcome, fixed)
     if cause := found.causes[0] if found and found.causes else None:
         kind = cause.code
+        title = f"{title}: {cause.summary}{f' at {cause.where}' if cause.where else ''}"
         excerpt = found.excerpt(cause.where) if found else None
         if excerpt is not None and excerpt.own:
-            # Where readers link to; GitLab takes the file only.
-            case.set("file", shown(cause.where.rpartition(":")[0]))
-            case.set("line", str(excerpt.line))
+            # Not at the test case: there the schema of Jenkins' xUnit plugin has neither a file nor a line.
+            suite.set("file", shown(cause.where.rpartition(":")[0]))
     if outcome.passed:
         ElementTree.SubElement(case, "system-out").text = shown(text)
     else:
