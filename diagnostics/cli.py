@@ -119,7 +119,6 @@ def _check(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stopped)
     outcome = _examined(question, fix, expect or "concurrent")
-    failure = files.write(outcome, fix)
     try:
         _print(outcome, as_json, github, fix, profile)
     except (OSError, SystemExit) as error:
@@ -127,6 +126,8 @@ def _check(
         # The reader of the pipe is gone (rich turns that into SystemExit); still return the exit code.
         if not isinstance(error, (BrokenPipeError, SystemExit)):
             raise
+    finally:
+        failure = files.write(outcome, fix)
     if failure:
         raise ProbeError(f"{failure}; the check itself is complete")
     return outcome.exit_code
@@ -141,9 +142,9 @@ def _examined(question: Question, fix: bool, expected: str) -> Outcome:
     try:
         with Console(stderr=True).status("examining") as status:
             found = examine(question, fix, lambda text: status.update(f"{text} …"))
-    except DiagnosticsError as error:
-        took = time.monotonic() - began
-        return Outcome(question, None, error.exit_code, took, str(error), expected)
+    except Exception as error:  # whatever it is, a report says so, not that of an earlier check
+        text, code = _failure(error)
+        return Outcome(question, None, code, time.monotonic() - began, text, expected)
     code = 0 if found.verdict == expected else found.exit_code or 1
     return Outcome(question, found, code, time.monotonic() - began, "", expected)
 
@@ -160,7 +161,7 @@ def _print(outcome: Outcome, as_json: bool, github: bool, fix: bool, profile: bo
     elif github:
         with console.capture() as text:
             show(outcome.question, found, console, fix, profile)
-        sys.stdout.write(without_commands(text.get()))
+        click.echo(without_commands(text.get()), nl=False)
     else:
         show(outcome.question, found, console, fix, profile)
     if github:
@@ -210,21 +211,25 @@ def main(argv: list[str] | None = None) -> int:
         text = error.format_message().rstrip(".")
         click.echo(f"diagnostics: {text[:1].lower()}{text[1:]} (see diagnostics --help)", err=True)
         return _USAGE
-    except DiagnosticsError as error:
-        click.echo(f"diagnostics: {error}", err=True)
-        return error.exit_code
     except SystemExit as error:
         # Raised by rich when the reader of its output is gone.
         return _INTERNAL if error.code == 1 else int(error.code or 0)
-    except OSError as error:
-        click.echo(f"diagnostics: {_one_line(error)}", err=True)
-        return _INTERNAL
     except Exception as error:
-        at = extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(at.filename)}:{at.lineno}"
-        text = f"{type(error).__name__}: {_one_line(error)} ({place})"
-        click.echo(f"diagnostics: internal error, please report it: {text}", err=True)
-        return _INTERNAL
+        text, code = _failure(error)
+        click.echo(f"diagnostics: {text}", err=True)
+        return code
+
+
+def _failure(error: Exception) -> tuple[str, int]:
+    """Return what is told of ``error``, and the exit code."""
+    if isinstance(error, DiagnosticsError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        return _one_line(error), _INTERNAL
+    at = extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(at.filename)}:{at.lineno}"
+    text = f"{type(error).__name__}: {_one_line(error)} ({place})"
+    return f"internal error, please report it: {text}", _INTERNAL
 
 
 def _one_line(error: Exception) -> str:

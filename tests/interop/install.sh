@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install the servers of these tests, and ntfs-3g for tests/faults, on Debian or Ubuntu, as root. None of the
-# servers is started.
+# Install the servers of these tests, ntfs-3g for tests/faults, and a browser for tests/diagnostics, on Debian or
+# Ubuntu, as root. None of the servers is started.
 # `install.sh versitygw` builds the S3 server, with Go, instead: that takes some minutes.
 set -eu
 if [ "${1-}" = versitygw ]; then
@@ -19,3 +19,5 @@ fi
 apt-get update -qq
 apt-get install -qq -y --no-install-recommends \
     nginx-light apache2-bin lighttpd haproxy squid-openssl ntfs-3g > /dev/null
+# Ubuntu's `chromium` is a snap, which no container has; the test of the page is skipped without.
+apt-get install -qq -y --no-install-recommends chromium > /dev/null || true
