@@ -29,8 +29,8 @@ def excerpts_of(
     """
     wanted = {place: _located(place, facts) for place in places}
     for each in held:
-        if each["stack"]:
-            spot = each["stack"][0]
+        spot = each["stack"][0] if each["stack"] else ("", None)
+        if spot[1]:  # a frame may be at no line
             wanted.setdefault(where(spot, facts), (absolute(str(spot[0]), facts), spot[1]))
     found = []
     for place, at in wanted.items():

@@ -69,7 +69,7 @@ def test_line_of_a_program_is_no_command_of_a_workflow(run, write):
             sleep(0.1)  # ##[error]fake
             return requests.get(url)
     """
-    answer = run("--app", write("proj", text) + ":fetch", "--github")
+    answer = run("--app", write("proj", text) + ":fetch", "--github", "--requests", "4")
     assert answer.code == 1
     first, *between, last, command = answer.out.splitlines()
     assert any("##[error]fake" in line for line in between)

@@ -219,7 +219,8 @@ def test_excerpts_of_sources_in_any_encoding_and_of_none(tmp_path):
     (tmp_path / "bytes.py").write_bytes(b"a\n\xff\xfe\x00\nc")
     (tmp_path / "long.py").write_text("x = '" + "y" * 1000 + "'\n")
     places = ["latin.py:2", "bytes.py:2", "long.py:1", "latin.py:99", "none.py:1", "<string>:1", "", ".:1"]
-    found = {each.where: each for each in excerpts_of(places, [{"stack": []}], facts)}
+    held = [{"stack": []}, {"stack": [["latin.py", None, "fetch"]]}]
+    found = {each.where: each for each in excerpts_of(places, held, facts)}
     assert sorted(found) == ["bytes.py:2", "latin.py:2", "long.py:1"]
     assert (found["latin.py:2"].first, found["latin.py:2"].lines) == (1, ["# coding: latin-1", "x = 'é'"])
     assert len(found["long.py:1"].lines[0]) == 200

@@ -49,7 +49,7 @@ class Timeline(object):
         while frame is not None and owner is None and depth < _FRAMES:
             owner = self._frames.get(id(frame))
             frame, depth = frame.f_back, depth + 1
-        place = list(spot) if spot else None
+        place = [spot[0], spot[1] or 0, spot[2]] if spot else None  # a frame may be at no line
         last = self._holds[-1] if self._holds else None
         if last is not None and last[1] >= since and last[2] == owner and _same(last[3], place):
             last[1] = now
