@@ -15,7 +15,7 @@ __all__ = ["chart"]
 _TOGETHER = 0.01  # seconds between holds that are drawn as one
 _SHORTEST_HOLD = 0.005  # seconds that are drawn
 _NUMBERED = 0.035  # of the width: room for two digits on a narrow screen
-_TICKS = 5
+_TICKS = 4
 
 
 def chart(timeline: Timeline) -> list[Element]:
@@ -64,7 +64,7 @@ def _joined(holds: Sequence[Hold]) -> list[Hold]:
 
 def _told(timeline: Timeline, holds: Sequence[Hold]) -> str:
     held = sum(each.ended - each.began for each in holds)
-    text = f"{timeline.many} requests took {timeline.seconds:.2f} s; "
+    text = f"{timeline.many} requests took {round(timeline.seconds, 3):.2f} s; "
     if held:
         text += f"the hub was held for {held:.2f} s of them, in which no other greenlet could run."
     else:
@@ -77,7 +77,8 @@ def _told(timeline: Timeline, holds: Sequence[Hold]) -> str:
         for _, change in sorted(edges):
             now += change
             most = max(most, now)
-        text += f" The server had at most {most} of them at once."
+        whose = "them" if timeline.many == len(timeline.requests) else "those that are shown"
+        text += f" The server had at most {most} of {whose} at once."
     return text
 
 
@@ -136,7 +137,7 @@ def _axis(body: Element, timeline: Timeline) -> None:
 
 
 def _ticks(seconds: float) -> list[float]:
-    """Return round times from 0 on, at most five, none so near the end that its label is cut."""
+    """Return round times from 0 on, at most as many as fit, none so near the end that its label is cut."""
     least = seconds / _TICKS
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * each for each in (1, 2, 5, 10) if power * each >= least)
