@@ -6,14 +6,18 @@ import json
 import os
 import signal
 import sys
+import time
 from traceback import extract_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
-from diagnostics.errors import DiagnosticsError, UsageError
+from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
 from diagnostics.model import Question, Target
+
+if TYPE_CHECKING:
+    from diagnostics.reports.outcome import Outcome
 
 __all__ = ["main"]
 
@@ -73,6 +77,9 @@ def _cli() -> None:
 @click.option("--profile", is_flag=True, help="Print the frames that held the hub.")
 @click.option("--expect", type=click.Choice(["concurrent", "serialized", "error"]), help="Exit 0 if it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
+@click.option("--github", is_flag=True, help="Annotate the line of the cause in a GitHub workflow.")
+@click.option("--junit", metavar="FILE", default="", help="Write JUnit XML.")
+@click.option("--report", metavar="FILE.html", default="", help="Write a page with timeline and remedies.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def _check(
     style: str | None,
@@ -83,6 +90,9 @@ def _check(
     profile: bool,
     expect: str | None,
     as_json: bool,
+    github: bool,
+    junit: str,
+    report: str,
     command: tuple[str, ...],
     **told: Any,
 ) -> int:
@@ -102,29 +112,64 @@ def _check(
         python=python,
     )
     question = Question(target, cacert=cacert or "", **told)
-    from diagnostics.examine import examine
-    from diagnostics.report import show
+    from diagnostics.reports.files import ReportFiles
 
-    stderr = Console(stderr=True)
+    files = ReportFiles(junit, report)
+    files.check()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stopped)
-    with stderr.status("examining") as status:
-        found = examine(question, fix, lambda text: status.update(f"{text} …"))
+    outcome = _examined(question, fix, expect or "concurrent")
     try:
-        if as_json:
-            sys.stdout.write(json.dumps(found.json(), indent=2) + "\n")
-        else:
-            show(question, found, Console(soft_wrap=True), fix, profile)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        _print(outcome, as_json, github, fix, profile)
     except (OSError, SystemExit) as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards what is left in the buffer
         # The reader of the pipe is gone (rich turns that into SystemExit); still return the exit code.
         if not isinstance(error, (BrokenPipeError, SystemExit)):
             raise
-    if expect:
-        return 0 if found.verdict == expect else found.exit_code or 1
-    return found.exit_code
+    finally:
+        failure = files.write(outcome, fix)
+    if failure:
+        raise ProbeError(f"{failure}; the check itself is complete")
+    return outcome.exit_code
+
+
+def _examined(question: Question, fix: bool, expected: str) -> Outcome:
+    """Return how the check ended."""
+    from diagnostics.examine import examine
+    from diagnostics.reports.outcome import Outcome
+
+    began = time.monotonic()
+    try:
+        with Console(stderr=True).status("examining") as status:
+            found = examine(question, fix, lambda text: status.update(f"{text} …"))
+    except Exception as error:  # whatever it is, a report says so, not that of an earlier check
+        text, code = _failure(error)
+        return Outcome(question, None, code, time.monotonic() - began, text, expected)
+    code = 0 if found.verdict == expected else found.exit_code or 1
+    return Outcome(question, found, code, time.monotonic() - began, "", expected)
+
+
+def _print(outcome: Outcome, as_json: bool, github: bool, fix: bool, profile: bool) -> None:
+    from diagnostics.report import show
+    from diagnostics.reports.github import commands, without_commands
+
+    found, console = outcome.found, Console(soft_wrap=True)
+    if found is None:
+        click.echo(f"diagnostics: {outcome.error}", err=True)
+    elif as_json:
+        sys.stdout.write(json.dumps(found.json(), indent=2) + "\n")
+    elif github:
+        with console.capture() as text:
+            show(outcome.question, found, console, fix, profile)
+        click.echo(without_commands(text.get()), nl=False)
+    else:
+        show(outcome.question, found, console, fix, profile)
+    if github:
+        # The runner reads both streams; in a pipe, standard output is then the JSON alone.
+        for line in commands(outcome, os.environ):
+            click.echo(line, err=as_json)
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _stopped(number: int, frame: Any) -> None:
@@ -166,21 +211,25 @@ def main(argv: list[str] | None = None) -> int:
         text = error.format_message().rstrip(".")
         click.echo(f"diagnostics: {text[:1].lower()}{text[1:]} (see diagnostics --help)", err=True)
         return _USAGE
-    except DiagnosticsError as error:
-        click.echo(f"diagnostics: {error}", err=True)
-        return error.exit_code
     except SystemExit as error:
         # Raised by rich when the reader of its output is gone.
         return _INTERNAL if error.code == 1 else int(error.code or 0)
-    except OSError as error:
-        click.echo(f"diagnostics: {_one_line(error)}", err=True)
-        return _INTERNAL
     except Exception as error:
-        at = extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(at.filename)}:{at.lineno}"
-        text = f"{type(error).__name__}: {_one_line(error)} ({place})"
-        click.echo(f"diagnostics: internal error, please report it: {text}", err=True)
-        return _INTERNAL
+        text, code = _failure(error)
+        click.echo(f"diagnostics: {text}", err=True)
+        return code
+
+
+def _failure(error: Exception) -> tuple[str, int]:
+    """Return what is told of ``error``, and the exit code."""
+    if isinstance(error, DiagnosticsError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        return _one_line(error), _INTERNAL
+    at = extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(at.filename)}:{at.lineno}"
+    text = f"{type(error).__name__}: {_one_line(error)} ({place})"
+    return f"internal error, please report it: {text}", _INTERNAL
 
 
 def _one_line(error: Exception) -> str:

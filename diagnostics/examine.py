@@ -13,11 +13,13 @@ import msgspec
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
+from diagnostics.excerpts import excerpts_of
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
 from diagnostics.remedy import is_known, measure_again
 from diagnostics.startup import with_startup
+from diagnostics.timeline import timeline_of
 from diagnostics.verdict import Judgement, judge, least_slope
 from diagnostics.waits import asleep
 from downloader.core.redact import redact
@@ -72,6 +74,8 @@ def diagnose(
     if again is not None and explained:
         worked, failed = measure_again(case, explained[0][1], again, progress)
     many = question.requests
+    causes = [cause for cause, _ in explained]
+    held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,
         requests=many,
@@ -79,14 +83,16 @@ def diagnose(
         wall_s=round(judgement.wall, 3),
         concurrency=round(judgement.concurrency, 2),
         socket_class=case.socket_class,
-        causes=[cause for cause, _ in explained],
+        causes=causes,
         remedies=worked,
         tried=failed,
         facts=_facts(case),
         error=judgement.error if judgement.verdict == "error" else "",
-        held=[_shown(case, each) for each in case.held[:5]],
+        held=held,
         gap_s=round(seen.result["gap"], 3),
         fixable=any(is_known(case, codes) for _, codes in explained),
+        timeline=timeline_of(question, seen, judgement.wall),
+        excerpts=excerpts_of([each.where for each in causes], case.held[:5], seen.facts),
     )
 
 

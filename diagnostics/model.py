@@ -7,7 +7,19 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-__all__ = ["Cause", "Diagnosis", "Observation", "Question", "Remedy", "Target", "Verdict"]
+__all__ = [
+    "Cause",
+    "Diagnosis",
+    "Excerpt",
+    "Hold",
+    "Observation",
+    "Question",
+    "Remedy",
+    "RequestSpan",
+    "Target",
+    "Timeline",
+    "Verdict",
+]
 
 Verdict = Literal["concurrent", "serialized", "error"]
 
@@ -119,12 +131,59 @@ class Remedy(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class RequestSpan(msgspec.Struct, frozen=True):
+    """A request; times in seconds of the round, ``ended`` None where it did not end.
+
+    ``waited``: when the server had it and waited, which is known only of the built-in server.
+    """
+
+    index: int
+    began: float
+    ended: float | None
+    failed: bool
+    waited: list[tuple[float, float]]
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A time in which something held the hub. ``request``: the one that did; None if none of them did."""
+
+    began: float
+    ended: float
+    request: int | None
+    where: str
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A round of ``many`` requests that took ``seconds``. ``requests``: the first of them, by index."""
+
+    many: int
+    delay: float
+    seconds: float
+    requests: list[RequestSpan]
+    holds: list[Hold]
+
+
+class Excerpt(msgspec.Struct, frozen=True):
+    """Lines of a source. ``where``: file:line as printed; ``first``: the number of the first of ``lines``.
+
+    ``own``: the file is the user's, not a package's.
+    """
+
+    where: str
+    file: str
+    line: int
+    first: int
+    lines: list[str]
+    own: bool
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """The complete result; the format of ``json()`` is stable.
 
     ``causes`` of a concurrent process are limits that the program sets itself. ``remedies`` were measured
     to work, best first; ``tried`` were measured not to work; ``fixable``: remedies are known for the cause,
-    whether measured or not.
+    whether measured or not. ``timeline`` and ``excerpts`` (of the places in ``causes`` and ``held``) are
+    not in the JSON.
     """
 
     verdict: Verdict
@@ -141,11 +200,19 @@ class Diagnosis(msgspec.Struct, frozen=True):
     held: list[dict[str, Any]] = []
     gap_s: float = 0.0
     fixable: bool = False
+    timeline: Timeline | None = None
+    excerpts: list[Excerpt] = []
 
     def json(self) -> dict[str, Any]:
         """Return the diagnosis as ``--json`` prints it."""
-        fields = cast(dict[str, Any], msgspec.to_builtins(self))
+        bare = msgspec.structs.replace(self, timeline=None, excerpts=[])
+        fields = cast(dict[str, Any], msgspec.to_builtins(bare))
+        del fields["timeline"], fields["excerpts"]
         return {"version": 1, **fields}
+
+    def excerpt(self, where: str) -> Excerpt | None:
+        """Return the lines at ``where``; None if they are not known."""
+        return next((each for each in self.excerpts if each.where == where), None)
 
     @property
     def exit_code(self) -> int:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -27,14 +29,20 @@ from downloader.process.watching import STALL_TIMEOUT, end, watched
 __all__ = ["Origin", "main"]
 
 _MAX_RUNS = 1000
+_MAX_SPANS = 200  # of a run, that are recorded
 
 
 class _Run:
-    """The counts of one run. ``levels[n]``: seconds in which ``n`` requests waited."""
+    """The counts of one run.
+
+    ``levels[n]``: seconds in which ``n`` requests waited; ``spans``: for the first of them ``[index, came,
+    left]``, by the monotonic clock that all processes of the machine share.
+    """
 
     def __init__(self) -> None:
         self.requests = self._now = 0
         self.levels: list[float] = [0.0]
+        self.spans: list[list[Any]] = []
         self._since = 0.0
 
     def change(self, by: int) -> None:
@@ -50,7 +58,27 @@ class _Run:
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as they go into the JSON."""
-        return {"requests": self.requests, "peak": len(self.levels) - 1, "levels": self.levels}
+        return {
+            "requests": self.requests,
+            "peak": len(self.levels) - 1,
+            "levels": self.levels,
+            "spans": self.spans,
+        }
+
+    def came(self, index: str) -> Callable[[], None]:
+        """Count a request, with the index in its URL; return what counts that it has been responded to."""
+        self.change(1)
+        clock = asyncio.get_running_loop().time
+        span: list[Any] = [0, clock(), None]
+        if len(self.spans) < _MAX_SPANS and re.fullmatch("[0-9]{1,5}", index):
+            span[0] = int(index)
+            self.spans.append(span)
+
+        def left() -> None:
+            span[2] = clock()
+            self.change(-1)
+
+        return left
 
 
 class _Connection(asyncio.Protocol):
@@ -99,11 +127,11 @@ class _Connection(asyncio.Protocol):
         count = self._counts.setdefault(run, _Run())
         while len(self._counts) > _MAX_RUNS:
             del self._counts[next(iter(self._counts))]
-        count.change(1)
-        asyncio.get_running_loop().call_later(delay, self._due, count)
+        left = count.came(rest.partition("/")[2])
+        asyncio.get_running_loop().call_later(delay, self._due, left)
 
-    def _due(self, count: _Run) -> None:
-        count.change(-1)
+    def _due(self, left: Callable[[], None]) -> None:
+        left()
         self._busy = False
         self._respond(b"x" * 100)
         self._next()
@@ -188,7 +216,8 @@ class Origin:
         """Return the counts by run.
 
         ``requests``: how many came; ``peak``: the maximum that waited at once; ``levels``: for each number
-        of requests, the seconds in which that many waited. Raises ProbeError when the server is gone.
+        of requests, the seconds in which that many waited; ``spans``: see ``_Run``. Raises ProbeError when
+        the server is gone.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

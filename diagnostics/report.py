@@ -7,7 +7,7 @@ from rich.text import Text
 
 from diagnostics.model import Diagnosis, Question
 
-__all__ = ["show"]
+__all__ = ["headline", "show"]
 
 _STYLES = {
     "concurrent": ("OK", "bold green"),
@@ -21,7 +21,8 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
 
     ``fixed``: remedies were to be measured; ``profile``: print what held the hub, too.
     """
-    console.print(_headline(found))
+    word, style = _STYLES[found.verdict]
+    console.print(Text.assemble((f"{word:<6}", style), headline(found)))
     head = "limit " if found.verdict == "concurrent" else "cause "
     for cause in found.causes:
         console.print(Text.assemble((head, "bold"), (cause.code, "yellow"), f"  {cause.where}"))
@@ -50,16 +51,15 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
         _profile(found, console)
 
 
-def _headline(found: Diagnosis) -> Text:
-    word, style = _STYLES[found.verdict]
+def headline(found: Diagnosis) -> str:
+    """Return the verdict with its numbers, in one line."""
     took = f"{found.requests} × {found.delay_s:g} s took {found.wall_s:.2f} s"
     ratio = f"(concurrency {found.concurrency:.1f} of {found.requests})"
-    text = {
+    return {
         "concurrent": f"HTTPS is concurrent: {took} {ratio}",
         "serialized": f"HTTPS is serialized: {took} {ratio}",
         "error": f"HTTPS does not work here: {found.error or 'no request came back'}",
     }[found.verdict]
-    return Text.assemble((f"{word:<6}", style), text)
 
 
 def _remedies(found: Diagnosis, console: Console) -> None:

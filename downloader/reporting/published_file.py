@@ -1,4 +1,4 @@
-"""Write a file of the run's own: whole or not at all, readable by its owner only."""
+"""Write a file of the run's own: whole or not at all, by default readable by its owner only."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from downloader.errors import DestinationError
 __all__ = ["publish"]
 
 
-def publish(path: str, write: Callable[[BinaryIO], object], mark: str = "") -> None:
+def publish(path: str, write: Callable[[BinaryIO], object], mark: str = "", mode: int = 0o600) -> None:
     """Let ``write`` write to ``path``: beside it, and then under its name.
 
     /dev/stderr, /dev/null or a named pipe are written to, never replaced. ``mark`` makes the name beside it
     unique, by default the process; where it stays the same, what a killed process has left is replaced.
-    Raises DestinationError.
+    ``mode``: of the new file, less the umask. Raises DestinationError.
     """
     try:
         if _is_stream(path):
@@ -28,7 +28,7 @@ def publish(path: str, write: Callable[[BinaryIO], object], mark: str = "") -> N
         target = Path(os.path.realpath(path))
         temporary = target.with_name(f".downloader-{mark or os.getpid()}.tmp")
         temporary.unlink(missing_ok=True)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with open(fd, "wb") as file:
                 write(file)

@@ -5,6 +5,7 @@ import sys
 from . import frames, sampler
 from .fetchers import Unusable
 from .patience import Patience
+from .timeline import Timeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Probe(object):
         self._looked = 0.0
         self._gap = 0.0
         self._looking = False
+        self._timeline = Timeline(0.0)
         self.greenlets = set()  # type: set[Any]
 
     def run(self, told, longer):
@@ -76,6 +78,7 @@ class Probe(object):
                 longer()
 
         watch.on_tick = tick
+        watch.on_held = self._held
         watch.start()
         self._looking = True
         gevent.spawn(self._look)
@@ -123,11 +126,15 @@ class Probe(object):
         done = []  # type: List[float]
         began, spent = sampler.clock(), sampler.cpu()
         self._thread.since()
+        timeline = self._timeline = Timeline(began)
 
-        def one(url):
-            # type: (str) -> None
+        def one(index, url):
+            # type: (int, str) -> None
+            frame, failed = sys._getframe(), True
+            timeline.begin(index, frame, sampler.clock())
             try:
                 self._fetch(url)
+                failed = False
             except self._gevent.GreenletExit:
                 raise
             except BaseException as error:
@@ -138,9 +145,13 @@ class Probe(object):
                     errors.append({"class": name, "text": _text(error), "stack": _raised(error)})
             else:
                 done.append(sampler.clock() - began)
+            finally:
+                timeline.end(index, frame, sampler.clock(), failed)
+                del frame  # it refers to itself
 
         self.greenlets = set(
-            self._gevent.spawn(one, url) for url in urls(self._spec["url"], run, count, delay)
+            self._gevent.spawn(one, index, url)
+            for index, url in enumerate(urls(self._spec["url"], run, count, delay))
         )
         self._gevent.joinall(list(self.greenlets))
         return {
@@ -154,7 +165,12 @@ class Probe(object):
             "errors": sum(kinds.values()),
             "kinds": kinds,
             "first": errors,
+            "timeline": timeline.told(),
         }
+
+    def _held(self, *seen):
+        # type: (*Any) -> None
+        self._timeline.held(*seen)
 
     def _look(self):
         # type: () -> None
@@ -189,6 +205,7 @@ class Probe(object):
             seconds=sampler.clock() - self._began,
             looked=self._looked,
             scheduler=self._thread.known,
+            timeline=self._timeline.told(),
             parked=[
                 {
                     "stack": list(key),

@@ -133,6 +133,8 @@ class Sampler(object):
         self.stamp = clock()
         self._timer = hub.loop.timer(tick, tick, ref=False)
         self.on_tick = None  # type: Optional[Callable[[], None]]
+        # Called with the frame, the time of the hub's last sign, from when to when it was held, the place.
+        self.on_held = None  # type: Optional[Callable[..., None]]
 
     def start(self):
         # type: () -> None
@@ -170,6 +172,8 @@ class Sampler(object):
                     entry[1] += used
                     entry[2] += ready
                     entry[3] += 1
+                    if self.on_held is not None:
+                        self.on_held(frame, self.stamp, before, now, key[0] if key else None)
             before = now
             if self.on_tick is not None:
                 self.on_tick()

@@ -1,0 +1,81 @@
+"""Read the lines of code around the places of a diagnosis, for a report that a person reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import tokenize
+from collections.abc import Iterable
+from typing import Any
+
+from diagnostics.model import Excerpt
+from diagnostics.source_places import absolute, here, is_own, short, where
+from downloader.core.redact import redact
+
+__all__ = ["excerpts_of"]
+
+_AROUND = 3  # lines before and after
+_LONGEST_LINE = 200
+_LARGEST_FILE = 4 << 20
+_PLACE = re.compile(r"(.+):(\d{1,9})", re.S)
+
+
+def excerpts_of(
+    places: Iterable[str], held: Iterable[dict[str, Any]], facts: dict[str, Any]
+) -> list[Excerpt]:
+    """Return the lines at ``places``, as they are printed, and where each of ``held`` held the hub.
+
+    Places that are in no file, or in one that cannot be read, are left out. Secrets are cut.
+    """
+    wanted = {place: _located(place, facts) for place in places}
+    for each in held:
+        spot = each["stack"][0] if each["stack"] else ("", None)
+        if spot[1]:  # a frame may be at no line
+            wanted.setdefault(where(spot, facts), (absolute(str(spot[0]), facts), spot[1]))
+    found = []
+    for place, at in wanted.items():
+        first, lines = _around(*at) if at else (0, [])
+        if at and lines:
+            own = is_own((*at, ""), facts)
+            found.append(Excerpt(place, at[0], at[1], first, lines, own))
+    return found
+
+
+def _located(place: str, facts: dict[str, Any]) -> tuple[str, int] | None:
+    """Return the file and the line of a place as it is printed, relative to one of several folders."""
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        return None
+    roots = [facts.get("started"), facts.get("cwd"), here(), *facts.get("path", [])]
+    for root in filter(None, roots):
+        file = os.path.normpath(os.path.join(root, match[1]))
+        if os.path.isfile(file) and short(file, facts) == match[1]:
+            return file, int(match[2])
+    return None
+
+
+def _around(file: str, number: int) -> tuple[int, list[str]]:
+    """Return the number of the first line, and the lines; (0, []) where it has no such line."""
+    try:
+        if not os.path.isfile(file) or os.path.getsize(file) > _LARGEST_FILE:
+            return 0, []
+        with open(file, "rb") as source:
+            encoding = _encoding(source.readline)
+        with open(file, encoding=encoding, errors="replace") as text:
+            lines = text.read().split("\n")
+    except OSError:
+        return 0, []
+    if not 0 < number <= len(lines):
+        return 0, []
+    first = max(1, number - _AROUND)
+    around = lines[first - 1 : number + _AROUND]
+    while len(around) > 1 and first + len(around) - 1 > number and not around[-1].strip():
+        around.pop()
+    return first, [redact(line.expandtabs(4).rstrip())[:_LONGEST_LINE] for line in around]
+
+
+def _encoding(readline: Any) -> str:
+    try:
+        return tokenize.detect_encoding(readline)[0]
+    except SyntaxError:
+        return "utf-8"
