@@ -22,7 +22,7 @@ import http.client  # noqa: E402
 import queue  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Collection  # noqa: E402
 from itertools import takewhile  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Protocol  # noqa: E402
@@ -232,8 +232,14 @@ class _CountedConnection:
             except ssl.SSLError:
                 tried.add(self._address)
                 self.close()
-                if self.proxy is not None or not self.census.resolver.has_others(self._dns_host, tried):
+                if self.proxy is not None or not self._has_others(tried):
                     raise
+
+    def _has_others(self, tried: Collection[str]) -> bool:
+        try:
+            return self.census.resolver.has_others(self._dns_host, tried)
+        except socket.gaierror:
+            return False
 
     def _connect(self) -> None:
         self.census.enter(self.key)
@@ -275,7 +281,16 @@ class _CountedConnection:
     def _connect_to_any_address(self) -> Any:
         host, resolver = self._dns_host, self.census.resolver
         try:
-            sock, self._address = connect(resolver.addresses(host), self.port, self.timeout)
+            addresses = resolver.addresses(host)
+            try:
+                sock, self._address = connect(addresses, self.port, self.timeout)
+            except TimeoutError:
+                raise
+            except OSError:
+                # The name may have another address by now. No attempt is charged for the old one.
+                if not resolver.has_others(host, addresses):
+                    raise
+                sock, self._address = connect(resolver.addresses(host), self.port, self.timeout)
             return sock
         except socket.gaierror as error:
             failed: Exception = NameResolutionError(host, self, error)  # type: ignore[arg-type]
