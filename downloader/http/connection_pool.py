@@ -44,7 +44,7 @@ from downloader.http.dns import Resolver  # noqa: E402
 from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end  # noqa: E402
 from downloader.http.name_lookup import NoAnswer  # noqa: E402
 from downloader.http.response import StrictResponse  # noqa: E402
-from downloader.process.private_parts import tls_object  # noqa: E402
+from downloader.process.private_parts import tls_object, tunnel_target  # noqa: E402
 
 __all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
 
@@ -56,6 +56,7 @@ SLOW_TO_OPEN = 0.25
 # It is as many times what connections took to open. Where the CPU is the limit, handshakes are slow, and
 # those that are begun in the place of others make all slower.
 _TIMES_USUAL, _LONGEST_SLOT = 4, 2.0
+_TUNNEL_OPEN = range(200, 300)
 _CUT = "the connection was cut in the TLS handshake"
 
 
@@ -266,9 +267,31 @@ class _CountedConnection:
 
     def _tunnel(self) -> None:
         try:
-            super()._tunnel()  # type: ignore[misc]
+            self._open_tunnel()
         except (OSError, http.client.HTTPException) as error:
             raise ProxyError("no tunnel", error) from error
+
+    def _open_tunnel(self) -> None:
+        """Request a tunnel of the proxy, in HTTP/1.1 and with a Host, which some proxies insist on.
+
+        http.client does so from 3.12 on, and takes 200 only; any 2xx opens one (RFC 9110 §9.3.6).
+        """
+        host, port, fields = tunnel_target(self)
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        sender = http.client.HTTPConnection(self.host, self.port)  # as this one is in the midst of opening
+        sender.sock = self.sock
+        sender.putrequest("CONNECT", target, skip_host=True, skip_accept_encoding=True)
+        for name, value in {"Host": target, **fields}.items():
+            sender.putheader(name, value)
+        sender.endheaders()
+        response = self.response_class(self.sock, method="CONNECT")
+        try:
+            response.begin()
+        finally:
+            response.close()
+        if response.status not in _TUNNEL_OPEN:
+            self.close()
+            raise OSError(f"Tunnel connection failed: {response.status} {response.reason.strip()}")
 
     def _new_conn(self) -> Any:
         try:
