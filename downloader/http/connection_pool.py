@@ -410,6 +410,9 @@ class _IdleTrackingPool:
             response = super()._make_request(  # type: ignore[misc]
                 conn, method, target or url, *args, **kwargs
             )
+            if conn.served and response.status == http.client.REQUEST_TIMEOUT:
+                # Some servers send one before they close a connection that is idle (RFC 9110 §15.5.9).
+                raise http.client.RemoteDisconnected("the idle connection has ended with 408")
             conn.good = conn.good or response.status < 500
             return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:

@@ -78,6 +78,8 @@ def test_every_2xx_opens_a_tunnel(
         with Tunnel(answer) as proxy:
             given = (*options, *by(proxy.url), "--lane", lane)
             result = download("-", tmp_path / f"{number}", *given, stdin=f"{server.url}/get/f0\n")
+        target = server.url.removeprefix("https://").encode()
+        assert proxy.heads[0].startswith(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n" % (target, target))
         assert (result.exit, result.files) == (0, {"f0": b"x0"}), (answer, result.stderr)
 
 

@@ -15,6 +15,7 @@ WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
 HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
 WINDOW = "tests/unit/test_core_pipeline_window.py::"
 GOODPUT = "tests/unit/test_core_goodput.py::"
+LANES = "tests/faults/test_lanes.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 TARGETS = "tests/faults/test_targets.py::"
 AMBIENT = "tests/faults/test_hostile_ambient.py::"
@@ -555,6 +556,25 @@ KNOWN = (
         "attempt <= self.retries",
         (f"{ANSWERS}test_request_counts_are_as_expected[requests-404]",),
     ),
+    Mutant(
+        "408 of an idle connection taken for an answer",
+        "a load balancer ends an idle connection with 408 just as a file is requested: that fails as http-408",
+        "PipelinedConnection._is_idle_timeout",
+        "body.code == IDLE_TIMEOUT",
+        "False",
+        tuple(
+            f"{LANES}test_408_for_an_idle_connection_costs_no_attempt[{end}-auto]"
+            for end in ("closes", "HTTP/1.0")
+        ),
+    ),
+    Mutant(
+        "408 of an idle connection taken for an answer by the requests client",
+        "a load balancer ends an idle connection with 408 just as a file is requested: that fails as http-408",
+        "_IdleTrackingPool._make_request",
+        "conn.served and response.status == http.client.REQUEST_TIMEOUT",
+        "False",
+        (f"{LANES}test_408_for_an_idle_connection_costs_no_attempt[closes-requests]",),
+    ),
     # Proxies
     Mutant(
         "tunnel requested without a Host",
@@ -562,7 +582,7 @@ KNOWN = (
         "_CountedConnection._open_tunnel",
         '{"Host": target, **fields}',
         "fields",
-        (PROXIES + "test_both_clients_send_the_same_request_through_a_tunnel",),
+        (PROXIES + "test_every_2xx_opens_a_tunnel[requests]",),
         more=(  # Python 3.12 and newer add one
             Replacement(
                 "_CountedConnection._open_tunnel",
