@@ -231,9 +231,11 @@ class _CountedConnection:
             try:
                 return self._connect()
             except ssl.SSLError:
+                if self.proxy is not None:
+                    raise  # not closed yet: urllib3 would take it for a failure of the proxy
                 tried.add(self._address)
                 self.close()
-                if self.proxy is not None or not self._has_others(tried):
+                if not self._has_others(tried):
                     raise
 
     def _has_others(self, tried: Collection[str]) -> bool:

@@ -32,7 +32,7 @@ __all__ = ["Resolver"]
 
 _MAX_AGE = 60.0  # seconds
 # Seconds before a name is looked up again because no address of it works: at first, and at most. c-ares
-# answers from what it knows while that is valid, so a name server sees no more queries than the TTL asks for.
+# answers from what it knows while that is valid, so a name server sees no more queries than the TTL allows.
 _MIN_AGE, _MOST_PATIENCE = 1.0, 30.0
 _MAX_NAMES = 8_000
 _DROPPED = _MAX_NAMES // 10  # at a time

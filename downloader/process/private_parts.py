@@ -58,7 +58,7 @@ def tunnel_host(pool: Any) -> str:
 
 
 def tunnel_target(connection: Any) -> tuple[str, int, dict[str, str]]:
-    """Return the host and port to which ``connection`` requests a tunnel, and the header fields for that."""
+    """Return host and port to which ``connection`` requests a tunnel, and the header fields for that."""
     return connection._tunnel_host, connection._tunnel_port, connection._tunnel_headers
 
 

@@ -215,7 +215,7 @@ def test_server_closing_each_connection_costs_no_attempt(end: str, lane: str, tm
 def test_408_for_an_idle_connection_costs_no_attempt(
     timeout: list[Step], lane: str, tmp_path: Path
 ) -> None:
-    """It arrives just as the next request is sent. One that answers each request for a file is its failure."""
+    """It arrives just as the next request is sent. A file that is always answered so fails."""
     counts: Counter[int] = Counter()
 
     def answer(request: Request) -> Sequence[Step]:

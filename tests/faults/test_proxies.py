@@ -164,10 +164,13 @@ def test_unreachable_proxy(lane: str, tmp_path: Path) -> None:
     assert (result.exit, result.codes) == (1, {"a": "proxy", "b": "proxy"}), result.stderr
 
 
-def test_a_certificate_is_verified_through_a_tunnel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lane", LANES)
+def test_a_certificate_is_verified_through_a_tunnel(lane: str, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with Server(files=FILES, tls=certificates.context()) as server, Tunnel() as proxy:
-        result = download("-", tmp_path / "d", *QUICK, *by(proxy.url), stdin=f"{server.url}/get/f0\n")
+        result = download(
+            "-", tmp_path / "d", *QUICK, "--lane", lane, *by(proxy.url), stdin=f"{server.url}/get/f0\n"
+        )
     assert result.codes == {"f0": "tls-verify"}
 
 
