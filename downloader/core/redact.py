@@ -247,7 +247,7 @@ def redact_url(url: str) -> str:
 
 
 def _is_plain(text: str, start: int) -> bool:
-    """Return whether ``text``, whose authority would begin at ``start``, is no URL: it has no scheme and no @.
+    """Return whether ``text``, whose host would begin at ``start``, is no URL: it has no scheme and no @.
 
     A line of `aws s3 ls`, `C:\\Users`, or a time: a colon alone makes no password.
     """
