@@ -149,8 +149,12 @@ class UrlList:
             about_columns = option.name.endswith(("_column", "_columns"))
             given = config.source_option(option.name) != option.default
             if given and about_columns and not forms & WITH_COLUMNS:
+                kept = set(str(config.source_option(option.name)).split(","))
+                # Those of --member are kept, whether or not the other option names them.
+                of_members = option.name == "keep_columns" and kept <= set(_wanted(config).members)
+                flag = "--member" if of_members else option.flag
                 raise ConfigError(
-                    f"{option.flag} is for lists with columns, not for {' and '.join(sorted(forms))}; "
+                    f"{flag} is for lists with columns, not for {' and '.join(sorted(forms))}; "
                     "leave it out, or name the format with --list-format"
                 )
         for name, default in (("no_header", False), ("quote", "double")):

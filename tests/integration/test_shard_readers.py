@@ -135,14 +135,13 @@ def test_datasets_reads_parquet(parquets: Path, tmp_path: Path) -> None:
         """
         import json, sys
         from datasets import load_dataset
-        files = [sys.argv[1] + "/" + name for name in json.load(open(sys.argv[1] + "/sizes.json"))]
-        data = load_dataset("parquet", data_files=files, split="train")
+        data = load_dataset("parquet", data_files=sys.argv[1] + "/*[0-9].parquet", split="train")
         print(json.dumps([[s["key"], s["bytes"].hex(), s["caption"], s["url"]] for s in data]))
         """,
         parquets,
         tmp_path,
     )
-    assert found == [
+    assert sorted(found) == [
         [key, content, sample.kept["caption"], url]
         for (key, content, _, url), sample in zip(expected(EVERY), EVERY, strict=True)
     ]
