@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from downloader.sinks.bucket_store import BucketError, is_denied, refused
+from downloader.sinks.bucket_store import BucketError, is_denied, translated
 from downloader.sinks.shards.publisher.bucket import MD5, Bucket
 from downloader.sinks.shards.staging import ATTEMPTS, missing_text
 from downloader.sinks.shards.staging_bucket import BucketTask
@@ -18,7 +18,7 @@ _LARGEST_COPY = 5 << 30  # of one request, in S3
 
 def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
     """Do what ``task`` says; return the names of the stagings, if it asks for them. Raises BucketError."""
-    try:
+    with translated():
         if task.do == "list":
             return _names(bucket.store)
         if task.do == "check":
@@ -28,10 +28,6 @@ def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
                 _move(bucket.store, f"{ATTEMPTS}/{task.names[0]}/{name}", name, md5, root)
         for name in task.names:
             _remove(bucket.store, name)
-    except BucketError:
-        raise
-    except Exception as error:
-        refused(error)
     return []
 
 

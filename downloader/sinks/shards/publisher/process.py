@@ -107,7 +107,7 @@ def serve_put() -> int:
             bucket.put(bucket.home / name, name, "")
     except OSError as error:
         _send(answers, advice(error).encode())
-    except BucketError as error:
+    except (BucketError, ConfigError) as error:
         _send(answers, str(error).encode())
     return 0
 
@@ -126,6 +126,8 @@ def serve_staging() -> int:
     except (OSError, BucketError) as error:
         failure = advice(error) if isinstance(error, OSError) else str(error)
         answer = BucketAnswer(failure=failure, lasting=getattr(error, "lasting", False))
+    except ConfigError as error:
+        answer = BucketAnswer(failure=str(error), lasting=True)
     _send(answers, msgspec.msgpack.encode(answer))
     return 0
 
