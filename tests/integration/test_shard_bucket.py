@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import http.server
 import io
 import json
@@ -16,11 +15,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from harness import DevServer, Job, slow_but
+from refusing_bucket import Refusing
 from servers import Server as HttpServer
 from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
@@ -292,40 +291,11 @@ def test_buckets_that_cannot_be_used_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-class PutOnly(http.server.BaseHTTPRequestHandler):
+class PutOnly(Refusing):
     """In front of a bucket: what lists, reads or looks at objects is answered with 403."""
 
-    protocol_version = "HTTP/1.1"
-    behind = ""
-
-    def _refuse(self) -> None:
-        body = b"" if self.command == "HEAD" else b"<Error><Code>AccessDenied</Code></Error>"
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _pass_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        there = urlsplit(self.behind)
-        connection = http.client.HTTPConnection(there.hostname or "", there.port)
-        connection.request(self.command, self.path, body, dict(self.headers.items()))
-        answer = connection.getresponse()
-        content = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        connection.close()
-
-    do_GET = do_HEAD = do_DELETE = _refuse
-    do_PUT = do_POST = _pass_on
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    do_GET = do_HEAD = do_DELETE = Refusing.refuse
+    do_PUT = do_POST = Refusing.pass_on
 
 
 def test_credentials_that_may_only_put(server: BucketServer, run_downloader: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,14 +134,12 @@ class ShardKind:
     def check_begin(self, config: Config) -> None:
         """Raise ConfigError if DEST has files with the names of shards: they may be another dataset's.
 
-        The files of a bucket are not looked at, nor those of an attempt at a slice, which are its own.
+        The files of an attempt at a slice are not looked at: they are its own. A bucket is asked by a
+        process of its own; raises DestinationError where it does not answer.
         """
-        from downloader.sinks.shards.stats import IS_OURS
-
-        if config.is_bucket or config.slice:
+        if config.slice:
             return
-        with os.scandir(config.output) as entries:
-            found = min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+        found = _dataset_in_bucket(config) if config.is_bucket else _dataset_in(config.output)
         if found:
             raise ConfigError(
                 f"{config.output} has {found}, which would be replaced and may be of another dataset; "
@@ -234,3 +233,20 @@ class ShardKind:
         from downloader.sinks.shards.inspecting import ShardInspector
 
         return ShardInspector(root, self.name, msgspec.json.decode(identity, type=ShardOptions))
+
+
+def _dataset_in(directory: str) -> str:
+    """Return a name in ``directory`` that a file of a dataset may have, "" if there is none."""
+    from downloader.sinks.shards.stats import IS_OURS
+
+    with os.scandir(directory) as entries:
+        return min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+
+
+def _dataset_in_bucket(config: Config) -> str:
+    """Return a name in the bucket that an object of a dataset may have, "" if there is none."""
+    from downloader.sinks.shards.staging_bucket import StagingBucket
+
+    endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+    with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
+        return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout).dataset()

@@ -7,6 +7,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 PLACES = "tests/unit/test_bucket_place.py::"
+BUCKET = "tests/integration/test_bucket_datasets.py::"
 SETTINGS = "tests/integration/test_bucket_settings.py::"
 
 KNOWN = (
@@ -33,5 +34,21 @@ KNOWN = (
         'type(error).__name__ != "PanicException"',
         "True",
         (f"{SETTINGS}test_a_panic_is_one_line",),
+    ),
+    Mutant(
+        "a bucket is not looked at before a job begins",
+        "a job with another journal overwrites the dataset that is there, and ends with 0",
+        "ShardKind.check_begin",
+        "_dataset_in_bucket(config) if config.is_bucket else _dataset_in(config.output)",
+        "'' if config.is_bucket else _dataset_in(config.output)",
+        (f"{BUCKET}test_a_job_begins_only_where_no_other_dataset_is[moto]",),
+    ),
+    Mutant(
+        "only the first page of a bucket is looked at",
+        "behind a thousand objects of a directory, the dataset is not seen, and is overwritten",
+        "_dataset",
+        "range(_MOST_PAGES)",
+        "range(1)",
+        (f"{BUCKET}test_what_may_be_a_dataset[moto]",),
     ),
 )
