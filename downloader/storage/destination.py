@@ -265,7 +265,7 @@ class Destination:
         if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
-        shards = self.journal.shards.finished_count
+        shards = self.journal.shards.finished()
         replaced = self._config.sink_kind.complete(self._config, self.home, shards)
         if self._has_shards:
             self.sync()  # the indexes

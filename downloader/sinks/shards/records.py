@@ -38,13 +38,15 @@ class ShardRecord(msgspec.Struct, frozen=True):
     ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
     what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
     the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were
-    killed; stats have times, so those of each attempt differ.
+    killed; stats have times, so those of each attempt differ. ``stats``: the content of the stats, to write
+    them again; a record of an earlier version has none.
     """
 
     files: list[FileStats]
     others: list[OtherFile] = []
     sums: bytes = b""
     former: list[OtherFile] = []
+    stats: bytes = b""
 
     @property
     def names(self) -> list[str]:

@@ -20,7 +20,7 @@ from downloader.sinks.shards.options import (
 )
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
@@ -154,25 +154,26 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Directory, shards: int) -> int:
-        """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
+    def complete(self, config: Config, home: Directory, shards: Sequence[int]) -> int:
+        """Write ``shards.json`` and ``sizes.json`` if they lack ``shards``. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
         if config.slice:
             return 0  # those of the whole job are written when all slices are done
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
-        if indexed.has(shards):
+        if indexed.has(len(shards)):
             return 0
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         replaced = write_indexes(
             config.output,
             home,
+            shards,
             endpoint_url,
             region,
             existing=config.existing,
             stall_timeout=config.stall_timeout,
         )
-        indexed.note(shards)
+        indexed.note(len(shards))
         return replaced
 
     def open(self, config: Config, rules: Rules) -> Sink:
@@ -219,13 +220,12 @@ class ShardKind:
         """See ``sinks.sink.Compares``."""
         import msgspec
 
-        from downloader.core.bucket_place import is_bucket
         from downloader.sinks.shards.comparing import JobComparison
         from downloader.sinks.shards.places import open_published
 
         options = msgspec.json.decode(identity, type=ShardOptions)
         files = open_published(root, home, endpoint_url, region)
-        return JobComparison(files, self.name, options, home, Path(home if is_bucket(root) else root))
+        return JobComparison(files, self.name, options, home, root)
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec
