@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -94,3 +95,42 @@ def test_names_are_looked_at_where_listing_is_denied(server: BucketServer, tmp_p
             there = StagingBucket(f"s3://shards/{prefix}", str(tmp_path), url, "us-east-1")
             assert there.dataset() == found
         front.shutdown()
+
+
+def test_a_lost_shard_leaves_the_indexes(server: BucketServer, run_downloader: Run, tmp_path: Path) -> None:
+    """Once ``verify`` has found it lost, and until it is there again; stats that changed are put again."""
+    store = server.store("lost")
+
+    def listed() -> list[str]:
+        content = server.objects("lost")
+        index = [shard["url"] for shard in json.loads(content["shards.json"])["shardlist"]]
+        assert index == list(json.loads(content["sizes.json"]))
+        return index
+
+    with job(server, "lost", tmp_path) as arguments:
+        argv = arguments("j")
+        there = argv[argv.index("--journal") : argv.index("--store")] + argv[-4:]
+
+        def verified(expected: int) -> str:
+            found = run_downloader("verify", "s3://shards/lost", *there)
+            assert found.returncode == expected, found.stdout + found.stderr
+            return str(found.stdout)
+
+        def run() -> None:
+            done = run_downloader(*argv)
+            assert done.returncode == 0, done.stderr
+
+        run()
+        whole = server.objects("lost")
+        obstore.delete(store, "00001.tar")
+        obstore.put(store, "00000_stats.json", b"garbage")
+        assert "00000_stats.json: changed" in verified(1)
+        run()
+        assert listed() == ["00000.tar", "00002.tar"]
+        assert server.objects("lost")["00000_stats.json"] == whole["00000_stats.json"]
+        assert verified(0) == "8 of 8 files agree with the journal\n"
+        obstore.put(store, "00001.tar", whole["00001.tar"])
+        assert "shards.json: does not agree" in verified(1)
+        run()
+        assert listed() == ["00000.tar", "00001.tar", "00002.tar"]
+        verified(0)

@@ -8,6 +8,7 @@ __all__ = ["KNOWN"]
 
 PLACES = "tests/unit/test_bucket_place.py::"
 BUCKET = "tests/integration/test_bucket_datasets.py::"
+INDEXES = "tests/integration/test_shard_indexes.py::"
 SETTINGS = "tests/integration/test_bucket_settings.py::"
 
 KNOWN = (
@@ -50,5 +51,37 @@ KNOWN = (
         "range(_MOST_PAGES)",
         "range(1)",
         (f"{BUCKET}test_what_may_be_a_dataset[moto]",),
+    ),
+    Mutant(
+        "a lost shard stays in the indexes of a bucket",
+        "shards.json lists a shard that is not there, and verify says for ever that the next run mends it",
+        "_Published.__init__",
+        "frozenset(compared.lost)",
+        "frozenset()",
+        (f"{BUCKET}test_a_lost_shard_leaves_the_indexes[moto]",),
+    ),
+    Mutant(
+        "stats that change are believed",
+        "a bit that flips in the stats of a shard is in shards.json, or takes the shard out of it",
+        "_Published.files",
+        "read_record(self._home, shard)",
+        "None",
+        (f"{INDEXES}test_stats_that_change_are_written_again_and_those_of_others_do_not_count",),
+    ),
+    Mutant(
+        "stats that change stay as they are",
+        "what is beside a shard is damaged for ever, although the job knows what it was",
+        "_Published._check_stats",
+        "_has_md5(self._directory / name, record)",
+        "True",
+        (f"{INDEXES}test_stats_that_change_are_written_again_and_those_of_others_do_not_count",),
+    ),
+    Mutant(
+        "a shard of which nothing is known is left out in silence",
+        "a shard without a record, whose stats are damaged, is in no index, and the run ends with 0",
+        "_Published._files_of_stats",
+        "self._tell(name)",
+        "pass",
+        (f"{INDEXES}test_a_run_says_that_it_cannot_write_them_again[lost]",),
     ),
 )
