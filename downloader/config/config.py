@@ -27,7 +27,7 @@ from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, 
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM, read_system_authorities
-from downloader.core.bucket_place import is_bucket
+from downloader.core.bucket_place import is_bucket, local_place, place
 from downloader.core.content_check import Checking
 from downloader.core.echoes import Echoes, basic_login, secrets_of_headers
 from downloader.core.headers import given_twice, header_problem
@@ -38,7 +38,7 @@ from downloader.core.limits import (
     MOST_CONNECTIONS,
     MOST_WORKERS,
 )
-from downloader.core.naming import COLON
+from downloader.core.naming import COLON, shown
 from downloader.core.ownership import Existing
 from downloader.core.redact import credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
@@ -337,6 +337,7 @@ _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 def _validate(config: Config) -> None:
     _check_source(config)
+    _settle_places(config)
     _keep_columns(config)
     check_options("store_options", config.store_options, config.sink_kind)
     config.sink_kind.check(config)
@@ -368,6 +369,22 @@ def _validate(config: Config) -> None:
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
     check_proxies(config.proxies)
+
+
+def _settle_places(config: Config) -> None:
+    """Refuse the URL of what is a path, and write ``s3://`` in lower case where there may be a bucket.
+
+    As a path, it would make a directory of the name of its scheme, and nobody would look there.
+    """
+    for name in ("output", "journal", "scratch", "report", "failures", "manifest"):
+        given = getattr(config, name)
+        try:
+            settled = (place if name in ("output", "journal") else local_place)(given)
+        except ValueError as error:
+            option = "-o" if name == "output" else flag(name)
+            raise ConfigError(f"{option} {shown(redact_url(given))}: {error}") from None
+        if settled != given:
+            msgspec.structs.force_setattr(config, name, settled)
 
 
 def _keep_columns(config: Config) -> None:

@@ -79,6 +79,7 @@ class Destination:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._may_begin = False
         self._verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
         self._apart = _is_apart(config)
         output = Path(config.local_output)
@@ -98,7 +99,7 @@ class Destination:
             self._unsynced: DestinationError | None = None
             self.name_key = name_key(self.home)
             if config.restart:
-                config.sink_kind.check_begin(config)
+                self._check_begin()
                 _forget(self.home)
             self._records_run = record_spool.next_run(self.home)
             self.journal = Journal(self.home, durable=config.fsync)
@@ -136,8 +137,14 @@ class Destination:
             raise ConfigError(
                 f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
             )
-        if os.path.isdir(config.local_output):
-            config.sink_kind.check_begin(config)
+        if config.is_bucket or os.path.isdir(config.local_output):
+            self._check_begin()
+
+    def _check_begin(self) -> None:
+        """Raise ConfigError if DEST has what a job that begins must not replace; ask a bucket once."""
+        if not (self._may_begin and self._config.is_bucket):
+            self._config.sink_kind.check_begin(self._config)
+        self._may_begin = True
 
     def sync(self) -> None:
         """Wait until all published files are on the disk, if --fsync is given; else do nothing.
@@ -258,7 +265,7 @@ class Destination:
         if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
-        shards = self.journal.shards.finished_count
+        shards = self.journal.shards.finished()
         replaced = self._config.sink_kind.complete(self._config, self.home, shards)
         if self._has_shards:
             self.sync()  # the indexes
@@ -318,7 +325,7 @@ class Destination:
         )
         job = self.journal.job()
         if job is None:
-            config.sink_kind.check_begin(config)
+            self._check_begin()
             known_records.forget(self.home)
             mine = self._settled(mine)
             self.journal.begin(mine)
@@ -331,7 +338,7 @@ class Destination:
                 before = job.foreign_before_ns
                 mine = msgspec.structs.replace(mine, foreign_before_ns=before, lost_before_ns=self._now)
             else:
-                config.sink_kind.check_begin(config)
+                self._check_begin()
             if not same:
                 known_records.forget(self.home)
             mine = self._settled(mine)

@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from downloader.core.bucket_place import is_bucket
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.files.directory import Directory, UnsafeFile
 from downloader.sinks.shards.files import INDEX, SIZES
-from downloader.sinks.shards.indexes import Indexed, index_lines, sizes_lines
+from downloader.sinks.shards.indexes import Compared, Indexed, index_lines, sizes_lines
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.places import PublishedFiles
 from downloader.sinks.shards.reading import DigestingFile, SeenSample, read_parquet, read_tar
@@ -159,11 +160,10 @@ class ShardComparison:
                 found.append((name, "does not agree with the shards"))
         return found
 
-    def files_of(self, shard: int) -> list[FileStats]:
-        """Return the files with samples of ``shard`` that an index has: all, if all its files are there."""
-        stated = self._stated(shard)
-        names = [*(file.name for file in stated.files), stats_name(shard)]
-        return stated.files if all(self._files.has(name) for name in names) else []
+    def files_of(self, shard: int) -> list[FileStats] | None:
+        """Return the files with samples of ``shard``, None if they are not all there: no index has them."""
+        files = self._stated(shard).files
+        return files if all(self._files.has(file.name) for file in files) else None
 
     # reading
 
@@ -257,24 +257,36 @@ class ShardComparison:
 class JobComparison(ShardComparison):
     """That of a job on one machine, whose own files are in ``home``; see ``sinks.sink.Comparison``.
 
-    ``indexed``: where its indexes are made, DEST or, for a bucket, ``home``.
+    ``root``: DEST, a directory or ``s3://…``.
     """
 
     def __init__(
-        self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, indexed: Path
+        self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, root: str
     ) -> None:
         super().__init__(files, store, options, partial(read_record, home))
         self._home = home
-        self._indexed = indexed
+        self._in_bucket = is_bucket(root)
+        self._indexed = Indexed(home, Path(home if self._in_bucket else root))
+        self._changed_stats: list[int] = []
+
+    def left(self, shard: int) -> list[tuple[str, str]]:
+        found = super().left(shard)
+        if any(name == stats_name(shard) for name, _ in found):
+            self._changed_stats.append(shard)
+        return found
 
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
-        """See ``sinks.sink.Comparison``."""
-        indexed = Indexed(self._home, self._indexed)
-        if not indexed.counts(len(shards)):
+        """See ``sinks.sink.Comparison``. Let the next run write again what it can."""
+        files = {shard: self.files_of(shard) for shard in shards}
+        writable = not self._home.is_read_only()
+        if self._in_bucket and writable:
+            lost = [shard for shard, found in files.items() if found is None]
+            Compared(lost, sorted(self._changed_stats)).note(self._home)
+        if not self._indexed.counts(len(shards)):
             return []  # they are written at the end of a run
-        wrong = self.indexes([file for shard in shards for file in self.files_of(shard)])
-        if wrong and not self._home.is_read_only():
-            indexed.forget()
+        wrong = self.indexes([file for found in files.values() for file in found or ()])
+        if (wrong or self._changed_stats) and writable:
+            self._indexed.forget()
         return wrong
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from downloader.sinks.shards.options import (
 )
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
@@ -133,14 +134,12 @@ class ShardKind:
     def check_begin(self, config: Config) -> None:
         """Raise ConfigError if DEST has files with the names of shards: they may be another dataset's.
 
-        The files of a bucket are not looked at, nor those of an attempt at a slice, which are its own.
+        The files of an attempt at a slice are not looked at: they are its own. A bucket is asked by a
+        process of its own; raises DestinationError where it does not answer.
         """
-        from downloader.sinks.shards.stats import IS_OURS
-
-        if config.is_bucket or config.slice:
+        if config.slice:
             return
-        with os.scandir(config.output) as entries:
-            found = min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+        found = _dataset_in_bucket(config) if config.is_bucket else _dataset_in(config.output)
         if found:
             raise ConfigError(
                 f"{config.output} has {found}, which would be replaced and may be of another dataset; "
@@ -155,25 +154,26 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Directory, shards: int) -> int:
-        """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
+    def complete(self, config: Config, home: Directory, shards: Sequence[int]) -> int:
+        """Write ``shards.json`` and ``sizes.json`` if they lack ``shards``. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
         if config.slice:
             return 0  # those of the whole job are written when all slices are done
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
-        if indexed.has(shards):
+        if indexed.has(len(shards)):
             return 0
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         replaced = write_indexes(
             config.output,
             home,
+            shards,
             endpoint_url,
             region,
             existing=config.existing,
             stall_timeout=config.stall_timeout,
         )
-        indexed.note(shards)
+        indexed.note(len(shards))
         return replaced
 
     def open(self, config: Config, rules: Rules) -> Sink:
@@ -220,13 +220,12 @@ class ShardKind:
         """See ``sinks.sink.Compares``."""
         import msgspec
 
-        from downloader.core.bucket_place import is_bucket
         from downloader.sinks.shards.comparing import JobComparison
         from downloader.sinks.shards.places import open_published
 
         options = msgspec.json.decode(identity, type=ShardOptions)
         files = open_published(root, home, endpoint_url, region)
-        return JobComparison(files, self.name, options, home, Path(home if is_bucket(root) else root))
+        return JobComparison(files, self.name, options, home, root)
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec
@@ -234,3 +233,20 @@ class ShardKind:
         from downloader.sinks.shards.inspecting import ShardInspector
 
         return ShardInspector(root, self.name, msgspec.json.decode(identity, type=ShardOptions))
+
+
+def _dataset_in(directory: str) -> str:
+    """Return a name in ``directory`` that a file of a dataset may have, "" if there is none."""
+    from downloader.sinks.shards.stats import IS_OURS
+
+    with os.scandir(directory) as entries:
+        return min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+
+
+def _dataset_in_bucket(config: Config) -> str:
+    """Return a name in the bucket that an object of a dataset may have, "" if there is none."""
+    from downloader.sinks.shards.staging_bucket import StagingBucket
+
+    endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+    with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
+        return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout).dataset()

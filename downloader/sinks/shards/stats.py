@@ -18,7 +18,6 @@ from downloader.sinks.shards.jobs import ShardFile, ShardJob
 
 __all__ = [
     "IS_OURS",
-    "STATS_NAME",
     "FileStats",
     "ShardStats",
     "file_name",
@@ -28,7 +27,6 @@ __all__ = [
     "stats_name",
 ]
 
-STATS_NAME: Final = re.compile(r"([0-9]{5,})_stats\.json")
 IS_OURS: Final = re.compile(
     r"[0-9]{5,}(-[0-9]+)?\.(tar|tar\.gz|tar\.zst|parquet)|[0-9]{5,}(_items)?\.(parquet|jsonl)"
     r"|[0-9]{5,}_stats\.json|shards\.json|sizes\.json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from known import (
     check_reports,
+    buckets,
     fetching,
     files,
     hosts,
@@ -28,6 +29,7 @@ __all__ = ["KNOWN", "Mutant"]
 
 KNOWN: tuple[Mutant, ...] = (
     *check_reports.KNOWN,
+    *buckets.KNOWN,
     *storing.KNOWN,
     *fetching.KNOWN,
     *files.KNOWN,

@@ -134,7 +134,7 @@ KNOWN = (
     Mutant(
         "shards of another dataset are replaced",
         "a run in a directory with a dataset overwrites that",
-        "ShardKind.check_begin",
+        "_dataset_in",
         "min((entry.name for entry in entries if IS_OURS(entry.name)), default='')",
         "''",
         (f"{BESIDE}test_shards_of_another_job_are_never_replaced",),
