@@ -30,7 +30,7 @@ from downloader.core.name_list import decode_names
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count
-from downloader.errors import DownloaderError, FetchError, JournalError, SourceError
+from downloader.errors import UNDECODABLE, DownloaderError, FetchError, JournalError, SourceError
 from downloader.messages import Item, Recall
 from downloader.reporting.manifest_formats import Row, writer_of
 from downloader.reporting.manifest_rows import RowsMade
@@ -50,7 +50,15 @@ _LOG_INTERVAL = 2.0
 _BLOCK = 1 << 20
 _MANY_OBJECTS = 50_000  # more than the rows of a batch, which the collector would visit several times
 _NOTHING = Record("", "", 0, "", "", "", 0, "", b"")
-_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def _columns(record: Record) -> dict[str, Any]:
+    """Return the kept columns of ``record``; damaged ones are as if they were not there."""
+    try:
+        return _decode_columns(record.columns) if record.columns else {}
+    except UNDECODABLE:
+        return {}
 
 
 def write_manifest(config: Config, destination: Destination, log: Callable[[str], None]) -> None:
@@ -199,7 +207,7 @@ class JournalRows:
                 [record.content_type or None for record in records],
                 [_time(record.fetched_at) for record in records],
                 *zip(*[(shard or None, key or None) for shard, key in places], strict=True),
-                [_columns(record.columns) if record.columns else {} for record in records],
+                [_columns(record) for record in records],
             )
         )
 

@@ -20,7 +20,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
-from downloader.errors import ConfigError, DestinationError, JournalError
+from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
 from downloader.files.directory import Directory, Entry, open_home
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
@@ -351,7 +351,7 @@ class Destination:
         if (job.store, job.layout) != (mine.store, mine.layout):
             try:
                 begun = f"--store {job.store} {sink_kind(job.store).describe(job.layout)}"
-            except ValueError as error:
+            except UNDECODABLE as error:
                 raise self.journal.damaged(error) from error
             raise ConfigError(f"{config.output} was begun with {begun}; give the same, or --restart")
         job = self._check_kept(job, mine)
@@ -374,7 +374,7 @@ class Destination:
             return job
         try:
             columns = ",".join(msgspec.json.decode(job.kept, type=list[str]))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise self.journal.damaged(error) from error
         begun = f"--keep-columns {columns}" if columns else "no --keep-columns"
         raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
 from downloader.sinks.shards.stats import IS_OURS, FileStats
@@ -121,6 +122,6 @@ def read_record(home: Directory, shard: int) -> ShardRecord | None:
             return None
         record = msgspec.msgpack.decode(body, type=ShardRecord)
         unpack_sums(record.sums)
-    except (FileNotFoundError, ValueError):  # DecodeError is one
+    except (FileNotFoundError, *UNDECODABLE):
         return None
     return record if all(map(IS_OURS, record.names)) else None
