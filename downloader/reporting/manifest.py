@@ -80,12 +80,19 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
         known.close()
     for line in remarks(config, rows.made):
         log(line)
+    if rows.changed:
+        more = f" and {len(rows.changed) - 1} more" if len(rows.changed) > 1 else ""
+        log(
+            f"{config.manifest}: {rows.changed[0]}{more} in DEST is not what was published, and "
+            "the rows have nothing of it; `downloader verify` names what is damaged"
+        )
 
 
 class JournalRows:
     """The rows of what the journal of a run has as stored. They can be iterated several times.
 
-    Raises JournalError. ``made``: how many there are, once they have been iterated.
+    Raises JournalError. ``made``: how many there are, and ``changed``: files that are not what was
+    published, and are left out, once they have been iterated.
     """
 
     def __init__(
@@ -102,10 +109,11 @@ class JournalRows:
         self._known = known
         self._log = log
         self.made = RowsMade()
+        self.changed: list[str] = []
         kind = sink_kind(config.store)
         root, identity = Path(config.local_output), config.sink_kind.identity(config)
         self._locate = kind.locator(root, identity) if isinstance(kind, Locates) else None
-        self._describe = kind.describer(root, identity) if isinstance(kind, Describes) else None
+        self._describe = kind.describer(root, identity, known.home) if isinstance(kind, Describes) else None
         self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
         self._builder = source_kind(config).request_builder(config)
@@ -146,6 +154,7 @@ class JournalRows:
                 logged_at = monotonic()
                 self._log(f"{show_count(count)} rows of the manifest so far")
         self.made = RowsMade(count, self._without_record, self._without_hash)
+        self.changed = list(dict.fromkeys(self._describe.changed)) if self._describe is not None else []
 
     def _without(
         self, missing: dict[int, tuple[str, str]], batch: BatchRow, recalled: _Recalled

@@ -46,12 +46,13 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class KnownRecords:
-    """All records under ``home``; close it at the end. Raises JournalError.
+    """All records under ``home``, which it does not own; close it at the end. Raises JournalError.
 
     The places of the frames are in a table on disk, so memory does not grow with their number.
     """
 
     def __init__(self, home: Directory) -> None:
+        self.home = home
         self._spools = spools(home)
         self._open: dict[int, int] = {}
         self._path = home / _INDEX

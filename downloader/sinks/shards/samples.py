@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from downloader.core.frames import MAX_FRAME
 from downloader.core.shard_keys import KEY_BYTES, UNKNOWN
 from downloader.errors import UNDECODABLE
 from downloader.sinks.shards.jobs import METADATA
-from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
+from downloader.sinks.shards.ustar import BLOCK, Member, Members, Readable, header, padding
 
 __all__ = [
     "Sample",
@@ -164,7 +164,7 @@ def kept_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def samples(file: BinaryIO) -> Iterator[WholeSample]:
+def samples(file: Readable) -> Iterator[WholeSample]:
     """Yield the whole samples of the tar file ``file``, in order, up to the first member that is not whole.
 
     Reads it once, from its beginning. Raises what ``file.read`` raises.

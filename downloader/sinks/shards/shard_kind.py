@@ -204,11 +204,11 @@ class ShardKind:
         """See ``sinks.sink.Locates``."""
         return self._inspector(root, identity).locate
 
-    def describer(self, root: Path, identity: str) -> Describe:
+    def describer(self, root: Path, identity: str, home: Directory) -> Describe:
         """See ``sinks.sink.Describes``."""
         from downloader.sinks.shards.rows import ShardRows
 
-        return ShardRows(root, self.name)
+        return ShardRows(root, self.name, home)
 
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""
