@@ -27,6 +27,7 @@ from downloader.errors import ConfigError, DestinationError
 from downloader.files.rename import rename_new
 
 __all__ = [
+    "HOME",
     "Directory",
     "Entry",
     "FailedFile",
@@ -43,6 +44,8 @@ __all__ = [
 is_inside: Final = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
 """Whether a name is that of something below a directory."""
 
+HOME: Final = ".downloader"
+"""The name of a directory of the tool's own, in DEST or --journal."""
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # With O_NONBLOCK, opening a pipe does not wait for its other end; regular files ignore it.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

@@ -21,7 +21,7 @@ from downloader.config.config import Config
 from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
-from downloader.files.directory import Directory, Entry, open_home
+from downloader.files.directory import HOME, Directory, Entry, open_home
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import INDEXED
@@ -52,8 +52,6 @@ __all__ = [
     "make_directory",
     "make_home",
 ]
-
-HOME = ".downloader"
 
 
 def home_of(root: str) -> Path:
