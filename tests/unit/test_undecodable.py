@@ -29,7 +29,9 @@ def test_no_decoder_is_guarded_against_one_of_its_errors_only() -> None:
     found = []
     for path in sorted((ROOT / "downloader").rglob("*.py")):
         tree = ast.parse(path.read_text())
-        handled = [node.type for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type]
+        handled = [
+            node.type for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type
+        ]
         names = [ast.unparse(each) for each in handled]
         if path.name not in ELSEWHERE and any("msgspec.DecodeError" in name for name in names):
             found.append(path.name)
@@ -72,7 +74,9 @@ def test_metadata_of_a_sample_is_read_whole() -> None:
         assert not stated(whole.replace(what, other)), other[:20]
 
 
-@pytest.mark.parametrize("packed", [b"\x91\xa1\xff", b"\x91" * 100_000, b"\xc1"], ids=["text", "deep", "no"])
+@pytest.mark.parametrize(
+    "packed", [b"\x91\xa1\xff", b"\x91" * 100_000, b"\xc1"], ids=["text", "deep", "no"]
+)
 def test_damaged_journal(packed: bytes) -> None:
     with pytest.raises(JournalError, match="the journal is damaged"):
         decode_names(zlib.compress(packed))
