@@ -7,6 +7,7 @@ Most of them occurred once, here or in a comparable tool.
 from __future__ import annotations
 
 from known import (
+    changed,
     fetching,
     files,
     hosts,
@@ -26,6 +27,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN", "Mutant"]
 
 KNOWN: tuple[Mutant, ...] = (
+    *changed.KNOWN,
     *storing.KNOWN,
     *fetching.KNOWN,
     *files.KNOWN,
