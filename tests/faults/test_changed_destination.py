@@ -81,6 +81,13 @@ def edited(path: Path, column: str, value: str) -> None:
     parquet.write_table(table, path)
 
 
+def rewritten(path: Path) -> None:
+    """Write the same table again, as others write it: with dictionaries."""
+    from pyarrow import parquet
+
+    parquet.write_table(parquet.read_table(path), path)
+
+
 def test_rows_that_were_not_published_are_not_read(server: DevServer, tmp_path: Path) -> None:
     dest, manifest = tmp_path / "d", tmp_path / "m.jsonl"
     argv = (*shards(server, dest, "tar"), "--manifest", manifest)
@@ -103,18 +110,21 @@ def test_crafted_parquet_shard_is_not_opened(server: DevServer, tmp_path: Path) 
     argv = shards(server, dest, "parquet")
     bomb(dest / "00000.parquet", "bytes")
     bomb(dest / "00001_items.parquet", "etag")
+    rewritten(dest / "00001.parquet")
     seen = bounded("verify", dest)
     check("crafted", "shard", seen)
-    assert (seen.code, "7 of 12 files agree" in seen.out) == (1, True), seen
+    assert (seen.code, "2 of 12 files agree" in seen.out) == (1, True), seen
     assert bounded(*argv).code == 0
     # Nobody vouches for it.
     shards(server, unknown, "parquet")
     bomb(unknown / "00000.parquet", "bytes")
+    rewritten(unknown / "00001.parquet")
     shutil.rmtree(unknown / ".downloader" / "published")
-    (unknown / "00000_stats.json").unlink()
+    for path in unknown.glob("*_stats.json"):
+        path.unlink()
     seen = bounded("verify", unknown)
     check("crafted", "shard without a record", seen)
-    assert (seen.code, "7 of 12 files agree" in seen.out) == (1, True), seen
+    assert (seen.code, "2 of 12 files agree" in seen.out) == (1, True), seen
 
 
 @pytest.mark.parametrize("compression", ["none", "zst"])
@@ -129,6 +139,9 @@ def test_shard_without_end_is_not_read_to_it(compression: str, server: DevServer
     else:
         packed = import_module(ZSTD).compress(bytes(64 << 20))
         (dest / "00000.tar.zst").write_bytes(packed * 2000)
+        # Else no more would be read than was published.
+        shutil.rmtree(dest / ".downloader" / "published")
+        (dest / "00000_stats.json").unlink()
     seen = bounded("verify", dest)
     check("endless", compression, seen)
     assert seen.code == 1
@@ -197,7 +210,8 @@ def test_destination_that_goes_away_during_a_run(
     tmp_path: Path,
 ) -> None:
     server, dest = dev_server(files=600, delay="0-50ms", page=100), tmp_path / "dest"
-    job = start(server.url, "-o", dest, "--workers", 2, "--store", store, "--rate", 400)
+    apart = ("--journal", tmp_path / "journal") if how is replace else ()
+    job = start(server.url, "-o", dest, "--workers", 2, "--store", store, "--rate", 400, *apart)
     server.until(lambda counters: counters["gets"] > 50)
     how(dest)
     code = job.wait(60)
