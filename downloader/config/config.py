@@ -15,6 +15,7 @@ import msgspec
 
 from downloader.config.contradictions import (
     check_contradictions,
+    check_overwrites,
     check_proxies,
     check_writable,
     flag,
@@ -105,6 +106,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     user_agent: str = ""
     netrc: AnyPath = _NO_PATH
     auth: tuple[str, str] | None = None
+    auth_file: AnyPath = _NO_PATH  # that `auth` was read from: nothing is written there
     proxies: dict[str, str] = {}
     no_proxy: str = ""
     cacert: AnyPath = _NO_PATH
@@ -240,15 +242,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """
         named = (
             *(() if self.slice else self.source_kind.own_files(self)),
-            ("--report", self.report),
-            ("--failures", self.failures),
-            ("--manifest", self.manifest),
+            *self.written_files,
             ("--cacert", "" if self.cacert == SYSTEM else self.cacert),
             ("--cert", self.cert),
             ("--key", self.key),
             ("--netrc", self.netrc),
+            ("--auth-file", self.auth_file),
         )
         return tuple((what, path) for what, path in named if path)
+
+    @property
+    def written_files(self) -> tuple[tuple[str, str], ...]:
+        """Return the files that this run writes at its end: the option of each, and its path."""
+        named = ("--report", self.report), ("--failures", self.failures), ("--manifest", self.manifest)
+        return tuple((option, path) for option, path in named if path)
 
     @property
     def manifest_format(self) -> str:
@@ -331,7 +338,10 @@ _RANGES = {
     "max_retry_after": (0, LONGEST_TIME),
     "drain_grace": (0, LONGEST_TIME),
 }
-PATHS = ("output", "journal", "cacert", "cert", "key", "netrc", "report", "failures", "manifest")
+PATHS = (
+    *("output", "journal", "cacert", "cert", "key", "netrc", "auth_file"),
+    *("report", "failures", "manifest"),
+)
 _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 
@@ -401,9 +411,11 @@ def _keep_columns(config: Config) -> None:
 def _check_paths(config: Config) -> None:
     """Check the paths that are looked up in the file system but not read."""
     config.source_kind.check_files(config)
-    for name in ("report", "failures", "manifest"):
-        if path := getattr(config, name):
-            check_writable(flag(name), path, config.output)
+    written = config.written_files
+    for option, path in written:
+        check_writable(option, path, config.output)
+    read = [each for each in config.own_files if each not in written]
+    check_overwrites(written, read, config.journal_root, stdin=config.reads_stdin)
 
 
 def _read_authorities(cacert: str) -> bytes:

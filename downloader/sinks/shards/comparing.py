@@ -1,17 +1,19 @@
 """Compare all that was published of shards with what is there: samples, rows, stats and indexes.
 
-What a record (``records``) says is compared; of a shard without one, what its stats say. Damage belongs to
-the samples that it concerns, which are then fetched again. What is left, such as the rows, is a file that
-has changed.
+What a record (``records``) says is compared; of a shard without one, what its stats say. Damage of a tar
+belongs to the samples that it concerns, which are then fetched again. What is left, such as the rows, is a
+file that has changed. A file that is not what was published is not trusted: no more of it is read than was
+published, a compressed one is decompressed up to --shard-size only, and a Parquet file is not opened.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from downloader.core.bucket_place import is_bucket
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
@@ -20,9 +22,9 @@ from downloader.sinks.shards.files import INDEX, SIZES
 from downloader.sinks.shards.indexes import Compared, Indexed, index_lines, sizes_lines
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.places import PublishedFiles
-from downloader.sinks.shards.reading import DigestingFile, SeenSample, read_parquet, read_tar
+from downloader.sinks.shards.reading import DigestingFile, SeenSample, TarReading, read_parquet, read_tar
 from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
-from downloader.sinks.shards.stats import FileStats, file_name, items_name, stats_name
+from downloader.sinks.shards.stats import FileStats, file_name, stats_name
 from downloader.sinks.sink import Written
 
 __all__ = ["JobComparison", "ShardComparison"]
@@ -33,10 +35,14 @@ _CHANGED = "changed since it was published"
 
 
 class _Shard(NamedTuple):
-    """A shard that was read: its samples, and what is wrong with its files besides samples."""
+    """A shard that was read: its samples, and what is wrong with its files besides samples.
+
+    ``unread``: a file of it that is not what was published, and whose samples nobody has looked at.
+    """
 
     samples: dict[str, SeenSample]
     problems: list[tuple[str, str]]
+    unread: list[str]
 
 
 class ShardComparison:
@@ -91,8 +97,11 @@ class ShardComparison:
         """
         problem = _MISSING
         for shard in shards:
-            found = self._shard(shard).samples.get(key)
+            read = self._shard(shard)
+            found = read.samples.get(key)
             if found is None:
+                if read.unread:
+                    problem = f"{read.unread[0]} is not what was published"
                 continue
             if (found.size, found.crc) == content and found.intact:
                 return ""
@@ -135,7 +144,7 @@ class ShardComparison:
             return ""
         try:
             with self._files.open(other.name) as file:
-                digesting = DigestingFile(file)
+                digesting = DigestingFile(file, other.size)
                 digesting.finish()
         except UnsafeFile:
             return _CHANGED
@@ -181,9 +190,9 @@ class ShardComparison:
         while (name := self._name(shard, number)) in by_name or self._files.has(name):
             by_name.setdefault(name, None)
             number += 1
-        found = _Shard({}, [])
+        found = _Shard({}, [], [])
         for name, file in by_name.items():
-            problem = self._read_file(shard, name, file, stated, found.samples)
+            problem = self._read_file(name, file, stated, found)
             if problem:
                 found.problems.append((name, problem))
         return found
@@ -191,67 +200,57 @@ class ShardComparison:
     def _name(self, shard: int, number: int) -> str:
         return file_name(shard, number, self._store, self._options.compression)
 
-    def _read_file(
-        self,
-        shard: int,
-        name: str,
-        stated: FileStats | None,
-        record: ShardRecord,
-        samples: dict[str, SeenSample],
-    ) -> str:
-        """Add the samples of a file to ``samples``; return what is wrong with it besides these."""
+    def _read_file(self, name: str, stated: FileStats | None, record: ShardRecord, shard: _Shard) -> str:
+        """Add the samples of a file to ``shard``; return what is wrong with it besides these."""
         if not self._files.has(name):
             return ""  # so its samples are missing
+        if stated is None and record.others:
+            return "not a file of this shard"
         try:
-            found, count, whole = (self._parquet if self._store == "parquet" else self._tar)(
-                shard, name, stated, record
-            )
+            if self._store == "parquet":
+                found, count, whole = self._parquet(name, stated)
+            else:
+                found, count, whole = self._tar(name, stated, record)
         except UnsafeFile:
             return ""  # what is not a file has no samples
-        samples.update(found)
+        shard.samples.update(found)
         if stated is None:
-            # In a shard that has a record it is nobody's; of others nothing is known.
-            return "not a file of this shard" if record.others else ""
+            return ""  # nothing is known of it
+        if not found and not whole:
+            shard.unread.append(name)
         intact = sum(sample.intact for sample in found.values())
         if (whole and count == stated.samples) or intact < stated.samples:
             return ""
         return "changed outside its samples since it was published"
 
     def _tar(
-        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
+        self, name: str, stated: FileStats | None, record: ShardRecord
     ) -> tuple[Mapping[str, SeenSample], int, bool]:
         sums = unpack_sums(record.sums) if record.sums else None
-        with self._files.open(name) as file:
-            digesting = DigestingFile(file)
-            reading = read_tar(digesting, name, sums)
-            digesting.finish()
+        reading, digesting = self._read_tar(name, stated, sums, self._options.size)
+        if reading.cut and stated is not None and _may_be_larger(digesting, stated):
+            reading, digesting = self._read_tar(name, stated, sums, sys.maxsize)
         return reading.samples, reading.count, _is_whole(digesting, stated, exact=reading.exact)
 
-    def _parquet(
-        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
-    ) -> tuple[Mapping[str, SeenSample], int, bool]:
+    def _read_tar(
+        self, name: str, stated: FileStats | None, sums: frozenset[int] | None, most: int
+    ) -> tuple[TarReading, DigestingFile]:
         with self._files.open(name) as file:
-            digesting = DigestingFile(file)
+            digesting = DigestingFile(file, stated.size if stated is not None else -1)
+            reading = read_tar(digesting, name, sums, most)
             digesting.finish()
-            whole = _is_whole(digesting, stated, exact=True)
-            file.seek(0)
-            rows = None if whole else self._rows(shard, record)
-            found = dict(read_parquet(file, rows))
-        return found, len(found), whole
+        return reading, digesting
 
-    def _rows(self, shard: int, record: ShardRecord) -> dict[str, dict[str, Any]]:
-        """Return the rows of ``shard`` by key, with which a damaged file is compared; none if they are not
-        what was published."""
-        from pyarrow import ArrowException, parquet
-
-        name = items_name(shard, self._store, "parquet")
-        if any(self._problem_of(other) for other in record.others if other.name == name):
-            return {}
-        try:
-            with self._files.open(name) as file:
-                return {row["key"]: row for row in parquet.read_table(file).to_pylist()}
-        except (ArrowException, OSError, KeyError):
-            return {}
+    def _parquet(self, name: str, stated: FileStats | None) -> tuple[Mapping[str, SeenSample], int, bool]:
+        with self._files.open(name) as file:
+            if stated is not None:
+                digesting = DigestingFile(file, stated.size)
+                digesting.finish()
+                if not _is_whole(digesting, stated, exact=True):
+                    return {}, 0, False
+                file.seek(0)
+            found = dict(read_parquet(file, vouched=stated is not None))
+        return found, len(found), True
 
 
 class JobComparison(ShardComparison):
@@ -288,6 +287,15 @@ class JobComparison(ShardComparison):
         if (wrong or self._changed_stats) and writable:
             self._indexed.forget()
         return wrong
+
+
+def _may_be_larger(found: DigestingFile, stated: FileStats) -> bool:
+    """Return whether a file of which more than --shard-size comes out may be what was published.
+
+    Then its digest is right; without one, it has one sample, as only such a shard may be so large.
+    """
+    has_digest = bool(stated.md5) or stated.crc32 >= 0
+    return (has_digest or stated.samples == 1) and _is_whole(found, stated, exact=True)
 
 
 def _is_whole(found: DigestingFile, stated: FileStats | None, *, exact: bool) -> bool:

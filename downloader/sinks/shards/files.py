@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from downloader.core.item_states import unpack
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Directory, Entry
 from downloader.messages import Failure
 
@@ -84,7 +85,7 @@ def read_sealed(home: Directory, shard: int) -> SealedShard | None:
     try:
         sealed = msgspec.msgpack.decode(sealed_path(home, shard).read(LARGEST_FILE), type=SealedShard)
         unpack(sealed.marks)
-    except (FileNotFoundError, ValueError):  # DecodeError is one
+    except (FileNotFoundError, *UNDECODABLE):
         return None
     return sealed
 

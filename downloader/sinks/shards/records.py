@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
 from downloader.sinks.shards.stats import IS_OURS, FileStats
@@ -122,7 +123,7 @@ def read_record(home: Directory, shard: int) -> ShardRecord | None:
         if crc32(body).to_bytes(_CHECKSUM, "little") != content[:_CHECKSUM]:
             return None
         record = msgspec.msgpack.decode(body, type=ShardRecord)
-    except (FileNotFoundError, ValueError):  # DecodeError is one
+    except (FileNotFoundError, *UNDECODABLE):
         return None
     is_whole = len(record.sums) % array("I").itemsize == 0
     return record if is_whole and all(map(IS_OURS, record.names)) else None

@@ -53,6 +53,7 @@ class ShardKind:
                 raise ConfigError(f"{option.flag}: {error}") from None
         self._check_options(config)
         self._check_packages(config)
+        self._check_written(config)
 
     def columns(self, config: Config) -> tuple[str, ...]:
         """See ``StoresColumns``: those of --member."""
@@ -89,6 +90,16 @@ class ShardKind:
             )
         if options.members and all(option.name != "keep_columns" for option in config.source_kind.options):
             raise ConfigError("--member is for lists with columns; this kind of source has none")
+
+    def _check_written(self, config: Config) -> None:
+        """Raise ConfigError if a report or a manifest has the name of a file of a shard in DEST."""
+        from downloader.sinks.shards.stats import IS_OURS
+
+        output = os.path.realpath(config.local_output)
+        for option, path in config.written_files:
+            directory, leaf = os.path.split(os.path.realpath(path))
+            if directory == output and IS_OURS(leaf):
+                raise ConfigError(f"{option}: {path} is the name of a file of a shard; name another")
 
     def _check_packages(self, config: Config) -> None:
         if self.name == "parquet":
@@ -204,11 +215,11 @@ class ShardKind:
         """See ``sinks.sink.Locates``."""
         return self._inspector(root, identity).locate
 
-    def describer(self, root: Path, identity: str) -> Describe:
+    def describer(self, root: Path, identity: str, home: Directory) -> Describe:
         """See ``sinks.sink.Describes``."""
         from downloader.sinks.shards.rows import ShardRows
 
-        return ShardRows(root, self.name)
+        return ShardRows(root, self.name, home)
 
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""

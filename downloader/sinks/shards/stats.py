@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Entry
 from downloader.sinks.shards.files import LARGEST_FILE
 from downloader.sinks.shards.jobs import ShardFile, ShardJob
@@ -90,7 +91,7 @@ def read_stats(path: Entry) -> ShardStats | None:
     """Return the stats in the file ``path``, None if there is none or it is damaged. Raises OSError."""
     try:
         found = msgspec.json.decode(path.read(LARGEST_FILE), type=ShardStats)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, *UNDECODABLE):
         return None
     return found if all(IS_OURS(file.name) for file in found.files) else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from known import (
     check_reports,
     buckets,
+    changed,
     fetching,
     files,
     hosts,
@@ -30,6 +31,7 @@ __all__ = ["KNOWN", "Mutant"]
 KNOWN: tuple[Mutant, ...] = (
     *check_reports.KNOWN,
     *buckets.KNOWN,
+    *changed.KNOWN,
     *storing.KNOWN,
     *fetching.KNOWN,
     *files.KNOWN,
