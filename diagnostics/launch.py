@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
@@ -84,7 +85,9 @@ def observe(
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
     facts = {**report["facts"], "started": here()}
-    return Observation(report["result"], report["seen"], facts, served, argv=report["argv"])
+    return Observation(
+        report["result"], report["seen"], facts, served, argv=report["argv"], passed=report["passed"]
+    )
 
 
 def new_outbox(folder: Path) -> Path:
@@ -232,7 +235,8 @@ class _Watch:
         self._processes = processes
         processes.root = process.pid
         self._read: set[str] = set()
-        self._began = time.monotonic()
+        self._measuring: dict[str, Any] | None = None
+        self._began = clock()
         self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
         self._due = self._began + question.after
 
@@ -244,15 +248,17 @@ class _Watch:
             over = bool(processes.prober) and not is_alive(processes.prober)
             for report in self._new_reports():
                 if report["kind"] == "measured":
-                    return report
+                    return {**report, "passed": self._passed(report)}
                 if report["kind"] == "failed":
                     raise self._failure(report)
+                if report["kind"] == "measuring":
+                    self._measuring = report
                 if report["kind"] == "probing":
-                    self._ends = time.monotonic() + self._question.limit + _AFTER_CLAIMING
+                    self._ends = clock() + self._question.limit + _AFTER_CLAIMING
                 if report["kind"] == "starved":
-                    self._ends = time.monotonic() + 2 * self._question.limit + _AFTER_CLAIMING
+                    self._ends = clock() + 2 * self._question.limit + _AFTER_CLAIMING
                 processes.note(report)
-            now = time.monotonic()
+            now = clock()
             if over:
                 raise ProbeError(
                     f"{target.shown}: the process ended while it was probed{self._last_output()}"
@@ -292,7 +298,14 @@ class _Watch:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
-                yield json.loads(read_report(entry.path))
+                yield {**json.loads(read_report(entry.path)), "written": entry.stat().st_mtime}
+
+    def _passed(self, measured: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Return the seconds of the probe, by the clock of its process and by the kernel's time stamps."""
+        began = self._measuring
+        if began is None or began["pid"] != measured["pid"]:
+            return None
+        return measured["clock"] - began["clock"], measured["written"] - began["written"]
 
     def _failure(self, report: dict[str, Any]) -> Exception:
         target, text = self._question.target, redact(" ".join(report["text"].split()))

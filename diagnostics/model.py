@@ -61,7 +61,9 @@ class Observation(msgspec.Struct, frozen=True):
     - ``served``: what the built-in server counted, by run; None where another server was used;
     - ``control``: seconds that the same requests took from plain threads of a clean process;
     - ``paced``: the built-in server showed that the program spaces its requests out, with any server;
-    - ``argv``: of the probed process.
+    - ``argv``: of the probed process;
+    - ``passed``: seconds that the probe took by the clock of the process, and by the kernel's time stamps
+      of its reports; None where there are no reports.
     """
 
     result: dict[str, Any]
@@ -71,6 +73,7 @@ class Observation(msgspec.Struct, frozen=True):
     control: float | None = None
     paced: bool = False
     argv: list[str] = []
+    passed: tuple[float, float] | None = None
 
     @property
     def held(self) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from diagnostics.agent.https_agent.choice import OVERSEES, UNUSED
+from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
 
 __all__ = ["Processes", "end_all", "is_alive"]
@@ -104,7 +105,7 @@ class Processes:
             process.raised = report if report["text"] else None
         elif kind == "later":
             process.why = report["why"]
-            process.unused = (process.unused or time.monotonic()) if process.why == UNUSED else 0.0
+            process.unused = (process.unused or clock()) if process.why == UNUSED else 0.0
         elif kind == "probing":
             self.prober = pid
         if kind in ("later", "probing") and pid == self._asked:

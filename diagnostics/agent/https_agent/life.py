@@ -10,10 +10,21 @@ import json
 import os
 import signal
 import sys
-import time
 import weakref
 
-from . import choice, facts, fetchers, frames, main_end, probe, recorder, remedies, sampler, wrapping
+from . import (
+    choice,
+    clocks,
+    facts,
+    fetchers,
+    frames,
+    main_end,
+    probe,
+    recorder,
+    remedies,
+    sampler,
+    wrapping,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,10 +62,11 @@ class Agent(object):
         # type: (str, **Any) -> None
         """Write a report into the outbox."""
         self._sent += 1
-        fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
+        now = clocks.clock()
+        fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable, clock=now)
         # The controller reads reports in the order of their names. The count restarts after an exec, so
         # the time comes first.
-        name = "%020d-%05d-%s-%d.json" % (time.time() * 1e6, self._sent, kind, os.getpid())
+        name = "%020d-%05d-%s-%d.json" % (now * 1e6, self._sent, kind, os.getpid())
         path = os.path.join(self.spec["outbox"], name)
         if not os.path.isdir(self.spec["outbox"]):
             return  # the controller has ended
@@ -97,7 +109,10 @@ class Agent(object):
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            report(probe.Probe(how, spec).run(report, lambda: self.tell("starved")))
+            measured = probe.Probe(how, spec)
+            clocks.compare(sampler._sleep)
+            self.tell("measuring")
+            report(measured.run(report, lambda: self.tell("starved")))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -248,7 +263,7 @@ class Agent(object):
         # type: (int, Optional[FrameType]) -> None
         if self._begun:
             return
-        self._asked = self._asked or sampler.clock()
+        self._asked = self._asked or clocks.clock()
         if self._postpones(frame):
             return
         self.record.reached = frames.module_level(frame)
@@ -266,7 +281,7 @@ class Agent(object):
         # type: (Optional[FrameType]) -> bool
         """Return whether this process must not be probed yet; tell the controller why."""
         why = choice.obstacle(frame) if self._is_chosen() else _ANOTHER
-        if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
+        if why.startswith(choice.IMPORTS) and clocks.clock() - self._asked > _IMPORTS:
             why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
         why = why or sampler.no_threads()
         if why:

@@ -29,7 +29,8 @@ COVERED = {
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched
     "original-restored": {"several_put_back"},  # select_put_back
-    "own-lock": {  # own_lock
+    "own-lock": {  # own_lock, travelled_clock
+        "assigned_clock",
         "burst_then_lock",
         "chain_then_lock",
         "lock_around_other_work",
@@ -39,6 +40,7 @@ COVERED = {
     "patched-too-late": {"pool_before_patching", "ssl_imported_earlier"},  # requests_then_patched
     "pool-of-one": {"pool_of_one_urllib3"},  # pool_of_one
     "pyopenssl-unpatched-select": {  # grequests_injected
+        "frozen_clock_injected",
         "impatient_server",
         "select_left_out",
         "sockets_and_ssl_only_injected",
