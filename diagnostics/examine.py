@@ -16,6 +16,7 @@ from diagnostics.evidence import Case
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
+from diagnostics.output_errors import error_in
 from diagnostics.remedy import is_known, measure_again
 from diagnostics.startup import with_startup
 from diagnostics.verdict import Judgement, judge, least_slope
@@ -149,7 +150,7 @@ def _control(question: Question, judgement: Judgement) -> float | None:
     except subprocess.TimeoutExpired:
         raise ProbeError(f"{host_of(question.url)}: no response within {_CONTROL_PATIENCE:g} s") from None
     if done.returncode:
-        raise ProbeError(f"the control failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+        raise ProbeError(f"the control failed: {error_in(done.stderr.decode(errors='replace'))}")
     found = json.loads(done.stdout)
     if found["error"]:
         hint = ""

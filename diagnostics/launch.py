@@ -25,6 +25,7 @@ from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
+from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
 from diagnostics.source_places import here, is_own, where
 from downloader.core.redact import redact
@@ -41,6 +42,7 @@ _AFTER_CLAIMING = 20.0  # seconds added to the limit of a probe
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
 _UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
+_OUTPUT = 65536  # bytes at the end of the output that are searched for an error
 _NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
 
 
@@ -339,9 +341,11 @@ class _Watch:
         return ProbeError(f"{shown} ended, and was not probed: {why}{last}")
 
     def _last_output(self) -> str:
-        """Return the last line that the process wrote, for an error message."""
-        said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
-        return f"; its last output: {redact(said[0])[:200]}" if said else ""
+        """Return the error in what the process wrote, or the last of it, for an error message."""
+        with open(self._output, "rb") as output:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
+            said = error_in(redact(output.read().decode(errors="replace")))
+        return f"; its last output: {said}" if said else ""
 
 
 def _place(report: Mapping[str, Any]) -> str:

@@ -109,3 +109,12 @@ def test_signal_ends_started_processes(write, tmp_path, number):
 def _runs(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("imports", ["", "import gevent\n"], ids=["without-gevent", "with-gevent"])
+def test_command_that_fails_shows_its_error(run, write, imports):
+    raises = "raise RuntimeError('cannot start: [\\n  1,\\n  2,\\n]')\n"
+    write("app", imports + "def start():\n    " + raises + "\nstart()\n")
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4
+    assert "RuntimeError: cannot start: [ 1, 2, ]" in answer.line
