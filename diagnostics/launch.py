@@ -27,6 +27,7 @@ from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
+from diagnostics.set_up import SetUp
 from diagnostics.source_places import here, is_own, where
 from downloader.core.redact import redact
 from downloader.process import isolation
@@ -43,6 +44,7 @@ _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command mus
 _UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
 _OUTPUT = 65536  # bytes at the end of the output that are searched for an error
+_DEAF = 12.0  # seconds after which a process that reacts to no signal is not waited for
 _NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
 
 
@@ -237,6 +239,7 @@ class _Watch:
         self._processes = processes
         processes.root = process.pid
         self._read: set[str] = set()
+        self._set_up = SetUp(question, process.pid, processes, outbox, read_report)
         self._measuring: dict[str, Any] | None = None
         self._began = clock()
         self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
@@ -255,10 +258,10 @@ class _Watch:
                     raise self._failure(report)
                 if report["kind"] == "measuring":
                     self._measuring = report
-                if report["kind"] == "probing":
-                    self._ends = clock() + self._question.limit + _AFTER_CLAIMING
-                if report["kind"] == "starved":
-                    self._ends = clock() + 2 * self._question.limit + _AFTER_CLAIMING
+                self._set_up.note(report)
+                if report["kind"] in ("probing", "starved"):
+                    limits = 1 if report["kind"] == "probing" else 2
+                    self._ends = clock() + limits * self._question.limit + _AFTER_CLAIMING
                 processes.note(report)
             now = clock()
             if over:
@@ -269,6 +272,8 @@ class _Watch:
                 raise self._not_probed()
             if target.command and not processes.prober:
                 self._check_command(now)
+            elif not target.command:
+                self._set_up.check(now)
             if now > self._ends:
                 raise self._timed_out(now)
             time.sleep(_POLL)
@@ -279,13 +284,18 @@ class _Watch:
             if now > self._due + _UNHEARD:
                 raise self._not_probed()
             return
-        why = ""
+        if self._set_up.given_up(now):
+            return
+        why, pid = "", 0
         if now > self._due + _UNLOADED and not self._processes.loads_gevent:
             why = _NO_GEVENT
         elif now > self._due + _UNUSED and self._processes.leave_unused(now - _UNUSED):
             why = self._processes.why
+        elif pid := self._processes.deaf(now - _DEAF):
+            why = self._processes.why if self._set_up.idles(now) else ""
         if why:
-            raise ProbeError(f"{self._question.target.shown}: {why}; give a later --after if one will")
+            self._set_up.give_up(why, pid)
+            return
         self._processes.ask(now, now > self._due)
 
     def _timed_out(self, now: float) -> ProbeError:
@@ -293,14 +303,18 @@ class _Watch:
         if self._processes.prober:
             return ProbeError(f"{shown}: the probe gave no result; {took} after the start it was given up")
         if not self._processes.known:
-            return ProbeError(f"{shown}: not set up within {took}{self._last_output()}")
+            return ProbeError(f"{shown}: not set up within {took}{self._set_up.place}{self._last_output()}")
         return ProbeError(f"{shown}: no process could be probed within {took}: {self._processes.why}")
 
     def _new_reports(self) -> Iterator[dict[str, Any]]:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
-                yield {**json.loads(read_report(entry.path)), "written": entry.stat().st_mtime}
+                yield {
+                    **json.loads(read_report(entry.path)),
+                    "written": entry.stat().st_mtime,
+                    "heard": clock(),
+                }
 
     def _passed(self, measured: Mapping[str, Any]) -> tuple[float, float] | None:
         """Return the seconds of the probe, by the clock of its process and by the kernel's time stamps."""

@@ -23,6 +23,7 @@ from . import (
     recorder,
     remedies,
     sampler,
+    whereabouts,
     wrapping,
 )
 
@@ -118,6 +119,17 @@ class Agent(object):
 
     # a process that was started for a style or an application
 
+    def answer_in_set_up(self):
+        # type: () -> None
+        """Say where the main greenlet is when the controller asks, until the set-up is complete."""
+
+        def on_signal(number, frame):
+            # type: (int, Optional[FrameType]) -> None
+            self.tell("where", **whereabouts.told(frame))
+
+        signal.signal(SIGNAL, on_signal)
+        whereabouts.dump_at_signal(self.spec["outbox"])
+
     def run_told(self):
         # type: () -> None
         """Set up the style or the application, then probe."""
@@ -162,6 +174,7 @@ class Agent(object):
         import atexit
 
         signal.signal(SIGNAL, self._on_signal)
+        whereabouts.dump_at_signal(self.spec["outbox"])
         atexit.register(self._at_exit)
         main_end.call(self._at_main_end)
         self.record.on_connection = self._on_connection
@@ -285,7 +298,7 @@ class Agent(object):
             why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
         why = why or sampler.no_threads()
         if why:
-            self.tell("later", why=why)
+            self.tell("later", why=why, **whereabouts.told(frame))
         return bool(why)
 
     def _scheduled_probe(self):
