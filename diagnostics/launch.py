@@ -242,8 +242,8 @@ class _Watch:
         self._set_up = SetUp(question, process.pid, processes, outbox, read_report)
         self._measuring: dict[str, Any] | None = None
         self._began = clock()
-        self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
-        self._due = self._began + question.after
+        self._ends = self._began + self._question.limit * 2 + self._question.patience + _SET_UP
+        self._due = self._began + question.patience
 
     def wait(self) -> dict[str, Any]:
         """Return the report with the measurement; raise ProbeError or UsageError if there is none."""

@@ -34,8 +34,7 @@ class Target(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct, frozen=True):
     """What to measure: ``requests`` concurrent GETs of ``url``, or of the built-in server.
 
-    ``delay``: seconds after which the built-in server sends each response; ``after``: seconds after which a
-    command is probed at the latest.
+    ``delay``: seconds after which the built-in server sends each response; ``after``: see ``patience``.
     """
 
     target: Target
@@ -44,7 +43,13 @@ class Question(msgspec.Struct, frozen=True):
     url: str = ""
     cacert: str = ""
     insecure: bool = False
-    after: float = 5.0
+    after: float | None = None
+
+    @property
+    def patience(self) -> float:
+        """Return the seconds after which a command is probed at the latest, or an import is asked where it
+        is."""
+        return self.after if self.after is not None else 5.0 if self.target.command else 18.0
 
     @property
     def limit(self) -> float:

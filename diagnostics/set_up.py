@@ -18,7 +18,6 @@ from diagnostics.stuck import Look, dumped, place, standstill
 __all__ = ["SetUp"]
 
 _AGENT = str(Path(__file__).parent / "agent")
-_SLOW = 20.0  # seconds after which it is asked what a set-up does (--after if that is more)
 _INTERVAL = 2.5  # seconds between two looks
 _REACTS = 2.0  # seconds within which a process says where it is
 _POLL = 0.01
@@ -42,7 +41,7 @@ class SetUp:
         self._outbox = outbox
         self._read = read
         self._began = clock()
-        self._next = self._began + max(_SLOW, question.after)
+        self._next = self._began + question.patience
         self._looks: list[Look] = []
         self._asked = self._over = False
         self._giving_up: tuple[str, int, float] | None = None
@@ -78,11 +77,12 @@ class SetUp:
             return
         report = report or self._dump(self._pid)
         at = place(report) if report else ""
+        at = f" at {at}" if at else " in a call that nothing interrupts"
         target = self._question.target
         what = f"importing {target.app.partition(':')[0]}" if target.app else f"setting up {target.shown}"
         raise ProbeError(
             f"{what} did not end within {clock() - self._began:.0f} s: its main greenlet {does}"
-            f"{' at ' if at else ''}{at}; check a program that serves or loops there as a command"
+            f"{at}; check a program that serves or loops there as a command"
             " (-- python …), or give a later --after"
         )
 
@@ -113,7 +113,7 @@ class SetUp:
                 return True
             told = self._dump(pid)
         at = place(told) if told else ""
-        is_at = f"; the main greenlet of its process {pid} is at {at}" if at else ""
+        is_at = f"; its process {pid} is at {at}" if at else ""
         shown = self._question.target.shown
         raise ProbeError(f"{shown}: {why}{is_at}; give a later --after if that will change")
 
