@@ -115,7 +115,7 @@ class SetUp:
         at = place(told) if told else ""
         is_at = f"; its process {pid} is at {at}" if at else ""
         shown = self._question.target.shown
-        raise ProbeError(f"{shown}: {why}{is_at}; give a later --after if that will change")
+        raise ProbeError(f"{shown}: {why}; give a later --after if one will{is_at}")
 
     def _dump(self, pid: int) -> dict[str, Any] | None:
         """Return where a process is that does not react; None where that cannot be found out."""

@@ -6,6 +6,7 @@ holds it.
 """
 
 import os
+import signal
 import sys
 
 from . import frames
@@ -29,16 +30,15 @@ def original(module, name):
 THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
 get_ident = original(THREAD, "get_ident")
 start_new_thread = original(THREAD, "start_new_thread")
-if sys.version_info < (3, 11):
-    _sleep = original("time", "sleep")
-else:
-    # time.sleep waits there until a time of a clock that libfaketime may have moved by years.
-    _select = original("select", "select")
+_sleep = original("time", "sleep")
+if sys.version_info >= (3, 11) and hasattr(signal, "sigtimedwait"):
+    # time.sleep waits there until a time of the clock, which libfaketime may have moved by years.
+    _wait = signal.sigtimedwait
 
     def _sleep(seconds):
         # type: (float) -> None
         """Sleep for about ``seconds``."""
-        _select((), (), (), seconds)
+        _wait((), seconds)
 
 
 TICK = 0.005
