@@ -111,10 +111,20 @@ def _runs(pid):
         return stat.read().rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.mark.parametrize("imports", ["", "import gevent\n"], ids=["without-gevent", "with-gevent"])
-def test_command_that_fails_shows_its_error(run, write, imports):
-    raises = "raise RuntimeError('cannot start: [\\n  1,\\n  2,\\n]')\n"
-    write("app", imports + "def start():\n    " + raises + "\nstart()\n")
+LINES = r"cannot start: [\n  1,\n  2,\n]"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"raise RuntimeError('{LINES}')\n",
+        f"import gevent\nraise RuntimeError('{LINES}')\n",
+        f"import os, sys\nsys.stderr.write('{LINES}\\n')\nsys.stderr.flush()\nos._exit(3)\n",
+    ],
+    ids=["raises", "raises-with-gevent", "writes-and-ends"],
+)
+def test_command_that_fails_shows_its_error(run, write, program):
+    write("app", program)
     answer = run("--", sys.executable, "app.py")
     assert answer.code == 4
-    assert "RuntimeError: cannot start: [ 1, 2, ]" in answer.line
+    assert "cannot start: [ 1, 2, ]" in answer.line

@@ -7,6 +7,7 @@ Most of them occurred once, here or in a comparable tool.
 from __future__ import annotations
 
 from known import (
+    diagnosing,
     fetching,
     files,
     hosts,
@@ -27,6 +28,7 @@ __all__ = ["KNOWN", "Mutant"]
 
 KNOWN: tuple[Mutant, ...] = (
     *storing.KNOWN,
+    *diagnosing.KNOWN,
     *fetching.KNOWN,
     *files.KNOWN,
     *hosts.KNOWN,
