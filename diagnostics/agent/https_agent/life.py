@@ -63,17 +63,18 @@ class Agent(object):
         # type: (str, **Any) -> None
         """Write a report into the outbox."""
         self._sent += 1
-        now = clocks.clock()
-        fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable, clock=now)
+        fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
+        text = json.dumps(fields, default=repr)
         # The controller reads reports in the order of their names. The count restarts after an exec, so
         # the time comes first.
-        name = "%020d-%05d-%s-%d.json" % (now * 1e6, self._sent, kind, os.getpid())
+        name = "%020d-%05d-%s-%d.json" % (clocks.clock() * 1e6, self._sent, kind, os.getpid())
         path = os.path.join(self.spec["outbox"], name)
         if not os.path.isdir(self.spec["outbox"]):
             return  # the controller has ended
         out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.write(out, json.dumps(fields, default=repr).encode("utf-8"))
+            # The controller compares this time with the kernel's time stamp of the file.
+            os.write(out, (text[:-1] + ', "clock": %r}' % clocks.clock()).encode("utf-8"))
         finally:
             os.close(out)
         os.rename(path + ".part", path)
