@@ -7,9 +7,9 @@ Most of them occurred once, here or in a comparable tool.
 from __future__ import annotations
 
 from known import (
-    check_reports,
     buckets,
     changed,
+    check_reports,
     diagnosing,
     fetching,
     files,
