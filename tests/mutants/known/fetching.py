@@ -467,14 +467,6 @@ KNOWN = (
         ("tests/unit/test_commit_queue.py::test_sockets_are_read_between_two_portions",),
     ),
     Mutant(
-        "rests without an acknowledgement",
-        "the same, where the server's kernel keeps the last response until the others are acknowledged",
-        "PipelinedConnection._continue",
-        "self._transport.acknowledge()",
-        "",
-        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
-    ),
-    Mutant(
         "responses are held without a limit in time",
         "nothing of a slow server is stored for minutes, and a kill loses all of it",
         "Window.is_long",
