@@ -22,7 +22,7 @@ from downloader.storage.lock import is_alive
 
 NESTED = b"[" * 100_000 + b"]" * 100_000
 # Both give what is not decoded on, as the whole of a line, or raise another error in the end.
-ELSEWHERE = {"rows_jsonl.py", "indexes.py"}
+ELSEWHERE = {"rows_jsonl.py"}
 
 
 def test_no_decoder_is_guarded_against_one_of_its_errors_only() -> None:

@@ -17,7 +17,7 @@ import msgspec
 from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.frames import pack
-from downloader.errors import DestinationError
+from downloader.errors import UNDECODABLE, DestinationError
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.process import isolation
 from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
@@ -111,7 +111,7 @@ class Compared(msgspec.Struct, frozen=True):
         """Return what was noted in ``home`` last. Raises OSError."""
         try:
             return msgspec.json.decode((home / COMPARED).read(LARGEST_FILE), type=cls)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, *UNDECODABLE):
             return cls()
 
     def note(self, home: Directory) -> None:
